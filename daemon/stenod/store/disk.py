@@ -1,0 +1,127 @@
+"""The disk as the few system calls that steno makes; the seam where a simulated disk goes in.
+
+Everything above calls only this, so every crash point of every procedure can be simulated. Handles
+are integers. Every method blocks, and raises OSError with a true errno when it fails; after a failure
+of `write`, `fdatasync`, `fsync` or `rename` the caller has to assume that any part of it happened.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What is known of an open file or folder.
+
+    Attributes:
+        size: bytes of a file.
+        inode: number of the file on its device; a rename keeps it, a replacement changes it.
+        device: number of the device; (device, inode) names a folder whatever path led to it.
+        links: names that the file has.
+        modified_s: Unix time of the last change of its content, in seconds.
+    """
+
+    size: int
+    inode: int
+    device: int
+    links: int
+    modified_s: float
+
+
+class Disk(Protocol):
+    """A POSIX file system, seen from inside one process.
+
+    Durability, as the simulated disk takes it literally: `write` and `truncate` change only the
+    page cache until `fdatasync` or `fsync` of that file; making, linking, renaming and removing
+    names change only the cached folder until `fsync` of that folder. A crash of the process loses
+    nothing of this, a power cut loses everything that was not synced, or keeps any part of it.
+    """
+
+    def open_root(self, path: str, *, create: bool = False) -> int:
+        """Open a folder by its path; with `create`, make it and its parents with mode 0700."""
+        ...
+
+    def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
+        """Open the folder `name` in an open folder, never following a symbolic link.
+
+        With `create` it is made with mode 0700 if there is none, and `parent` is synced.
+        """
+        ...
+
+    def open_read(self, folder: int, name: str) -> int:
+        """Open a file for reading.
+
+        No symbolic link is followed; what is not a regular file, or belongs to another user, is
+        refused with PermissionError, and the open never waits (a FIFO would).
+        """
+        ...
+
+    def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
+        """Open a file for reading and appending, with the checks of `open_read`.
+
+        With `create` it is made with mode 0600 if there is none; the folder is not synced.
+        """
+        ...
+
+    def open_new(self, folder: int, name: str) -> int:
+        """Make a file that must not exist (else FileExistsError), mode 0600, to be appended to."""
+        ...
+
+    def close(self, handle: int) -> None:
+        """Close a handle; a lock that it held is gone."""
+        ...
+
+    def stat(self, handle: int) -> FileStat:
+        """What is known of an open file or folder."""
+        ...
+
+    def stat_name(self, folder: int, name: str) -> FileStat | None:
+        """What is known of a name, not following a symbolic link; None if it is not there."""
+        ...
+
+    def names(self, folder: int) -> list[str]:
+        """The names in a folder, in no order."""
+        ...
+
+    def read(self, handle: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        ...
+
+    def write(self, handle: int, data: bytes) -> int:
+        """Append to the end of the file; returns how many bytes went in, fewer on a full disk."""
+        ...
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        ...
+
+    def fdatasync(self, handle: int) -> None:
+        """Make a file's content and size durable."""
+        ...
+
+    def fsync(self, handle: int) -> None:
+        """Make a file, or a folder's names, durable."""
+        ...
+
+    def copy(self, source: int, target: int, offset: int, size: int) -> int:
+        """Append `size` bytes from `offset` of one file to another inside the kernel.
+
+        Returns how many bytes were copied: fewer only when the source ends or the disk is full.
+        """
+        ...
+
+    def link(self, folder: int, name: str, new_name: str) -> None:
+        """Give a file a second name in the same folder; FileExistsError if that is taken."""
+        ...
+
+    def rename(self, folder: int, name: str, new_name: str) -> None:
+        """Rename a file within a folder, replacing what has the new name, in one instant."""
+        ...
+
+    def unlink(self, folder: int, name: str) -> None:
+        """Remove a name of a file."""
+        ...
+
+    def lock(self, handle: int) -> bool:
+        """Take the exclusive advisory lock of an open file or folder; False if another has it."""
+        ...

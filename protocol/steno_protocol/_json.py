@@ -1,0 +1,30 @@
+"""Decoded JSON under static types: what a value is, said once."""
+
+from typing import Any, TypeGuard
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """True for a JSON object; its keys can only be strings."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """True for a JSON array."""
+    return isinstance(value, list)
+
+
+def json_type(value: object) -> str:
+    """What JSON calls the type of a decoded value."""
+    match value:
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case None:
+            return "null"
+        case _:
+            return "number"

@@ -1,0 +1,265 @@
+"""What the lines of `context.jsonl` mean: the pure replayer that daemon and client share.
+
+`parse_line` says what one line is, `ContextCounters` keeps the numbers (the daemon's share), and
+`ContextState` adds the history (the client's). The rules are those of kimi-cli 1.52: an `_usage`
+line sets the token count, a `_checkpoint` line sets the next id, a `_system_prompt` line sets the
+prompt, the four message roles make the history, and anything else is skipped and counted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import msgspec
+
+from steno_protocol._json import is_object
+from steno_protocol.positions import Position
+from steno_protocol.records import MESSAGE_ROLES, RESERVED_KEYS, text_chars
+
+CHARS_PER_TOKEN: Final = 4
+"""kimi-cli's estimate for text that no model has counted yet."""
+
+Message = dict[str, Any]
+"""One message as it is sent to a model: the record without steno's own keys."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """A line that sets the system prompt."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A line that marks a checkpoint."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A line that tells how many tokens the context has."""
+
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLine:
+    """A line that holds a message; `text_chars` are the characters of its text parts."""
+
+    text_chars: int
+    record: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """A line of whitespace: it has a position and no meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A line that readers skip and count, and why."""
+
+    reason: str
+
+
+Line = SystemPrompt | Checkpoint | Usage | MessageLine | Blank | Damaged
+
+
+def parse_line(data: bytes) -> Line:
+    """What one line of `context.jsonl` means. Never raises: what it cannot read is `Damaged`."""
+    if not data.strip():
+        return Blank()
+    try:
+        record = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Damaged(f"not JSON: {error}")
+    if not is_object(record):
+        return Damaged("not an object")
+    return _meaning(record)
+
+
+def _meaning(record: dict[str, Any]) -> Line:
+    match record.get("role"):
+        case "_system_prompt" if isinstance(record.get("content"), str):
+            return SystemPrompt(record["content"])
+        case "_checkpoint" if type(record.get("id")) is int:
+            return Checkpoint(record["id"])
+        case "_usage" if type(record.get("token_count")) is int:
+            return Usage(record["token_count"])
+        case str() as role if role in MESSAGE_ROLES and "content" in record:
+            return MessageLine(text_chars(record["content"]), record)
+        case str() as role:
+            return Damaged(f"a record of role {role[:40]!r} that is unknown or lacks its field")
+        case _:
+            return Damaged("no role")
+
+
+@dataclass(slots=True)
+class ContextCounters:
+    """The numbers of a session's context, kept line by line in constant memory.
+
+    Attributes:
+        token_count: the last `_usage`, 0 before the first.
+        pending_chars: characters of text in the messages after it.
+        n_checkpoints: the id that the next checkpoint gets.
+        has_system_prompt: whether a `_system_prompt` line was seen.
+    """
+
+    token_count: int = 0
+    pending_chars: int = 0
+    n_checkpoints: int = 0
+    has_system_prompt: bool = False
+
+    def apply(self, line: Line) -> None:
+        """Take one more line into account."""
+        match line:
+            case MessageLine():
+                self.pending_chars += line.text_chars
+            case Usage():
+                self.token_count = line.token_count
+                self.pending_chars = 0
+            case Checkpoint():
+                # Ids in a clean file only rise; after kimi-cli's races the largest one counts, so
+                # that a new id is new.
+                self.n_checkpoints = max(self.n_checkpoints, line.id + 1)
+            case SystemPrompt():
+                self.has_system_prompt = True
+            case Blank() | Damaged():
+                pass
+
+    @property
+    def token_count_with_pending(self) -> int:
+        """The token count plus an estimate of the messages that no model has counted yet."""
+        return self.token_count + self.pending_chars // CHARS_PER_TOKEN
+
+    def copy(self) -> Self:
+        """An independent copy, for a state that may have to be taken back."""
+        return replace(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEntry:
+    """One token count of the past and the cursor of the line that told it."""
+
+    cursor: Position
+    token_count: int
+
+
+class ContextState:
+    """A session's context in memory, built from its lines and cut by its rewrites.
+
+    It is fed whole blocks of lines in order (`apply_block`) and follows a rewrite by `reset`, which
+    keeps what the rewrite kept. `head` is the position up to which it has seen everything.
+    """
+
+    def __init__(self, generation: int = 0) -> None:
+        self.head = Position(generation, 0)
+        self.damaged = 0
+        self.system_prompt: str | None = None
+        self.history: list[Message] = []
+        self._history_lines: list[int] = []
+        self._usages: list[tuple[int, int]] = []
+        self._checkpoints: list[tuple[int, int]] = []
+        self._prompts: list[tuple[int, str]] = []
+        self._damaged_lines: list[int] = []
+        self._pending_chars = 0
+
+    @property
+    def token_count(self) -> int:
+        """The last token count that was told, 0 before the first."""
+        return self._usages[-1][1] if self._usages else 0
+
+    @property
+    def token_count_with_pending(self) -> int:
+        """The token count plus an estimate of the messages that no model has counted yet."""
+        return self.token_count + self._pending_chars // CHARS_PER_TOKEN
+
+    @property
+    def n_checkpoints(self) -> int:
+        """The id that the next checkpoint gets."""
+        return max((number for _, number in self._checkpoints), default=-1) + 1
+
+    @property
+    def usage_history(self) -> list[UsageEntry]:
+        """Every token count of this generation, oldest first."""
+        return [
+            UsageEntry(Position(self.head.generation, line), count) for line, count in self._usages
+        ]
+
+    @property
+    def checkpoints(self) -> list[tuple[int, Position]]:
+        """Id and cursor of every checkpoint of this generation, oldest first."""
+        return [
+            (number, Position(self.head.generation, line)) for line, number in self._checkpoints
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing was ever applied."""
+        return self.head.line == 0
+
+    def apply_block(self, block: bytes) -> None:
+        """Take in the block of whole lines that follows `head`."""
+        self.apply_lines(block.splitlines(keepends=True) if b"\r" not in block else _split(block))
+
+    def apply_lines(self, lines: Iterable[bytes]) -> None:
+        """Take in single lines that follow `head`."""
+        generation, number = self.head
+        for data in lines:
+            self._apply(number, parse_line(data))
+            number += 1
+        self.head = Position(generation, number)
+
+    def reset(self, generation: int, kept: int) -> None:
+        """Follow a rewrite: the first `kept` lines live on in `generation`, the rest is gone."""
+        keep = bisect_left(self._history_lines, kept)
+        del self.history[keep:], self._history_lines[keep:]
+        for entries in (self._usages, self._checkpoints, self._prompts):
+            del entries[bisect_left(entries, kept, key=_line_of) :]
+        del self._damaged_lines[bisect_left(self._damaged_lines, kept) :]
+        self.damaged = len(self._damaged_lines)
+        self.system_prompt = self._prompts[-1][1] if self._prompts else None
+        self._pending_chars = self._count_pending()
+        self.head = Position(generation, min(kept, self.head.line))
+
+    def _apply(self, number: int, line: Line) -> None:
+        match line:
+            case MessageLine():
+                self.history.append(_public(line.record))
+                self._history_lines.append(number)
+                self._pending_chars += line.text_chars
+            case Usage():
+                self._usages.append((number, line.token_count))
+                self._pending_chars = 0
+            case Checkpoint():
+                self._checkpoints.append((number, line.id))
+            case SystemPrompt():
+                self._prompts.append((number, line.content))
+                self.system_prompt = line.content
+            case Damaged():
+                self._damaged_lines.append(number)
+                self.damaged += 1
+            case Blank():
+                pass
+
+    def _count_pending(self) -> int:
+        last_usage = self._usages[-1][0] if self._usages else -1
+        first = bisect_left(self._history_lines, last_usage)
+        return sum(text_chars(message["content"]) for message in self.history[first:])
+
+
+def _line_of(entry: tuple[int, Any]) -> int:
+    return entry[0]
+
+
+def _public(record: Mapping[str, Any]) -> Message:
+    return {key: value for key, value in record.items() if key not in RESERVED_KEYS}
+
+
+def _split(block: bytes) -> list[bytes]:
+    return [line + b"\n" for line in block.split(b"\n")[:-1]]

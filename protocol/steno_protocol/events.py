@@ -1,0 +1,62 @@
+"""What the daemon pushes to a subscriber: one frozen struct a kind of event, told apart by `kind`.
+
+An event bears the request id of its `subscribe`, in the same frame as a reply.
+"""
+
+import msgspec
+
+
+class Event(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
+):
+    """Any event."""
+
+
+class Records(Event, frozen=True, kw_only=True):
+    """Durable lines; one frame follows, a block of whole lines.
+
+    Attributes:
+        first: position of the first line.
+        next: position after the last one.
+    """
+
+    first: str
+    next: str
+
+
+class Live(Event, frozen=True, kw_only=True):
+    """The backlog ends at `head`; what follows is new."""
+
+    head: str
+
+
+class Reset(Event, frozen=True, kw_only=True):
+    """A rewrite took place.
+
+    Attributes:
+        generation: the new generation.
+        kept: its first lines that are those of the generation before; the rest follows as records.
+        why: the kind of the rewrite.
+        incarnation: changed when the session was deleted and made again.
+    """
+
+    generation: int
+    kept: int
+    why: str
+    incarnation: str
+
+
+class Lagged(Event, frozen=True, kw_only=True):
+    """The subscription is over because its reader was too slow: subscribe again after `next`."""
+
+    next: str
+    why: str
+
+
+class Gone(Event, frozen=True, kw_only=True):
+    """The subscription is over because the session cannot be followed any longer."""
+
+    why: str
+
+
+AnyEvent = Records | Live | Reset | Lagged | Gone

@@ -1,0 +1,184 @@
+"""Messages as frames: what each frame is, and how a message is built and taken apart.
+
+Request:   b"STENO/1", request id, header, record, record, ...
+Answer:    b"STENO/1", request id, header [, block]
+Acks:      b"STENO/1", b"",        [ack, ack, ...]      several acks for one peer in one message
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.commands import (
+    COMMANDS,
+    AnyCommand,
+    Append,
+    Command,
+    decode_command,
+    encode_command,
+)
+from steno_protocol.errors import BadRequest, Incompatible, StenoError, TooLarge
+from steno_protocol.events import AnyEvent, Event
+from steno_protocol.replies import AnyReply, Reply
+from steno_protocol.version import PROTOCOL_MAGIC
+
+_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
+
+_reply_decoder: msgspec.json.Decoder[AnyReply | AnyEvent] = msgspec.json.Decoder(
+    AnyReply | AnyEvent
+)
+_acks_decoder: msgspec.json.Decoder[list[AnyReply]] = msgspec.json.Decoder(list[AnyReply])
+_command_probe: msgspec.json.Decoder["_Probe"]
+_encode = msgspec.json.Encoder().encode
+
+HEADER_FRAMES: Final = 3
+"""Frames before the records: magic, request id, header."""
+
+
+class _Probe(msgspec.Struct):
+    command: str | None = None
+
+
+_command_probe = msgspec.json.Decoder(_Probe)
+
+
+class Request(NamedTuple):
+    """One request: its id, its command and the record frames that came with it."""
+
+    id: bytes
+    command: AnyCommand
+    records: Sequence[bytes]
+
+
+class Answer(NamedTuple):
+    """One reply or event: the id of its request, and a block of lines or nothing."""
+
+    id: bytes
+    body: AnyReply | AnyEvent
+    block: bytes
+
+
+def encode_request(request_id: bytes, command: Command, records: Sequence[bytes]) -> list[bytes]:
+    """The frames of one request."""
+    return [PROTOCOL_MAGIC, request_id, encode_command(command), *records]
+
+
+def request_id_of(frames: Sequence[bytes]) -> bytes | None:
+    """The request id, when the frames are formed well enough for an answer to be sent at all."""
+    if len(frames) < HEADER_FRAMES or frames[0] != PROTOCOL_MAGIC:
+        return None
+    return frames[1] if _ID.fullmatch(frames[1]) else None
+
+
+def decode_request(frames: Sequence[bytes]) -> Request:
+    """Take one request apart.
+
+    Raises:
+        Incompatible: the first frame is another version of the protocol.
+        TooLarge: the header or the batch is over its limit.
+        BadRequest: there are too few frames, or the header is not a command.
+    """
+    if not frames or frames[0] != PROTOCOL_MAGIC:
+        spoken = frames[0][:16] if frames else b""
+        raise Incompatible(f"the first frame is {spoken!r}, this daemon speaks {PROTOCOL_MAGIC!r}")
+    if len(frames) < HEADER_FRAMES:
+        raise BadRequest(
+            f"the message has {len(frames)} frames: send {PROTOCOL_MAGIC!r}, a request id, a"
+            " header, then the records"
+        )
+    request_id, header = frames[1], frames[2]
+    if _ID.fullmatch(request_id) is None:
+        raise BadRequest("the request id has to be 1 to 64 of A-Z a-z 0-9 _ . : -")
+    if len(header) > limits.HEADER_BYTES_MAX:
+        raise TooLarge(
+            f"the header has {len(header)} bytes, at most {limits.HEADER_BYTES_MAX} are allowed"
+        )
+    command = _decode_command(header)
+    records = frames[HEADER_FRAMES:]
+    _check_records(command, records)
+    return Request(request_id, command, records)
+
+
+def _decode_command(header: bytes) -> AnyCommand:
+    try:
+        return decode_command(header)
+    except msgspec.ValidationError as error:
+        raise _explain(header, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the header is not JSON in UTF-8: {error}") from None
+
+
+def _explain(header: bytes, error: msgspec.ValidationError) -> StenoError:
+    try:
+        command = _command_probe.decode(header).command
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        command = None
+    if command is None:
+        return BadRequest(f'the header has no "command": use one of {", ".join(COMMANDS)}')
+    if command not in COMMANDS:
+        return BadRequest(
+            f"the command {command[:40]!r} is unknown: use one of {', '.join(COMMANDS)}"
+        )
+    return BadRequest(f"the command {command!r} is malformed: {error}")
+
+
+def _check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
+    if not isinstance(command, Append):
+        if records:
+            raise BadRequest(f"{len(records)} record frames follow a command that takes none")
+        return
+    if not records:
+        raise BadRequest("an append needs at least one record frame after the header")
+    if len(records) > limits.BATCH_RECORDS_MAX:
+        raise TooLarge(
+            f"the batch has {len(records)} records, at most {limits.BATCH_RECORDS_MAX} are allowed:"
+            " send several batches"
+        )
+    total = sum(map(len, records))
+    if total > limits.BATCH_BYTES_MAX:
+        raise TooLarge(
+            f"the batch has {total} bytes, at most {limits.BATCH_BYTES_MAX} are allowed: send"
+            " several batches"
+        )
+
+
+def encode_answer(
+    request_id: bytes, body: Reply | Event, block: bytes | None = None
+) -> list[bytes]:
+    """The frames of one reply or event."""
+    frames = [PROTOCOL_MAGIC, request_id, _encode(body)]
+    if block is not None:
+        frames.append(block)
+    return frames
+
+
+def encode_acks(acks: Sequence[Reply]) -> list[bytes]:
+    """The frames of several replies to one peer; each bears its request id in `id`."""
+    return [PROTOCOL_MAGIC, b"", _encode(acks)]
+
+
+def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
+    """Take apart what the daemon sent.
+
+    Raises:
+        Incompatible: it is not of this protocol; the daemon and this client differ in version.
+    """
+    try:
+        if frames[0] != PROTOCOL_MAGIC:
+            raise Incompatible(f"the daemon speaks {frames[0][:16]!r}, not {PROTOCOL_MAGIC!r}")
+        request_id, header = frames[1], frames[2]
+        if not request_id:
+            return [
+                Answer((reply.id or "").encode(), reply, b"")
+                for reply in _acks_decoder.decode(header)
+            ]
+        block = frames[HEADER_FRAMES] if len(frames) > HEADER_FRAMES else b""
+        return [Answer(request_id, _reply_decoder.decode(header), block)]
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+        raise Incompatible(
+            f"the daemon sent what this client cannot read ({error}): restart it, so that both are"
+            " of one version"
+        ) from None

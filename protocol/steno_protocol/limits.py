@@ -1,0 +1,141 @@
+"""Every bound of the protocol and of the daemon: its unit in the name, its reason beside it."""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# --- what one client may say -------------------------------------------------------------------
+
+RECORD_BYTES_MAX: Final = 16 * MIB
+"""One record. A 10 MiB image grows to 13.4 MiB as base64; the largest that agents send."""
+
+RECORD_DEPTH_MAX: Final = 100
+"""Nesting of one record. Python 3.11's json reader dies 997 deep; readers must never come near."""
+
+BATCH_RECORDS_MAX: Final = 4096
+"""Records of one atomic batch."""
+
+BATCH_BYTES_MAX: Final = 64 * MIB
+"""Bytes of one atomic batch: it is written with one call and kept in memory until it is synced."""
+
+HEADER_BYTES_MAX: Final = 1 * MIB
+"""The header frame; its largest field is a system prompt."""
+
+REQUEST_ID_BYTES_MAX: Final = 64
+"""The request id frame, which the daemon echoes and does not read."""
+
+KEY_CHARS_MAX: Final = 64
+"""An idempotency key; a uuid7 has 36."""
+
+NAME_CHARS_MAX: Final = 64
+"""A client's name, the `_by` of the lines that it writes."""
+
+SESSION_ID_CHARS_MAX: Final = 255
+"""A session id, slashes and mount included; Linux allows 255 bytes a path segment."""
+
+SESSION_SEGMENT_CHARS_MAX: Final = 128
+"""One segment of a session id."""
+
+SUBSCRIPTIONS_PER_PEER_MAX: Final = 256
+"""Subscriptions of one connection; each costs the daemon about 1 KiB and one feed entry."""
+
+SUBSCRIPTION_WINDOW_BYTES_MAX: Final = 16 * MIB
+"""Bytes that may be under way to one subscriber before it must grant more."""
+
+SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
+"""The window that a client asks for: four blocks, so that one is read while the next travels."""
+
+SUBSCRIBER_STALL_S: Final = 60.0
+"""A subscriber that owes a grant for so long is told `lagged` and forgotten."""
+
+# --- what the daemon holds ---------------------------------------------------------------------
+
+MAILBOX_COMMANDS_MAX: Final = 4096
+"""Commands that wait for one writer: 64 clients with 64 in flight each; the next is `busy`."""
+
+MAILBOX_BYTES_MAX: Final = 128 * MIB
+"""Bytes that wait for one writer: two of the largest batches."""
+
+INFLIGHT_BYTES_MAX: Final = 512 * MIB
+"""Bytes that wait for all writers together."""
+
+GROUP_BYTES_MAX: Final = 64 * MIB
+"""Bytes that one group commit writes: bounds the time of one sync and of one failure."""
+
+KEYS_MAX: Final = 1024
+"""Keys that an open session remembers: about 200 bytes each. Older ones are found in the files."""
+
+BLOCK_BYTES: Final = 1 * MIB
+"""Bytes of whole lines in one block of a read or of a backlog."""
+
+OPEN_SESSIONS_MAX: Final = 512
+"""Sessions with open files at a time; the least recently used is closed. Each costs four files."""
+
+SESSION_IDLE_S: Final = 60.0
+"""An unused session is closed after this long, and then costs no memory."""
+
+LIST_SESSIONS_MAX: Final = 10_000
+"""Sessions of one `list` reply; `after` continues."""
+
+SESSION_TREE_DEPTH_MAX: Final = 8
+"""Folders that `list` descends below `sessions/` or a mount."""
+
+SEND_QUEUE_MESSAGES: Final = 4096
+"""Messages that libzmq queues towards one peer; one that reads no replies loses the next ones."""
+
+PEERS_MAX: Final = 10_000
+"""Connections that the daemon remembers by name; the longest silent one is forgotten first."""
+
+# --- the disk ----------------------------------------------------------------------------------
+
+QUARANTINE_FILES_MAX: Final = 8
+"""Distinct damages kept for one session; a repeated repair must not fill the disk."""
+
+TORN_TAIL_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX
+"""How far from the end a torn batch can begin; recovery looks no further for one."""
+
+COPY_BYTES: Final = 8 * MIB
+"""Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
+
+INLINE_SYNC_S: Final = 0.0006
+"""A sync faster than this runs on the event loop: a thread hop costs 0.075-0.14 ms, and one
+inline sync delays the other sessions by no more than this."""
+
+SLOW_SYNC_S: Final = 0.5
+"""A sync slower than this is reported in the log with what it took."""
+
+LOG_BYTES_MAX: Final = 8 * MIB
+"""Bytes of `stenod.log` before it is rotated to `stenod.log.1`."""
+
+# --- waiting -----------------------------------------------------------------------------------
+
+REQUEST_TIMEOUT_S: Final = 30.0
+"""How long a client works at one request, resends included, unless it says otherwise."""
+
+RESEND_S: Final = 2.0
+"""A request without an answer is sent again after this long, then after twice as long, ..."""
+
+RESEND_S_MAX: Final = 8.0
+"""... but never later than this."""
+
+BUSY_RETRY_S: Final = 0.02
+"""A request answered `busy` is sent again after this long, doubled up to `RESEND_S`."""
+
+SPAWN_TIMEOUT_S: Final = 15.0
+"""A daemon that is not ready this long after its start did not start."""
+
+PROBE_TIMEOUT_S: Final = 2.0
+"""A daemon that does not answer `hello` for so long is unreachable."""
+
+DRAIN_TIMEOUT_S: Final = 30.0
+"""A draining daemon gives what is queued this long to reach the disk."""
+
+DAEMON_IDLE_S: Final = 0.0
+"""A daemon that was started by a client ends after this long without one; 0 means never."""
+
+HOUSEKEEPING_S: Final = 30.0
+"""The daemon's only timer: closes idle sessions and re-checks the socket."""
+
+SOCKET_PATH_BYTES_MAX: Final = 107
+"""`sun_path` has 108 bytes and ends with NUL; libzmq refuses longer ones."""

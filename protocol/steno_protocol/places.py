@@ -1,0 +1,107 @@
+"""Names of files and the rules of ids, keys and names: pure text, no file is touched here."""
+
+import re
+from typing import Final
+
+from steno_protocol import limits
+from steno_protocol.errors import BadRequest
+
+CONTEXT: Final = "context.jsonl"
+WIRE: Final = "wire.jsonl"
+TIMELINE: Final = "timeline.jsonl"
+STATE: Final = "state.json"
+QUARANTINE: Final = "quarantine"
+SESSIONS: Final = "sessions"
+LOCK: Final = "stenod.lock"
+START_LOCK: Final = "start.lock"
+SOCKET: Final = "stenod.sock"
+LOG: Final = "stenod.log"
+CONFIG: Final = "config.toml"
+
+_SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
+_SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
+_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
+_GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
+
+
+def generation_file(number: int) -> str:
+    """The name of the file that the rewrite to generation `number` left behind.
+
+    >>> generation_file(2)
+    'context_2.jsonl'
+    """
+    return f"context_{number}.jsonl"
+
+
+def generation_of(name: str) -> int | None:
+    """N of `context_N.jsonl`, or None for any other name."""
+    match = _GENERATION.fullmatch(name)
+    return int(match[1]) if match is not None else None
+
+
+def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
+    """Check a session id and cut it into mount (or None) and folder names.
+
+    An id is segments joined by `/`, optionally after `mount:`. No segment begins with a dot, ends
+    with `.jsonl`, or is the name of a session's own file, so that no id can leave the root, name a
+    hidden folder or point into another session's files.
+
+    >>> split_session("kimi:2f1a/7c9e")
+    ('kimi', ('2f1a', '7c9e'))
+
+    Raises:
+        BadRequest: the id breaks one of these rules; the message says which.
+    """
+    if len(session) > limits.SESSION_ID_CHARS_MAX:
+        raise BadRequest(
+            f"the session id has {len(session)} characters, at most"
+            f" {limits.SESSION_ID_CHARS_MAX} are allowed: choose a shorter one"
+        )
+    match = _SESSION.fullmatch(session)
+    if match is None:
+        raise BadRequest(
+            f"{session[:80]!r} is not a session id: use letters, digits and _.@+=,- in segments"
+            " joined by /, none of them beginning with a dot, for example team/planner-1"
+        )
+    segments = tuple(match[2].split("/"))
+    for segment in segments:
+        if len(segment) > limits.SESSION_SEGMENT_CHARS_MAX:
+            raise BadRequest(
+                f"a segment of the session id has {len(segment)} characters, at most"
+                f" {limits.SESSION_SEGMENT_CHARS_MAX} are allowed: choose a shorter one"
+            )
+        if segment in {STATE, QUARANTINE} or segment.endswith(".jsonl"):
+            raise BadRequest(
+                f"{session[:80]!r} is not a session id: {segment!r} is the name of a file that a"
+                " session may hold; choose another"
+            )
+    return match[1], segments
+
+
+def check_key(key: str) -> str:
+    """Return `key` if it can be an idempotency key, else raise BadRequest."""
+    if _KEY.fullmatch(key) is None:
+        raise BadRequest(
+            f"{key[:80]!r} is not a key: use 1 to {limits.KEY_CHARS_MAX} of A-Z a-z 0-9 _ -"
+        )
+    return key
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it can name a client, else raise BadRequest."""
+    if _NAME.fullmatch(name) is None:
+        raise BadRequest(
+            f"{name[:80]!r} is not a client name: use 1 to {limits.NAME_CHARS_MAX} letters,"
+            " digits and _.@:/+-"
+        )
+    return name
+
+
+def is_time_ordered_key(key: str) -> bool:
+    """True for a uuid7, the shape of the keys that steno's clients make.
+
+    Such a key is fresh unless its command says that it is repeated; any other key may have been
+    used at any time before, so its first use in an open session is looked up in the files.
+    """
+    return len(key) == 36 and key[14] == "7" and key[8] == key[13] == key[18] == key[23] == "-"

@@ -1,0 +1,257 @@
+"""The append gate: what a line of `context.jsonl` may be, and how our own facts get into it.
+
+A line is one JSON object in compact UTF-8. Ours bear two more keys, spliced in before the last
+brace: `_by` (the writing client) and, always last, `_id` (`<key>`, or `<key>.<index>/<count>` in a
+batch):
+
+    {"role":"user","content":"hi","_by":"planner","_id":"0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11.0/2"}
+
+`_id` makes a repeated command harmless across restarts and shows whether a batch is torn.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol._json import is_array, is_object, json_type
+from steno_protocol.errors import BadRequest, TooLarge
+
+MESSAGE_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+"""The roles that a client may append; kimi-cli knows no others."""
+
+RESERVED_KEYS: Final = ("_id", "_by", "_at")
+"""Keys that steno writes. In a record that a client sends they speak of another line: dropped."""
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+_LINE_SEPARATORS: Final = {
+    "\u0085".encode(): rb"\u0085",
+    "\u2028".encode(): rb"\u2028",
+    "\u2029".encode(): rb"\u2029",
+}
+"""Legal in JSON, yet some tools end a line there; escaped they mean the same."""
+
+_STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}\r?\n?\Z')
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The `_id` of a line: the key of its command and its place in that command's batch."""
+
+    key: str
+    index: int
+    size: int
+
+
+class CheckedRecord(NamedTuple):
+    """A record that passed the gate: its bytes, no newline, and the characters of its text."""
+
+    data: bytes
+    text_chars: int
+
+
+def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
+    """Pass one message through the gate.
+
+    Args:
+        data: one JSON object as UTF-8.
+        verbatim: keep the caller's bytes (a session without stamps) as long as they are one line;
+            else whitespace is taken out and reserved keys are dropped.
+
+    Raises:
+        TooLarge: it is over `RECORD_BYTES_MAX`.
+        BadRequest: it is not JSON, not an object, too deep, has no allowed role or no content, or
+            cannot be written as one line of UTF-8. Nothing was kept.
+    """
+    record = decode_object(data)
+    role = record.get("role")
+    if not isinstance(role, str) or role not in MESSAGE_ROLES:
+        raise BadRequest(_wrong_role(record))
+    if "content" not in record:
+        raise BadRequest('the message has no "content": use a string, a list of parts, or null')
+    _check_content(record["content"])
+    _check_tool_calls(record)
+    if verbatim:
+        if b"\n" in data or b"\r" in data:
+            raise BadRequest("the record spans several lines: send it as compact JSON")
+        return CheckedRecord(data, text_chars(record["content"]))
+    return CheckedRecord(compact(data, record), text_chars(record["content"]))
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Decode one record as strictly as every reader of the file needs it to be.
+
+    Raises:
+        TooLarge, BadRequest: as `check_message` says.
+    """
+    if len(data) > limits.RECORD_BYTES_MAX:
+        raise TooLarge(
+            f"the record has {len(data)} bytes, at most {limits.RECORD_BYTES_MAX} are allowed:"
+            " split it, or store the large part elsewhere and refer to it"
+        )
+    try:
+        record = _decode(data)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the record is not JSON in UTF-8: {error}") from None
+    if not is_object(record):
+        raise BadRequest(f"the record is a JSON {json_type(record)}, it has to be an object")
+    if data.count(b"{") + data.count(b"[") > limits.RECORD_DEPTH_MAX:
+        _check_depth(record)
+    return record
+
+
+def compact(data: bytes, record: dict[str, Any]) -> bytes:
+    """The bytes of `record` as one compact line, the caller's own bytes wherever possible."""
+    if any(key in record for key in RESERVED_KEYS):
+        return _escape_separators(_encode(_without_reserved(record)))
+    if _encode(record) != data:
+        # format() only moves whitespace: numbers, escapes and the order of keys stay as they were.
+        data = msgspec.json.format(data, indent=-1)
+    return data if data.isascii() else _escape_separators(data)
+
+
+def line(data: bytes, stamp: bytes) -> bytes:
+    """One line of the file: a checked object with our stamp spliced in before its last brace."""
+    return data[:-1] + stamp + b"}\n"
+
+
+def stamps(key: str, count: int, by: str | None) -> Iterator[bytes]:
+    """The stamps of one command's lines, in order.
+
+    >>> list(stamps("k1", 2, "planner"))
+    [b',"_by":"planner","_id":"k1.0/2"', b',"_by":"planner","_id":"k1.1/2"']
+    """
+    head = f',"_by":"{by}","_id":"{key}' if by else f',"_id":"{key}'
+    if count == 1:
+        yield f'{head}"'.encode()
+        return
+    for index in range(count):
+        yield f'{head}.{index}/{count}"'.encode()
+
+
+def stamp_of(data: bytes) -> Stamp | None:
+    """The stamp at the end of a line, or None for a line that steno did not stamp."""
+    match = _STAMP.search(data, max(0, len(data) - 128))
+    if match is None:
+        return None
+    if match[2] is None:
+        return Stamp(match[1].decode(), 0, 1)
+    return Stamp(match[1].decode(), int(match[2]), int(match[3]))
+
+
+def text_chars(content: object) -> int:
+    """Characters of the text in a message's content; think parts, images and tools count none."""
+    if isinstance(content, str):
+        return len(content)
+    if is_array(content):
+        return sum(_part_chars(part) for part in content if is_object(part))
+    return 0
+
+
+def checkpoint_record(checkpoint_id: int) -> bytes:
+    """The control record of a checkpoint."""
+    return _encode({"role": "_checkpoint", "id": checkpoint_id})
+
+
+def checkpoint_notice(checkpoint_id: int) -> bytes:
+    """The visible message of a checkpoint, as kimi-cli words it for the model."""
+    return _encode(
+        {"role": "user", "content": f"<system>CHECKPOINT {checkpoint_id}</system>"},
+    )
+
+
+def usage_record(token_count: int) -> bytes:
+    """The control record of a token count."""
+    return _encode({"role": "_usage", "token_count": token_count})
+
+
+def system_prompt_record(prompt: str) -> bytes:
+    """The control record of the system prompt.
+
+    Raises:
+        BadRequest: the prompt has a lone surrogate, which UTF-8 cannot hold.
+    """
+    try:
+        return _escape_separators(_encode({"role": "_system_prompt", "content": prompt}))
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"the system prompt is not valid Unicode: {error}") from None
+
+
+def _part_chars(part: dict[str, Any]) -> int:
+    text = part.get("text")
+    return len(text) if part.get("type") == "text" and isinstance(text, str) else 0
+
+
+def _wrong_role(record: dict[str, Any]) -> str:
+    allowed = "system, user, assistant or tool"
+    if "role" not in record:
+        return f'the record has no "role": use {allowed}'
+    role = record["role"]
+    if role in ("_checkpoint", "_usage", "_system_prompt"):
+        return (
+            f"the role {role!r} is written by its own command (checkpoint, update_token_count,"
+            f" write_system_prompt); append takes {allowed}"
+        )
+    return f"the role {str(role)[:40]!r} is unknown: use {allowed}"
+
+
+def _check_content(content: object) -> None:
+    if content is None or isinstance(content, str):
+        return
+    if not is_array(content):
+        raise BadRequest(
+            f"the content is a JSON {json_type(content)}: use a string, a list of parts, or null"
+        )
+    for part in content:
+        if not is_object(part):
+            raise BadRequest(
+                f"a content part is a JSON {json_type(part)}: use objects that have a type"
+            )
+
+
+def _check_tool_calls(record: dict[str, Any]) -> None:
+    calls = record.get("tool_calls")
+    if calls is not None and not (is_array(calls) and all(map(is_object, calls))):
+        raise BadRequest("tool_calls has to be a list of objects, or null")
+
+
+def _check_depth(record: object) -> None:
+    level: list[Any] = [record]
+    for _ in range(limits.RECORD_DEPTH_MAX):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _children(value: object) -> list[Any]:
+    if is_object(value):
+        return [child for child in value.values() if isinstance(child, (dict, list))]
+    if is_array(value):
+        return [child for child in value if isinstance(child, (dict, list))]
+    return []
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(
+        f"the record is nested more than {limits.RECORD_DEPTH_MAX} deep: readers of the file could"
+        " not open it; flatten it, or store the nested part as a string"
+    )
+
+
+def _without_reserved(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in RESERVED_KEYS}
+
+
+def _escape_separators(data: bytes) -> bytes:
+    for raw, escaped in _LINE_SEPARATORS.items():
+        if raw in data:
+            data = data.replace(raw, escaped)
+    return data

@@ -1,0 +1,222 @@
+"""What the daemon answers: one frozen struct a kind of reply, told apart by the field `kind`."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from steno_protocol.errors import ErrorCode, Outcome, StenoError, error_from_reply
+
+
+class Reply(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
+):
+    """Any reply.
+
+    Attributes:
+        id: the request id, only in a message that carries several acks at once; else it is a frame.
+    """
+
+    id: str | None = None
+
+
+class Welcome(Reply, frozen=True, kw_only=True):
+    """The answer to `hello`: who this daemon is and what it allows."""
+
+    version: str
+    protocol: int
+    pid: int
+    root: str
+    started_at: float
+    clock_ms: int
+    limits: dict[str, int]
+
+
+class StatusReport(Reply, frozen=True, kw_only=True):
+    """The answer to `status`."""
+
+    version: str
+    protocol: int
+    pid: int
+    root: str
+    endpoint: str
+    uptime_s: float
+    mounts: dict[str, str]
+    sessions_open: int
+    clients: int
+    queued: int
+    appended_records: int
+    syncs: int
+    sync_s: float
+    slowest_sync_s: float
+    dropped: int
+    draining: bool = False
+
+
+class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One session of a list."""
+
+    session: str
+    bytes: int
+    modified_at: float
+    generations: int
+    title: str | None = None
+    archived: bool = False
+
+
+class Sessions(Reply, frozen=True, kw_only=True):
+    """The answer to `list`; `more` when the limit cut it."""
+
+    sessions: list[SessionEntry]
+    more: bool = False
+
+
+class SessionStat(Reply, frozen=True, kw_only=True):
+    """The answer to `stat` and `open`: a session's numbers at its head."""
+
+    session: str
+    head: str
+    bytes: int
+    generation: int
+    token_count: int
+    token_count_with_pending: int
+    n_checkpoints: int
+    has_system_prompt: bool
+    created: bool = False
+    stamp: bool = True
+    incarnation: str = ""
+    folder: str = ""
+    open: bool = False
+    quarantined: int = 0
+
+
+class Ack(Reply, frozen=True, kw_only=True):
+    """The answer to a mutation.
+
+    Attributes:
+        first: cursor of the command's first record; the new head for a rewrite.
+        last: cursor of its last record; the new head for a rewrite.
+        head: the session's head right after the command.
+        durability: what was reached.
+        duplicate: the command had been applied before; this is its first answer.
+        checkpoint_id: the id a checkpoint got.
+        rotated: for a rewrite, the path of the file that holds what was left behind.
+    """
+
+    first: str
+    last: str
+    head: str
+    durability: Literal["synced", "written"] = "synced"
+    duplicate: bool = False
+    checkpoint_id: int | None = None
+    rotated: str | None = None
+
+
+class Lines(Reply, frozen=True, kw_only=True):
+    """The answer to `read`; one frame follows, a block of whole lines.
+
+    Attributes:
+        first: position of the block's first line.
+        next: position after its last line: where to go on.
+        head: the end of what is durable in that generation.
+        offset: byte offset of `next`, a hint for the next read.
+        skipped: lines longer than the reader can be given, passed over at `first`.
+    """
+
+    first: str
+    next: str
+    head: str
+    offset: int
+    skipped: int = 0
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of a timeline.
+
+    Attributes:
+        kind: created, adopted, reverted, cleared, compacted, prompted, restored, repaired, foreign.
+        generation: the generation that it led to.
+        kept: lines of the generation before that live on in this one.
+        at: Unix time in seconds.
+        by: the client that asked for it.
+        why: the reason that it gave.
+        key: the command's idempotency key.
+        details: facts of this kind only.
+        inferred: steno did not do it; it is told from the files alone.
+    """
+
+    kind: str
+    generation: int
+    kept: int = 0
+    at: float = 0.0
+    by: str | None = None
+    why: str | None = None
+    key: str | None = None
+    details: dict[str, Any] = {}
+    inferred: bool = False
+
+
+class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):
+    """The answer to `timeline`, oldest first."""
+
+    entries: list[Happening]
+
+
+class Subscribed(Reply, frozen=True, kw_only=True):
+    """The answer to `subscribe`: events with the same request id follow."""
+
+    head: str
+    incarnation: str
+
+
+class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One connected client."""
+
+    name: str | None = None
+    pid: int | None = None
+    connected_s: float = 0.0
+    requests: int = 0
+    dropped: int = 0
+    subscriptions: list[str] = []
+
+
+class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
+    """The answer to `clients`."""
+
+    clients: list[ClientEntry]
+
+
+class Done(Reply, frozen=True, kw_only=True):
+    """The answer to a request that has nothing else to tell."""
+
+
+class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
+    """The answer to a request that was refused or failed."""
+
+    code: ErrorCode
+    message: str
+    outcome: Outcome = Outcome.NOT_APPLIED
+    session: str | None = None
+    head: str | None = None
+
+    def exception(self, key: str | None = None) -> StenoError:
+        """The exception that the daemon raised; `key` is that of the command that met it."""
+        return error_from_reply(
+            self.code, self.message, self.outcome, session=self.session, head=self.head, key=key
+        )
+
+    @classmethod
+    def of(cls, error: StenoError, session: str | None = None) -> "ErrorReply":
+        """The reply that tells a client of `error`."""
+        return cls(
+            code=error.code or ErrorCode.INTERNAL,
+            message=error.message,
+            outcome=error.outcome,
+            session=error.session if error.session is not None else session,
+            head=error.head,
+        )
+
+
+AnyReply = (
+    Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
+    | ClientsReport | Done | ErrorReply
+)  # fmt: skip

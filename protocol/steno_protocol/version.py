@@ -1,0 +1,11 @@
+"""The version of the distribution and the version of the protocol, and nothing else."""
+
+from typing import Final
+
+__version__: Final = "0.1.0"
+
+PROTOCOL_MAGIC: Final = b"STENO/1"
+"""The first frame of every message; its number changes only with the frame layout."""
+
+PROTOCOL_VERSION: Final = 1
+"""Raised when an old client and a new daemon could misunderstand each other; told in `hello`."""
