@@ -1,7 +1,12 @@
 """Names of files and the rules of ids, keys and names: pure text, no file is touched here."""
 
+import hashlib
+import posixpath
 import re
+from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
@@ -23,6 +28,47 @@ _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT}
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
+
+
+class LockNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What the holder of `stenod.lock` writes into it, as JSON, once it answers."""
+
+    pid: int
+    version: str
+    root: str
+    endpoint: str
+
+
+def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str:
+    """The root: what was given, else STENO_HOME, else XDG_STATE_HOME/steno, else ~/.local/state.
+
+    The caller resolves symbolic links, so that one root has one name.
+    """
+    if given:
+        return given
+    if environ.get("STENO_HOME"):
+        return environ["STENO_HOME"]
+    state = environ.get("XDG_STATE_HOME") or posixpath.join(home, ".local", "state")
+    return posixpath.join(state, "steno")
+
+
+def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: int) -> str:
+    """Where the socket of a root lies: what was given, else STENO_SOCKET, else in the root.
+
+    A root too long for a socket address gets a path of its own in a folder per user, which has to
+    be made with mode 0700.
+    """
+    chosen = given or environ.get("STENO_SOCKET") or posixpath.join(root, SOCKET)
+    if len(chosen.encode()) <= limits.SOCKET_PATH_BYTES_MAX:
+        return chosen
+    if given or environ.get("STENO_SOCKET"):
+        raise BadRequest(
+            f"the socket path has {len(chosen.encode())} bytes, at most"
+            f" {limits.SOCKET_PATH_BYTES_MAX} are possible: choose a shorter one"
+        )
+    runtime = environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108 (the folder below is 0700)
+    digest = hashlib.sha256(root.encode()).hexdigest()[:24]
+    return posixpath.join(runtime, f"steno-{uid}", f"{digest}.sock")
 
 
 def generation_file(number: int) -> str:

@@ -1,8 +1,10 @@
 """The disk as the few system calls that steno makes; the seam where a simulated disk goes in.
 
-Everything above calls only this, so every crash point of every procedure can be simulated. Handles
-are integers. Every method blocks, and raises OSError with a true errno when it fails; after a failure
-of `write`, `fdatasync`, `fsync` or `rename` the caller has to assume that any part of it happened.
+Everything above calls only this, so every crash point of every procedure can be simulated.
+Handles are integers. Every method blocks, and raises OSError with a true errno when it fails;
+after a failure of `write`, `fdatasync`, `fsync` or `rename` the caller has to assume that any
+part of it happened.
+
 """
 
 from dataclasses import dataclass
