@@ -5,25 +5,26 @@ never encoded twice. PROTOCOL.md describes each command; a test ties the two tog
 """
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from steno_protocol import limits
 
-PositionText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})$")]
+PositionText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\Z")]
 """A position as text, `generation:line`."""
 
 Durability = Literal["synced", "written"]
 """`synced`: on the disk before the reply. `written`: in the page cache, synced soon after."""
 
-Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 """The caller's idempotency key."""
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.@:/+-]{1,64}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.@:/+-]{1,64}\Z")]
 """A client's name."""
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
 """A number that is exact in every language that has JSON."""
 
 
@@ -39,6 +40,7 @@ class Command(
     omit_defaults=True,
     tag_field="command",
     tag=_tag,
+    gc=False,  # its fields are text and numbers, which cannot make a cycle; twice as fast to make
 ):
     """Any request.
 
@@ -231,18 +233,18 @@ COMMANDS: Final[dict[str, type[Command]]] = {
 }
 """Every command by its name on the wire."""
 
-_decoder: msgspec.json.Decoder[AnyCommand] = msgspec.json.Decoder(AnyCommand)
-_encoder = msgspec.json.Encoder()
+_decode: Callable[[bytes], AnyCommand] = msgspec.json.Decoder(AnyCommand).decode
+_encode = msgspec.json.Encoder().encode
 
 
 def decode_command(header: bytes) -> AnyCommand:
     """Decode a request header; raises what msgspec raises, which `frames` turns into errors."""
-    return _decoder.decode(header)
+    return _decode(header)
 
 
 def encode_command(command: Command) -> bytes:
     """Encode a request header."""
-    return _encoder.encode(command)
+    return _encode(command)
 
 
 def command_name(command: Command | type[Command]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from steno_protocol import limits
 from steno_protocol._json import is_object
 from steno_protocol.positions import Position
 from steno_protocol.records import MESSAGE_ROLES, RESERVED_KEYS, text_chars
@@ -87,9 +88,9 @@ def _meaning(record: dict[str, Any]) -> Line:
     match record.get("role"):
         case "_system_prompt" if isinstance(record.get("content"), str):
             return SystemPrompt(record["content"])
-        case "_checkpoint" if type(record.get("id")) is int:
+        case "_checkpoint" if _is_count(record.get("id")):
             return Checkpoint(record["id"])
-        case "_usage" if type(record.get("token_count")) is int:
+        case "_usage" if _is_count(record.get("token_count")):
             return Usage(record["token_count"])
         case str() as role if role in MESSAGE_ROLES and "content" in record:
             return MessageLine(text_chars(record["content"]), record)
@@ -97,6 +98,11 @@ def _meaning(record: dict[str, Any]) -> Line:
             return Damaged(f"a record of role {role[:40]!r} that is unknown or lacks its field")
         case _:
             return Damaged("no role")
+
+
+def _is_count(value: object) -> bool:
+    # A number that another program wrote beyond this could not be told in a reply, or counted on.
+    return type(value) is int and 0 <= value <= limits.COUNT_MAX
 
 
 @dataclass(slots=True)

@@ -37,6 +37,9 @@ SESSION_ID_CHARS_MAX: Final = 255
 SESSION_SEGMENT_CHARS_MAX: Final = 128
 """One segment of a session id."""
 
+COUNT_MAX: Final = 2**53
+"""A number of tokens, bytes or checkpoints: exact in every language that has JSON."""
+
 SUBSCRIPTIONS_PER_PEER_MAX: Final = 256
 """Subscriptions of one connection; each costs the daemon about 1 KiB and one feed entry."""
 
@@ -63,8 +66,15 @@ INFLIGHT_BYTES_MAX: Final = 512 * MIB
 GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes that one group commit writes: bounds the time of one sync and of one failure."""
 
-KEYS_MAX: Final = 1024
-"""Keys that an open session remembers: about 200 bytes each. Older ones are found in the files."""
+KEYS_MAX: Final = 4096
+"""Keys that an open session remembers, about 250 bytes each: all that 64 clients with 64 commands
+in flight can have. Older ones are found in the files."""
+
+KEY_FILTER_BITS_MIN: Final = 1 << 17
+"""Smallest key filter, 16 KiB: 1 % false alarms at 13 000 keys; it grows with the files."""
+
+KEY_FILTER_BITS_MAX: Final = 1 << 25
+"""Largest key filter, 4 MiB: 1 % false alarms at 3.4 million keys."""
 
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""
@@ -95,12 +105,25 @@ QUARANTINE_FILES_MAX: Final = 8
 TORN_TAIL_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX
 """How far from the end a torn batch can begin; recovery looks no further for one."""
 
+MARK_BYTES: Final = 4 * MIB
+"""A session's mark is renewed after this many appended bytes: so much is examined at the next open,
+about 10 ms."""
+
+FINGERPRINT_BYTES: Final = 64 * KIB
+"""Bytes before an offset whose CRC says that a file is still the one that was marked."""
+
+FOREIGN_SETTLE_S: Final = 2.0
+"""A half line in a folder that others write too is theirs until it has stood still this long."""
+
 COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
 
 INLINE_SYNC_S: Final = 0.0006
 """A sync faster than this runs on the event loop: a thread hop costs 0.075-0.14 ms, and one
 inline sync delays the other sessions by no more than this."""
+
+WRITTEN_SYNC_S: Final = 1.0
+"""Bytes that were acknowledged as `written` are synced no later than this."""
 
 SLOW_SYNC_S: Final = 0.5
 """A sync slower than this is reported in the log with what it took."""
@@ -139,3 +162,27 @@ HOUSEKEEPING_S: Final = 30.0
 
 SOCKET_PATH_BYTES_MAX: Final = 107
 """`sun_path` has 108 bytes and ends with NUL; libzmq refuses longer ones."""
+
+# --- what a client is told ---------------------------------------------------------------------
+
+TOLD_IN_HELLO: Final = {
+    "record_bytes_max": RECORD_BYTES_MAX,
+    "record_depth_max": RECORD_DEPTH_MAX,
+    "batch_records_max": BATCH_RECORDS_MAX,
+    "batch_bytes_max": BATCH_BYTES_MAX,
+    "header_bytes_max": HEADER_BYTES_MAX,
+    "request_id_bytes_max": REQUEST_ID_BYTES_MAX,
+    "key_chars_max": KEY_CHARS_MAX,
+    "name_chars_max": NAME_CHARS_MAX,
+    "session_id_chars_max": SESSION_ID_CHARS_MAX,
+    "session_segment_chars_max": SESSION_SEGMENT_CHARS_MAX,
+    "subscriptions_per_peer_max": SUBSCRIPTIONS_PER_PEER_MAX,
+    "subscription_window_bytes": SUBSCRIPTION_WINDOW_BYTES,
+    "subscription_window_bytes_max": SUBSCRIPTION_WINDOW_BYTES_MAX,
+    "block_bytes": BLOCK_BYTES,
+    "list_sessions_max": LIST_SESSIONS_MAX,
+    "mailbox_commands_max": MAILBOX_COMMANDS_MAX,
+    "mailbox_bytes_max": MAILBOX_BYTES_MAX,
+    "send_queue_messages": SEND_QUEUE_MESSAGES,
+}
+"""What the reply to `hello` has in `limits`: all that a client can run into, by its name here."""

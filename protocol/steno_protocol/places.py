@@ -22,9 +22,16 @@ START_LOCK: Final = "start.lock"
 SOCKET: Final = "stenod.sock"
 LOG: Final = "stenod.log"
 CONFIG: Final = "config.toml"
+MARK: Final = "context.mark"
+REWRITE: Final = "context.jsonl.new"
+
+UUID_CHARS: Final = 36
+
+_TEMPORARY = "/tmp"  # noqa: S108 (what lies there is in a folder of mode 0700)
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
+_OWN_FILE = re.compile(r"quarantine|(?:context|wire|timeline|state)\..*|.*\.jsonl")
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
@@ -57,18 +64,31 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
 
     A root too long for a socket address gets a path of its own in a folder per user, which has to
     be made with mode 0700.
+
+    Raises:
+        BadRequest: the path that was given is too long for a socket address.
     """
     chosen = given or environ.get("STENO_SOCKET") or posixpath.join(root, SOCKET)
-    if len(chosen.encode()) <= limits.SOCKET_PATH_BYTES_MAX:
+    if _path_bytes(chosen) <= limits.SOCKET_PATH_BYTES_MAX:
         return chosen
     if given or environ.get("STENO_SOCKET"):
         raise BadRequest(
-            f"the socket path has {len(chosen.encode())} bytes, at most"
+            f"the socket path has {_path_bytes(chosen)} bytes, at most"
             f" {limits.SOCKET_PATH_BYTES_MAX} are possible: choose a shorter one"
         )
-    runtime = environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108 (the folder below is 0700)
-    digest = hashlib.sha256(root.encode()).hexdigest()[:24]
-    return posixpath.join(runtime, f"steno-{uid}", f"{digest}.sock")
+    digest = hashlib.sha256(root.encode(errors="surrogateescape")).hexdigest()[:24]
+    name = posixpath.join(f"steno-{uid}", f"{digest}.sock")
+    short = posixpath.join(environ.get("XDG_RUNTIME_DIR") or _TEMPORARY, name)
+    return (
+        short
+        if _path_bytes(short) <= limits.SOCKET_PATH_BYTES_MAX
+        else posixpath.join(_TEMPORARY, name)
+    )
+
+
+def _path_bytes(path: str) -> int:
+    # A path whose bytes are no UTF-8 reaches Python with surrogates in their place.
+    return len(path.encode(errors="surrogateescape"))
 
 
 def generation_file(number: int) -> str:
@@ -90,8 +110,8 @@ def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
     """Check a session id and cut it into mount (or None) and folder names.
 
     An id is segments joined by `/`, optionally after `mount:`. No segment begins with a dot, ends
-    with `.jsonl`, or is the name of a session's own file, so that no id can leave the root, name a
-    hidden folder or point into another session's files.
+    with `.jsonl`, or could be the name of a session's own file, so that no id can leave the root,
+    name a hidden folder or point into another session's files.
 
     >>> split_session("kimi:2f1a/7c9e")
     ('kimi', ('2f1a', '7c9e'))
@@ -117,7 +137,7 @@ def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
                 f"a segment of the session id has {len(segment)} characters, at most"
                 f" {limits.SESSION_SEGMENT_CHARS_MAX} are allowed: choose a shorter one"
             )
-        if segment in {STATE, QUARANTINE} or segment.endswith(".jsonl"):
+        if _OWN_FILE.fullmatch(segment) is not None:
             raise BadRequest(
                 f"{session[:80]!r} is not a session id: {segment!r} is the name of a file that a"
                 " session may hold; choose another"
@@ -144,10 +164,15 @@ def check_name(name: str) -> str:
     return name
 
 
-def is_time_ordered_key(key: str) -> bool:
-    """True for a uuid7, the shape of the keys that steno's clients make.
+def key_time_ms(key: str) -> int | None:
+    """Unix time in milliseconds that a uuid7 bears, or None for a key of another shape.
 
-    Such a key is fresh unless its command says that it is repeated; any other key may have been
-    used at any time before, so its first use in an open session is looked up in the files.
+    Keys that steno's clients make are uuid7s. One that is younger than an open session cannot have
+    been used before; any other key may have been, so its first use is looked up in the files.
     """
-    return len(key) == 36 and key[14] == "7" and key[8] == key[13] == key[18] == key[23] == "-"
+    if len(key) != UUID_CHARS or key[14] != "7" or key[8] != "-" or key[13] != "-":
+        return None
+    try:
+        return int(key[:8] + key[9:13], 16)
+    except ValueError:
+        return None
