@@ -49,6 +49,16 @@ SUBSCRIPTION_WINDOW_BYTES_MAX: Final = 16 * MIB
 SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 """The window that a client asks for: four blocks, so that one is read while the next travels."""
 
+CLIENT_REQUESTS_MAX: Final = 65_536
+"""Requests that one client keeps under way; each belongs to a caller who waits for it."""
+
+CLIENT_TURN_MESSAGES: Final = 256
+"""Messages that a client takes in before the tasks beside it get a turn: about 10 ms of blocks."""
+
+EVENT_COST_BYTES: Final = 1 * KIB
+"""What a records event costs of the window beside its block, so that small ones cannot fill the
+peer's queue before the window ends."""
+
 SUBSCRIBER_STALL_S: Final = 60.0
 """A subscriber that owes a grant for so long is told `lagged` and forgotten."""
 
@@ -144,6 +154,15 @@ RESEND_S_MAX: Final = 8.0
 
 BUSY_RETRY_S: Final = 0.02
 """A request answered `busy` is sent again after this long, doubled up to `RESEND_S`."""
+
+RECONNECT_S: Final = 0.05
+"""A client that cannot connect tries again after this long, doubled up to `RECONNECT_S_MAX`."""
+
+RECONNECT_S_MAX: Final = 1.0
+"""How late a follower may notice that there is a daemon again."""
+
+START_LOCK_POLL_S: Final = 0.02
+"""Clients that wait for the one that starts the daemon look this often whether it is there."""
 
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""
