@@ -184,24 +184,28 @@ SOCKET_PATH_BYTES_MAX: Final = 107
 
 # --- what a client is told ---------------------------------------------------------------------
 
-TOLD_IN_HELLO: Final = {
-    "record_bytes_max": RECORD_BYTES_MAX,
-    "record_depth_max": RECORD_DEPTH_MAX,
-    "batch_records_max": BATCH_RECORDS_MAX,
-    "batch_bytes_max": BATCH_BYTES_MAX,
-    "header_bytes_max": HEADER_BYTES_MAX,
-    "request_id_bytes_max": REQUEST_ID_BYTES_MAX,
-    "key_chars_max": KEY_CHARS_MAX,
-    "name_chars_max": NAME_CHARS_MAX,
-    "session_id_chars_max": SESSION_ID_CHARS_MAX,
-    "session_segment_chars_max": SESSION_SEGMENT_CHARS_MAX,
-    "subscriptions_per_peer_max": SUBSCRIPTIONS_PER_PEER_MAX,
-    "subscription_window_bytes": SUBSCRIPTION_WINDOW_BYTES,
-    "subscription_window_bytes_max": SUBSCRIPTION_WINDOW_BYTES_MAX,
-    "block_bytes": BLOCK_BYTES,
-    "list_sessions_max": LIST_SESSIONS_MAX,
-    "mailbox_commands_max": MAILBOX_COMMANDS_MAX,
-    "mailbox_bytes_max": MAILBOX_BYTES_MAX,
-    "send_queue_messages": SEND_QUEUE_MESSAGES,
-}
-"""What the reply to `hello` has in `limits`: all that a client can run into, by its name here."""
+
+def told_in_hello() -> dict[str, int]:
+    """What the reply to `hello` has in `limits`: all that a client can run into, by its name."""
+    return {
+        "record_bytes_max": RECORD_BYTES_MAX,
+        "record_depth_max": RECORD_DEPTH_MAX,
+        "batch_records_max": BATCH_RECORDS_MAX,
+        "batch_bytes_max": BATCH_BYTES_MAX,
+        "header_bytes_max": HEADER_BYTES_MAX,
+        "request_id_bytes_max": REQUEST_ID_BYTES_MAX,
+        "key_chars_max": KEY_CHARS_MAX,
+        "name_chars_max": NAME_CHARS_MAX,
+        "session_id_chars_max": SESSION_ID_CHARS_MAX,
+        "session_segment_chars_max": SESSION_SEGMENT_CHARS_MAX,
+        "count_max": COUNT_MAX,
+        "subscriptions_per_peer_max": SUBSCRIPTIONS_PER_PEER_MAX,
+        "subscription_window_bytes": SUBSCRIPTION_WINDOW_BYTES,
+        "subscription_window_bytes_max": SUBSCRIPTION_WINDOW_BYTES_MAX,
+        "event_cost_bytes": EVENT_COST_BYTES,
+        "block_bytes": BLOCK_BYTES,
+        "list_sessions_max": LIST_SESSIONS_MAX,
+        "mailbox_commands_max": MAILBOX_COMMANDS_MAX,
+        "mailbox_bytes_max": MAILBOX_BYTES_MAX,
+        "send_queue_messages": SEND_QUEUE_MESSAGES,
+    }
