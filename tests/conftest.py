@@ -1,0 +1,76 @@
+"""What every test can ask for: both event loops, a short root, one printed seed, a strict loop."""
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+from support.daemons import end_daemon_of
+
+CI_SEED = 20_260_101
+"""On CI every run draws the same numbers: what lands is what was tested."""
+
+hypothesis.settings.register_profile(
+    "steno",
+    # A slow disk is no bug of ours, and a failure has to be repeatable from its report alone.
+    deadline=None,
+    print_blob=True,
+)
+hypothesis.settings.load_profile("steno")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of this run before hypothesis looks for it."""
+    if config.getoption("hypothesis_seed") is None:
+        chosen = CI_SEED if os.environ.get("CI") else random.randrange(2**32)
+        config.option.hypothesis_seed = str(chosen)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how to repeat this run."""
+    seed = config.getoption("hypothesis_seed")
+    return f"seed: {seed} (repeat with --hypothesis-seed={seed})"
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """The seed of this run, for tests that draw numbers themselves."""
+    given = pytestconfig.getoption("hypothesis_seed")
+    return int(given) if str(given).isdigit() else CI_SEED
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Every async test runs on asyncio and on trio."""
+    return str(request.param)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A root whose path is short, because the path of a socket in it ends at 107 bytes.
+
+    A daemon that still runs on it after the test is ended, and the folder is removed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="steno-")).resolve()
+    try:
+        yield folder
+    finally:
+        end_daemon_of(folder)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def no_blocking_calls() -> Iterator[BlockBuster]:
+    """Blocking calls that steno's client makes on asyncio's event loop fail the test.
+
+    The daemon is not held to it: it syncs a fast disk on its loop, on purpose and measured.
+    """
+    with blockbuster_ctx("steno") as blockbuster:
+        yield blockbuster

@@ -1,0 +1,64 @@
+"""Who may import whom: the contracts of pyproject.toml, and the packages that each needs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+from support.project import PROJECT
+
+OURS = ("steno_protocol", "stenod", "steno")
+NEEDS = {
+    "steno_protocol": {"msgspec"},
+    "stenod": {"anyio", "msgspec", "zmq"},
+    "steno": {"anyio", "msgspec", "zmq"},
+}
+ADAPTED = {"kimi_cli", "kosong", "pydantic"}
+"""What `steno.adapters` may import, and nobody else."""
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Every import of the three packages, those of other people's packages included."""
+    return grimp.build_graph(*OURS, include_external_packages=True, cache_dir=None)
+
+
+def test_the_import_contracts_are_kept() -> None:
+    checked = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("package", OURS)
+def test_a_package_needs_only_what_it_says_it_needs(graph: grimp.ImportGraph, package: str) -> None:
+    imported = {
+        (importer, target.split(".")[0])
+        for importer in {package, *graph.find_descendants(package)}
+        for target in graph.find_modules_directly_imported_by(importer)
+    }
+    allowed = {*OURS, *sys.stdlib_module_names, *NEEDS[package]}
+    foreign = {(importer, name) for importer, name in imported if name not in allowed}
+    adapters = "steno.adapters"
+    assert {
+        (who, name) for who, name in foreign if not (who.startswith(adapters) and name in ADAPTED)
+    } == set()
+
+
+def test_every_module_of_the_checkout_is_one_that_the_contracts_see(
+    graph: grimp.ImportGraph,
+) -> None:
+    homes = {"steno_protocol": "protocol", "stenod": "daemon", "steno": "client"}
+    seen = {module for module in graph.modules if module.split(".")[0] in OURS}
+    there = {
+        ".".join(file.relative_to(PROJECT / home).with_suffix("").parts).removesuffix(".__init__")
+        for home in homes.values()
+        for file in (PROJECT / home).rglob("*.py")
+    }
+    assert seen == there

@@ -1,0 +1,68 @@
+"""The wheel holds what the folders hold: hatchling leaves out a misspelt package without a word."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import __version__
+from support.project import PROJECT, SOURCE_FOLDERS
+
+DIST_INFO = f"stenod-{__version__}.dist-info"
+PACKAGES = {"steno_protocol", "stenod", "steno"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built from the source distribution, so that this one is complete too."""
+    folder = tmp_path_factory.mktemp("dist")
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(PROJECT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (file,) = folder.glob("*.whl")
+    return zipfile.ZipFile(file)
+
+
+def test_the_wheel_has_the_three_packages_and_nothing_beside_them(wheel: zipfile.ZipFile) -> None:
+    assert {name.split("/")[0] for name in wheel.namelist()} == {*PACKAGES, DIST_INFO}
+
+
+def test_each_package_in_the_wheel_is_marked_as_typed(wheel: zipfile.ZipFile) -> None:
+    marked = {name for name in wheel.namelist() if name.endswith("py.typed")}
+    assert marked == {f"{package}/py.typed" for package in PACKAGES}
+
+
+def test_every_module_of_the_folders_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    modules = {
+        str(file.relative_to(PROJECT / folder))
+        for folder in SOURCE_FOLDERS
+        for file in (PROJECT / folder).rglob("*.py")
+    }
+    assert {name for name in wheel.namelist() if name.endswith(".py")} == modules
+
+
+def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:
+    commands = wheel.read(f"{DIST_INFO}/entry_points.txt").decode()
+    assert "steno = steno.cli:main" in commands
+    assert "stenod = stenod.cli:main" in commands
+
+
+def test_the_wheel_bears_the_version_that_the_code_tells(wheel: zipfile.ZipFile) -> None:
+    metadata = wheel.read(f"{DIST_INFO}/METADATA").decode()
+    assert f"\nVersion: {__version__}\n" in metadata
+
+
+def test_the_wheel_lists_what_it_needs_and_no_extra_by_default(wheel: zipfile.ZipFile) -> None:
+    metadata = Path(f"{DIST_INFO}/METADATA").as_posix()
+    needs = [
+        line.removeprefix("Requires-Dist: ")
+        for line in wheel.read(metadata).decode().splitlines()
+        if line.startswith("Requires-Dist: ") and "extra ==" not in line
+    ]
+    assert {need.split(">")[0] for need in needs} == {"anyio", "msgspec", "pyzmq"}

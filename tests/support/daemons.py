@@ -1,0 +1,32 @@
+"""Ending a daemon that a test left behind, found by the lock that it holds."""
+
+import fcntl
+import json
+import os
+import signal
+from pathlib import Path
+
+from steno_protocol import places
+
+
+def end_daemon_of(root: Path) -> None:
+    """Kill the daemon that holds the lock of `root`, if one does, and wait until it is gone."""
+    lock = root / places.LOCK
+    if not lock.exists():
+        return
+    with lock.open("rb") as file:
+        if _is_free(file.fileno()):
+            return
+        note = file.read()
+        if note:
+            os.kill(json.loads(note)["pid"], signal.SIGKILL)
+        # The kernel gives the lock up with the process, so this waits for exactly that.
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+
+
+def _is_free(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
