@@ -160,9 +160,10 @@ def encode_answer(
     return frames
 
 
-def encode_acks(acks: Sequence[Reply]) -> list[bytes]:
-    """The frames of several replies to one peer; each bears its request id in `id`."""
-    return [PROTOCOL_MAGIC, b"", _encode(acks)]
+def encode_together(answers: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
+    """The frames of several replies without blocks to one peer; each is given its id as a field."""
+    bodies = [b'{"id":"%b",%b' % (request_id, _encode(body)[1:]) for request_id, body in answers]
+    return [PROTOCOL_MAGIC, b"", b"[" + b",".join(bodies) + b"]"]
 
 
 def decode_answers(frames: Sequence[bytes]) -> list[Answer]:

@@ -73,6 +73,12 @@ MAILBOX_BYTES_MAX: Final = 128 * MIB
 INFLIGHT_BYTES_MAX: Final = 512 * MIB
 """Bytes that wait for all writers together."""
 
+READERS_MAX: Final = 256
+"""Requests that are being read for at a time; each may hold a block. The next is `busy`."""
+
+BURST_MESSAGES: Final = 1024
+"""Messages that are taken in before the writers get their turn."""
+
 GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes that one group commit writes: bounds the time of one sync and of one failure."""
 

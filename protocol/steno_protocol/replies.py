@@ -31,7 +31,7 @@ class Welcome(Reply, frozen=True, kw_only=True):
     limits: dict[str, int]
 
 
-class StatusReport(Reply, frozen=True, kw_only=True):
+class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
     """The answer to `status`."""
 
     version: str
@@ -59,8 +59,6 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     bytes: int
     modified_at: float
     generations: int
-    title: str | None = None
-    archived: bool = False
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -70,7 +68,7 @@ class Sessions(Reply, frozen=True, kw_only=True):
     more: bool = False
 
 
-class SessionStat(Reply, frozen=True, kw_only=True):
+class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
     """The answer to `stat` and `open`: a session's numbers at its head."""
 
     session: str
@@ -100,6 +98,7 @@ class Ack(Reply, frozen=True, kw_only=True):
         duplicate: the command had been applied before; this is its first answer.
         checkpoint_id: the id a checkpoint got.
         rotated: for a rewrite, the path of the file that holds what was left behind.
+        overtaken: a foreign program's lines came between `expect` and the command's own.
     """
 
     first: str
@@ -109,6 +108,7 @@ class Ack(Reply, frozen=True, kw_only=True):
     duplicate: bool = False
     checkpoint_id: int | None = None
     rotated: str | None = None
+    overtaken: bool = False
 
 
 class Lines(Reply, frozen=True, kw_only=True):

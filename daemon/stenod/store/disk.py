@@ -97,6 +97,14 @@ class Disk(Protocol):
         """Cut the file to `size` bytes."""
         ...
 
+    def overwrite(self, folder: int, name: str, offset: int, data: bytes) -> None:
+        """Write over existing bytes of a file in place, with the checks of `open_read`.
+
+        Used with the bytes that are there already: after a failed sync the page cache shows them,
+        but no later sync would write them unless they are written again.
+        """
+        ...
+
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
         ...

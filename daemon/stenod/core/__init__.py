@@ -1,0 +1,1 @@
+"""What a session's writer decides: pure functions and state, no file, clock or socket."""

@@ -1,0 +1,118 @@
+"""What a session remembers of the keys of its commands, so that each is applied once."""
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from steno_protocol import limits
+from steno_protocol.places import key_time_ms
+from steno_protocol.positions import Position
+
+_STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
+_TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
+
+_HASHES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A command that was applied: enough to give its first answer again.
+
+    Attributes:
+        command: its name on the wire.
+        first: cursor of its first record; the new head for a rewrite.
+        count: records that it appended, 0 for a rewrite.
+        checkpoint_id: the id that a checkpoint got.
+        rotated: name of the file that a rewrite left behind.
+    """
+
+    command: str
+    first: Position
+    count: int
+    checkpoint_id: int | None = None
+    rotated: str | None = None
+
+
+class KeyTable:
+    """The last keys of an open session, and the knowledge which others cannot have been used.
+
+    Args:
+        opened_ms: Unix time in milliseconds when the session was opened: a uuid7 that is younger
+            and not in the table was never used.
+    """
+
+    def __init__(self, opened_ms: int, keys_max: int = limits.KEYS_MAX) -> None:
+        self._applied: OrderedDict[str, Applied] = OrderedDict()
+        self._keys_max = keys_max
+        self._horizon_ms = opened_ms
+        self._filter: KeyFilter | None = None
+
+    def get(self, key: str) -> Applied | None:
+        """The command of this key, if the table has it."""
+        return self._applied.get(key)
+
+    def add(self, key: str, applied: Applied) -> None:
+        """Remember an applied command; only after its bytes are where its reply says."""
+        self._applied[key] = applied
+        if self._filter is not None:
+            self._filter.add(key.encode())
+        if len(self._applied) > self._keys_max:
+            oldest, _ = self._applied.popitem(last=False)
+            self._horizon_ms = max(self._horizon_ms, key_time_ms(oldest) or 0)
+
+    def must_be_looked_up(self, key: str, *, repeat: bool) -> bool:
+        """True when a key that is not in the table may still be in the files."""
+        if key in self._applied:
+            return False
+        if not repeat:
+            made_ms = key_time_ms(key)
+            if made_ms is not None and made_ms > self._horizon_ms:
+                return False
+        return self._filter is None or key.encode() in self._filter
+
+    @property
+    def needs_filter(self) -> bool:
+        """True until `use_filter`: the first lookup reads all files anyway, and makes one."""
+        return self._filter is None
+
+    def use_filter(self, key_filter: "KeyFilter") -> None:
+        """Take a filter that knows every key in the files, and keep it up to date from now on."""
+        for key in self._applied:
+            key_filter.add(key.encode())
+        self._filter = key_filter
+
+
+class KeyFilter:
+    """A Bloom filter of keys: `in` may say yes for a key it never saw, never no for one it did.
+
+    Source: B. H. Bloom, Space/time trade-offs in hash coding with allowable errors, 1970.
+    """
+
+    def __init__(self, file_bytes: int) -> None:
+        # About one key in 256 bytes of file; 10 bits a key give 1 % false alarms.
+        wanted = (file_bytes // 256) * 10 * 2
+        bits = limits.KEY_FILTER_BITS_MIN
+        while bits < wanted and bits < limits.KEY_FILTER_BITS_MAX:
+            bits *= 2
+        self._mask = bits - 1
+        self._bits = bytearray(bits // 8)
+
+    def add(self, key: bytes) -> None:
+        """Remember a key."""
+        for bit in self._places(key):
+            self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def __contains__(self, key: bytes) -> bool:
+        return all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in self._places(key))
+
+    def add_block(self, block: bytes) -> None:
+        """Remember every key that a block of context, wire or timeline lines names."""
+        for pattern in (_STAMPED, _TOLD):
+            for key in set(pattern.findall(block)):
+                self.add(key)
+
+    def _places(self, key: bytes) -> list[int]:
+        digest = hash(key)
+        step = (digest >> 32) | 1
+        return [(digest + number * step) & self._mask for number in range(_HASHES)]

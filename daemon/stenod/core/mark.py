@@ -1,0 +1,64 @@
+"""The mark: how far a session's file was durable, and its numbers there, for a quick next open.
+
+It may be lost, old or foreign; nothing depends on it but speed and how damage is judged: behind a
+true mark it is a torn tail, before it corruption. It is believed only if the file's generation,
+inode and fingerprint agree.
+"""
+
+import msgspec
+
+from steno_protocol.context import ContextCounters
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the first `bytes` bytes of one generation's file."""
+
+    generation: int
+    inode: int
+    bytes: int
+    crc: int
+    lines: int
+    token_count: int
+    pending_chars: int
+    n_checkpoints: int
+    has_system_prompt: bool
+
+    def counters(self) -> ContextCounters:
+        """The counters at the mark."""
+        return ContextCounters(
+            token_count=self.token_count,
+            pending_chars=self.pending_chars,
+            n_checkpoints=self.n_checkpoints,
+            has_system_prompt=self.has_system_prompt,
+        )
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Mark)
+
+
+def encode_mark(
+    *, generation: int, inode: int, size: int, crc: int, lines: int, counters: ContextCounters
+) -> bytes:
+    """The bytes of a mark."""
+    return _encode(
+        Mark(
+            generation=generation,
+            inode=inode,
+            bytes=size,
+            crc=crc,
+            lines=lines,
+            token_count=counters.token_count,
+            pending_chars=counters.pending_chars,
+            n_checkpoints=counters.n_checkpoints,
+            has_system_prompt=counters.has_system_prompt,
+        )
+    )
+
+
+def decode_mark(data: bytes) -> Mark | None:
+    """The mark in these bytes, or None when they are no mark."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,66 @@
+"""Replay of a file's bytes into a session's numbers, decoding only the lines that set them."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
+
+_CONTROL: Final = re.compile(rb'"_(?:usage|checkpoint|system_prompt)"')
+
+
+@dataclass(slots=True)
+class Replay:
+    """Counts lines and follows control records, block by block, in constant memory.
+
+    Attributes:
+        lines: lines seen, blank and damaged ones too.
+        counters: what the lines say of the context.
+    """
+
+    lines: int = 0
+    counters: ContextCounters = field(default_factory=ContextCounters)
+
+    def feed(self, block: bytes) -> None:
+        """Take in a block of whole lines that follows the last one."""
+        self.lines += block.count(b"\n")
+        uncounted = 0
+        for start, end in _control_lines(block):
+            line = parse_line(block[start:end])
+            match line:
+                case Usage():
+                    self.counters.apply(line)
+                    uncounted = end
+                case Checkpoint() | SystemPrompt():
+                    self.counters.apply(line)
+                case _:
+                    pass
+        self._count_messages(block, uncounted)
+
+    def _count_messages(self, block: bytes, start: int) -> None:
+        for data in block[start:].split(b"\n"):
+            line = parse_line(data)
+            if not isinstance(line, (Usage, Checkpoint, SystemPrompt)):
+                self.counters.apply(line)
+
+
+def _control_lines(block: bytes) -> list[tuple[int, int]]:
+    """Start and end of every line that may be a control record."""
+    spans: list[tuple[int, int]] = []
+    end = 0
+    for match in _CONTROL.finditer(block):
+        if match.start() < end:
+            continue
+        start = block.rfind(b"\n", 0, match.start()) + 1
+        end = block.find(b"\n", match.end()) + 1 or len(block)
+        spans.append((start, end))
+    return spans
+
+
+def find_checkpoint(block: bytes, checkpoint_id: int) -> int | None:
+    """Offset of the first line in a block that is the checkpoint, or None."""
+    for start, end in _control_lines(block):
+        line = parse_line(block[start:end])
+        if isinstance(line, Checkpoint) and line.id == checkpoint_id:
+            return start
+    return None

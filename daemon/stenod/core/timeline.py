@@ -1,0 +1,102 @@
+"""The lines of `timeline.jsonl`: what happened to a session, and the intent of each rewrite.
+
+    {"kind":"reverted","generation":3,"kept":120,"at":1764000000.5,"by":"planner","key":"0199...",
+     "details":{"checkpoint_id":2,"lines":120,"old":[81022,1822301],"new":[40511,9918217]}}
+
+`old` and `new` are the fingerprints of the file before and after: its length and the CRC-32 of its
+last 64 KiB. The line of a rewrite is written before the rewrite; a `voided` line takes it back.
+"""
+
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening
+from stenod.core.keys import Applied
+
+REWRITES: Final = {
+    "reverted": "revert_to",
+    "cleared": "clear",
+    "prompted": "write_system_prompt",
+    "restored": "restore_generation",
+}
+"""Kinds of happenings that replaced the file, and the command that each answers to."""
+
+VOIDED: Final = "voided"
+
+Fingerprint = tuple[int, int]
+"""A file's length in bytes and the CRC-32 of its last `FINGERPRINT_BYTES`."""
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Happening)
+
+
+def fingerprint(size: int, tail: bytes) -> Fingerprint:
+    """The fingerprint of a file of `size` bytes whose end is `tail`."""
+    return size, zlib.crc32(tail[-limits.FINGERPRINT_BYTES :])
+
+
+def encode(happening: Happening) -> bytes:
+    """One line of the timeline."""
+    return _encode(happening) + b"\n"
+
+
+def decode(data: bytes) -> list[Happening]:
+    """Every entry that can be read, oldest first, the ones taken back left out."""
+    entries: list[Happening] = []
+    for line in data.split(b"\n"):
+        entry = _decode(line)
+        if entry is None:
+            continue
+        if entry.kind == VOIDED:
+            entries = [other for other in entries if other.generation != entry.generation
+                       or other.kind not in REWRITES]  # fmt: skip
+        else:
+            entries.append(entry)
+    return entries
+
+
+def _decode(line: bytes) -> Happening | None:
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def last_rewrite(entries: Iterable[Happening]) -> Happening | None:
+    """The newest rewrite, the only one that a crash can have left in doubt."""
+    found = None
+    for entry in entries:
+        if entry.kind in REWRITES:
+            found = entry
+    return found
+
+
+def fingerprint_of(entry: Happening, which: str) -> Fingerprint | None:
+    """The `old` or `new` fingerprint of a rewrite, None if the entry has none."""
+    value: Any = entry.details.get(which)
+    try:
+        size, crc = value
+    except (TypeError, ValueError):
+        return None
+    return (size, crc) if isinstance(size, int) and isinstance(crc, int) else None
+
+
+def applied_of(entry: Happening, rotated: str) -> Applied:
+    """The answer that a rewrite's command got."""
+    lines = entry.details.get("lines", 0)
+    head = Position(entry.generation, lines if isinstance(lines, int) else 0)
+    return Applied(REWRITES[entry.kind], head, 0, rotated=rotated)
+
+
+def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
+    """Lines that a generation had when a rewrite made it; lines below were written before."""
+    for entry in entries:
+        if entry.kind in REWRITES and entry.generation == generation:
+            lines = entry.details.get("lines", 0)
+            return lines if isinstance(lines, int) else 0
+    return 0

@@ -1,0 +1,236 @@
+"""Who follows a session, and how far each one is: the backlog first, then every commit.
+
+A subscriber is a position and a credit in bytes. While it is at the head it is handed each commit
+as it becomes durable; else a pump reads the file for it. Without credit it simply stays where it
+is: nothing is dropped, the file is the buffer, and no subscriber costs more than its credit.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from steno_protocol import limits
+from steno_protocol.errors import BadRequest
+from steno_protocol.events import Event, Gone, Lagged, Live, Records, Reset
+from steno_protocol.positions import Position
+from stenod.blocking import Blocking
+from stenod.core import timeline
+from stenod.reading import read_block
+from stenod.store.log import View
+
+Spawn = Callable[[Callable[[], Awaitable[None]]], None]
+"""Starts a task in the background."""
+
+
+class Source(Protocol):
+    """What a feed reads: the log of its session."""
+
+    def view(self, generation: int) -> View:
+        """What is durable of a generation, for a reader, who releases it."""
+        ...
+
+    def timeline(self) -> bytes:
+        """The session's timeline."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Subscriber:
+    """One subscription.
+
+    Attributes:
+        send: sends an event and says whether it went out; False when the peer's queue is full.
+        position: the next record that it gets.
+        credit: bytes that may still be sent.
+        offset: byte offset of the position, once it is known.
+    """
+
+    send: Callable[[Event, bytes | None], bool]
+    position: Position
+    credit: int
+    offset: int | None = None
+    told_live: bool = False
+    pumping: bool = False
+    gone: bool = False
+    stalled_since: float | None = None
+
+
+class Feed:
+    """The subscribers of one session.
+
+    Args:
+        spawn: starts a pump.
+        run: runs the pumps' reads.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, spawn: Spawn, run: Blocking, clock: Callable[[], float]) -> None:
+        self.head = Position(0, 0)
+        self.incarnation = ""
+        self._spawn = spawn
+        self._run = run
+        self._clock = clock
+        self._source: Source | None = None
+        self._subscribers: list[Subscriber] = []
+        self._resets: dict[int, tuple[int, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscribers)
+
+    def attach(self, source: Source, head: Position, incarnation: str) -> None:
+        """The session was opened, or opened again: `head` is what is durable now."""
+        self._source = source
+        self.incarnation = incarnation
+        self.head = head
+        self._resets.clear()
+        for subscriber in tuple(self._subscribers):
+            self._advance(subscriber)
+
+    def add(self, subscriber: Subscriber) -> None:
+        """Begin to send; the first event goes out after this returns.
+
+        Raises:
+            BadRequest: its position lies beyond the head.
+        """
+        if subscriber.position > self.head:
+            raise BadRequest(
+                f"the session ends at {self.head}, before {subscriber.position}: subscribe after a"
+                " position that exists, or after start or now"
+            )
+        self._subscribers.append(subscriber)
+        self._advance(subscriber)
+
+    def remove(self, subscriber: Subscriber) -> None:
+        """Send no more."""
+        subscriber.gone = True
+        if subscriber in self._subscribers:
+            self._subscribers.remove(subscriber)
+
+    def grant(self, subscriber: Subscriber, size: int) -> None:
+        """The subscriber can take `size` bytes more."""
+        subscriber.credit = min(subscriber.credit + size, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
+        subscriber.stalled_since = None
+        self._advance(subscriber)
+
+    def publish(self, head: Position, block: bytes) -> None:
+        """A commit became durable: `block` are its lines, up to the new head."""
+        first, self.head = self.head, head
+        event = Records(first=str(first), next=str(head))
+        for subscriber in tuple(self._subscribers):
+            at_first = subscriber.position == first and not subscriber.pumping
+            if at_first and subscriber.told_live and subscriber.credit > 0:
+                self._send_block(subscriber, event, block, head)
+            else:
+                self._advance(subscriber)
+
+    def reset(self, head: Position, kept: int, why: str) -> None:
+        """A rewrite took place: the first `kept` lines live on in the new generation."""
+        self.head = head
+        self._resets[head.generation] = (kept, why)
+        for subscriber in tuple(self._subscribers):
+            self._advance(subscriber)
+
+    def end_stalled(self) -> None:
+        """Forget the subscribers that have not taken anything for too long."""
+        now = self._clock()
+        for subscriber in tuple(self._subscribers):
+            since = subscriber.stalled_since
+            if since is not None and now - since > limits.SUBSCRIBER_STALL_S:
+                subscriber.send(_lagged(subscriber.position), None)
+                self.remove(subscriber)
+
+    def end_all(self, why: str) -> None:
+        """The session cannot be followed any longer."""
+        for subscriber in tuple(self._subscribers):
+            subscriber.send(Gone(why=why), None)
+            self.remove(subscriber)
+
+    def _advance(self, subscriber: Subscriber) -> None:
+        """Bring a subscriber forward, by a pump if anything has to be read."""
+        if subscriber.pumping or subscriber.gone:
+            return
+        if subscriber.position == self.head:
+            self._tell_live(subscriber)
+        elif subscriber.credit <= 0:
+            self._stall(subscriber)
+        else:
+            subscriber.pumping = True
+            self._spawn(lambda: self._pump(subscriber))
+
+    async def _pump(self, subscriber: Subscriber) -> None:
+        try:
+            while not subscriber.gone and subscriber.position != self.head:
+                if subscriber.credit <= 0 or not await self._step(subscriber):
+                    self._stall(subscriber)
+                    return
+        except OSError as error:
+            subscriber.send(Gone(why=f"its files cannot be read: {error}"), None)
+            self.remove(subscriber)
+        finally:
+            subscriber.pumping = False
+        self._advance(subscriber)
+
+    async def _step(self, subscriber: Subscriber) -> bool:
+        """Send the next block, or the reset at the end of a generation; False if it did not go."""
+        assert self._source is not None
+        generation, line = subscriber.position
+        view = self._source.view(generation)
+        size = min(subscriber.credit, limits.BLOCK_BYTES)
+        try:
+            block = await self._run(lambda: read_block(view, line, subscriber.offset, size))
+        finally:
+            view.release()
+        after = Position(generation, block.next)
+        if block.next == line:
+            return await self._next_generation(subscriber)
+        if not block.data:
+            subscriber.position, subscriber.offset = after, block.offset
+            return True
+        event = Records(first=str(Position(generation, block.first)), next=str(after))
+        subscriber.offset = block.offset - len(block.data)
+        return self._send_block(subscriber, event, block.data, after)
+
+    async def _next_generation(self, subscriber: Subscriber) -> bool:
+        generation = subscriber.position.generation + 1
+        if generation > self.head.generation:
+            # The file is shorter than its head: only a foreign program can have cut it.
+            return False
+        kept, why = await self._reset_of(generation)
+        event = Reset(generation=generation, kept=kept, why=why, incarnation=self.incarnation)
+        if not subscriber.send(event, None):
+            return False
+        subscriber.position, subscriber.offset = Position(generation, kept), None
+        return True
+
+    async def _reset_of(self, generation: int) -> tuple[int, str]:
+        if generation not in self._resets:
+            assert self._source is not None
+            entries = timeline.decode(await self._run(self._source.timeline))
+            for entry in entries:
+                if entry.kind in timeline.REWRITES:
+                    self._resets[entry.generation] = (entry.kept, entry.kind)
+        return self._resets.get(generation, (0, "foreign"))
+
+    def _send_block(
+        self, subscriber: Subscriber, event: Records, block: bytes, after: Position
+    ) -> bool:
+        if not subscriber.send(event, block):
+            self._stall(subscriber)
+            return False
+        subscriber.credit -= len(block) + limits.EVENT_COST_BYTES
+        subscriber.position = after
+        if subscriber.offset is not None:
+            subscriber.offset += len(block)
+        return True
+
+    def _tell_live(self, subscriber: Subscriber) -> None:
+        if not subscriber.told_live:
+            subscriber.told_live = subscriber.send(Live(head=str(self.head)), None)
+
+    def _stall(self, subscriber: Subscriber) -> None:
+        if subscriber.stalled_since is None:
+            subscriber.stalled_since = self._clock()
+
+
+def _lagged(position: Position) -> Lagged:
+    return Lagged(next=str(position), why=f"nothing was taken for {limits.SUBSCRIBER_STALL_S:g} s")

@@ -1,0 +1,77 @@
+"""Looking a key up in the bytes of a session: every generation, and the timeline for rewrites."""
+
+from collections.abc import Iterator
+
+from steno_protocol import limits, places
+from stenod.core import timeline
+from stenod.core.found import applied_in
+from stenod.core.keys import Applied, KeyFilter
+from stenod.core.lines import split_lines, whole_lines
+from stenod.store.log import Log
+
+
+def build_filter(log: Log) -> KeyFilter:
+    """A filter that knows every key in the session's files; reads all of them."""
+    generations = log.generations()
+    found = KeyFilter(sum(log.length(generation) for generation in generations))
+    for generation in generations:
+        for _, block in blocks(log, generation):
+            found.add_block(block)
+    found.add_block(log.timeline())
+    return found
+
+
+def look_up(log: Log, path: str, key: str) -> Applied | None:
+    """What the command of this key did, or None if all of its records are nowhere.
+
+    The oldest generation that has it is where it was applied: its first answer.
+    """
+    for entry in timeline.decode(log.timeline()):
+        if entry.key == key and entry.kind in timeline.REWRITES:
+            return timeline.applied_of(entry, f"{path}/{places.generation_file(entry.generation)}")
+    for generation in log.generations():
+        applied = _look_up_in(log, generation, key)
+        if applied is not None:
+            return applied
+    return None
+
+
+def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
+    wanted = f'"_id":"{key}'.encode()
+    line = 0
+    for offset, block in blocks(log, generation):
+        hit = block.find(wanted)
+        while hit >= 0:
+            start = block.rfind(b"\n", 0, hit) + 1
+            number = line + block.count(b"\n", 0, start)
+            applied = _command_at(log, generation, offset + start, number, key)
+            if applied is not None:
+                return applied
+            hit = block.find(wanted, hit + len(wanted))
+        line += block.count(b"\n")
+    return None
+
+
+def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -> Applied | None:
+    """The command whose first line is at `offset`; its batch may go on beyond the block."""
+    size = limits.BLOCK_BYTES
+    while True:
+        data = log.read(generation, offset, size)
+        lines = split_lines(data[: whole_lines(data)])
+        for found, applied in applied_in(lines, generation, number):
+            if found == key:
+                return applied
+        if len(data) < size or size > limits.BATCH_BYTES_MAX:
+            return None
+        size *= 4
+
+
+def blocks(log: Log, generation: int) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of a generation's whole lines, about `BLOCK_BYTES` at a time."""
+    offset, rest = 0, b""
+    while data := log.read(generation, offset + len(rest), limits.BLOCK_BYTES):
+        data = rest + data
+        cut = whole_lines(data)
+        if cut:
+            yield offset, data[:cut]
+        offset, rest = offset + cut, data[cut:]

@@ -1,0 +1,104 @@
+"""The bounded queue in front of one writer: filled without waiting, taken in groups."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from steno_protocol import limits
+from steno_protocol.errors import Busy, ShuttingDown, StenoError
+from steno_protocol.replies import Reply
+from stenod.core.machine import AnyMutation
+
+
+class ReplyTo(Protocol):
+    """Where the answer to one request goes."""
+
+    def reply(self, body: Reply) -> None:
+        """Queue the answer; it leaves with the group."""
+        ...
+
+    def refuse(self, error: StenoError) -> None:
+        """Queue an error as the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One command that waits for a writer.
+
+    Attributes:
+        size: bytes of its records.
+        deadline_s: on the daemon's monotonic clock, or None.
+    """
+
+    command: AnyMutation
+    records: Sequence[bytes]
+    to: ReplyTo
+    size: int
+    deadline_s: float | None
+
+
+class Mailbox:
+    """Commands in the order they came; full is an answer, never a wait."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._items: deque[Item] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._filled = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be put in."""
+        return self._closed
+
+    def put(self, item: Item) -> None:
+        """Queue a command.
+
+        Raises:
+            Busy: too many commands, or bytes, wait already; nothing was queued.
+            ShuttingDown: the session is being closed.
+        """
+        if self._closed:
+            raise ShuttingDown("the session is being closed: try again", session=self._session)
+        if (
+            len(self._items) >= limits.MAILBOX_COMMANDS_MAX
+            or self._bytes + item.size > limits.MAILBOX_BYTES_MAX
+        ):
+            raise Busy(
+                f"{len(self._items)} commands with {self._bytes} bytes wait for this session"
+                " already: try again in a moment",
+                session=self._session,
+            )
+        self._items.append(item)
+        self._bytes += item.size
+        self._filled.set()
+
+    def take(self) -> list[Item]:
+        """The next group: everything that waits, up to `GROUP_BYTES_MAX`."""
+        group: list[Item] = []
+        size = 0
+        while self._items and (not group or size + self._items[0].size <= limits.GROUP_BYTES_MAX):
+            item = self._items.popleft()
+            size += item.size
+            group.append(item)
+        self._bytes -= size
+        return group
+
+    def close(self) -> None:
+        """Take nothing more in; what is queued is still given out."""
+        self._closed = True
+        self._filled.set()
+
+    async def wait(self) -> None:
+        """Return when there is something to take, or nothing will come any more."""
+        while not self._items and not self._closed:
+            self._filled = anyio.Event()
+            await self._filled.wait()

@@ -1,0 +1,104 @@
+"""Reading blocks of whole lines from a view, by line number, without decoding them."""
+
+from dataclasses import dataclass
+
+from steno_protocol import limits
+from steno_protocol.errors import BadRequest
+from stenod.store.log import View
+
+_LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
+"""A line that steno wrote is a record and its stamp; a longer one is foreign and passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of one generation.
+
+    Attributes:
+        first: number of the first line.
+        next: number of the line after the last one.
+        offset: byte offset of that line.
+        data: the lines.
+        skipped: lines passed over because no message could hold them.
+    """
+
+    first: int
+    next: int
+    offset: int
+    data: bytes
+    skipped: int = 0
+
+
+def read_block(
+    view: View, line: int, offset: int | None, bytes_max: int, until: int | None = None
+) -> Block:
+    """Read whole lines from line number `line` on; empty at the end of the view.
+
+    Args:
+        view: what may be read.
+        line: number of the first line wanted.
+        offset: where that line begins, if the caller knows; lines are counted otherwise.
+        bytes_max: how much is wanted; one line is given however long it is.
+        until: number of the line to end before.
+
+    Raises:
+        BadRequest: the offset is not the start of a line.
+    """
+    if offset is None:
+        line, offset = seek(view, line)
+    elif offset and view.read(1, offset - 1) != b"\n":
+        raise BadRequest(f"the offset {offset} is not the start of a line: leave it out")
+    data = _whole(view, offset, bytes_max)
+    if data is None:
+        size = _line_size(view, offset)
+        return Block(line, line + 1, offset + size, b"", skipped=1)
+    count = data.count(b"\n")
+    if until is not None and line + count > until:
+        data = _first_lines(data, max(0, until - line))
+        count = max(0, until - line)
+    return Block(line, line + count, offset + len(data), data)
+
+
+def seek(view: View, line: int) -> tuple[int, int]:
+    """Number and offset of line `line`, or of the end of the view if it has fewer."""
+    number, offset = 0, 0
+    while number < line:
+        data = view.read(limits.BLOCK_BYTES, offset)
+        count = data.count(b"\n")
+        if not data:
+            break
+        if number + count >= line:
+            return line, offset + len(_first_lines(data, line - number))
+        number += count
+        offset += len(data)
+    return number, offset
+
+
+def _whole(view: View, offset: int, bytes_max: int) -> bytes | None:
+    """Whole lines from `offset`, or None when the first one is too long to be given."""
+    size = bytes_max
+    while True:
+        data = view.read(size, offset)
+        cut = data.rfind(b"\n") + 1
+        if cut or len(data) < size:
+            return data[:cut]
+        if size >= _LINE_BYTES_MAX:
+            return None
+        size = min(size * 4, _LINE_BYTES_MAX)
+
+
+def _line_size(view: View, offset: int) -> int:
+    size = 0
+    while data := view.read(limits.BLOCK_BYTES, offset + size):
+        end = data.find(b"\n") + 1
+        if end:
+            return size + end
+        size += len(data)
+    return size
+
+
+def _first_lines(data: bytes, count: int) -> bytes:
+    end = 0
+    for _ in range(count):
+        end = data.find(b"\n", end) + 1
+    return data[:end]

@@ -1,0 +1,384 @@
+"""Opening a session: make what is there durable, settle what a crash left open, then believe it.
+
+`inspect` reads a session and repairs nothing; `open_session` opens it for its one writer and puts
+right what only a crash can have left: a rewrite that did not take place, a torn tail.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from steno_protocol import limits, places
+from steno_protocol.context import ContextCounters
+from steno_protocol.errors import Busy, Corrupt, Held, NotFound
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening
+from stenod.core import timeline
+from stenod.core.found import applied_in
+from stenod.core.keys import KeyTable
+from stenod.core.lines import Tail, examine_tail, is_object, split_lines, whole_lines
+from stenod.core.machine import Machine
+from stenod.core.mark import Mark, decode_mark, encode_mark
+from stenod.core.replay import Replay
+from stenod.store import jsonl
+from stenod.store.disk import Disk
+from stenod.store.jsonl import JsonlLog
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a session is to be opened.
+
+    Attributes:
+        session: its id, for messages.
+        path: its folder's path, for messages and answers.
+        now: Unix time in seconds.
+        incarnation: the id that a new session gets.
+        create: make the session if there is none.
+        stamp: whether a new session's lines bear `_id`.
+        shared: other programs write in this folder too, so a fresh half line may be theirs.
+        by: the client that asks.
+        proven: the length that was durable when a sync of this file failed in this process.
+    """
+
+    session: str
+    path: str
+    now: float
+    incarnation: str
+    create: bool = False
+    stamp: bool = True
+    shared: bool = False
+    by: str | None = None
+    proven: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session that is open for its writer."""
+
+    log: JsonlLog
+    machine: Machine
+    incarnation: str
+    created: bool
+    first_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a session's files say, read without changing them.
+
+    Attributes:
+        size: bytes that a reader may be given: whole batches of whole lines.
+        head: the position there.
+    """
+
+    size: int
+    inode: int
+    head: Position
+    counters: ContextCounters
+    incarnation: str
+    stamp: bool
+
+
+def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
+    """Open a session for its writer; takes over the folder's handle, and closes it on failure.
+
+    Raises:
+        Held: another daemon has the folder open.
+        NotFound: there is no session, and none is to be made.
+        Busy: another program seems to be in the middle of a line.
+        OSError: the disk failed; nothing is known to have changed.
+    """
+    context: int | None = None
+    try:
+        if not disk.lock(folder):
+            raise Held(
+                f"another daemon has {opening.path} open: stop it, or use its root",
+                session=opening.session,
+            )
+        entries = _settle_timeline(disk, folder)
+        context = _open_context(disk, folder, opening)
+        return _open_files(disk, folder, context, opening, entries)
+    except BaseException:
+        for handle in (context, folder):
+            if handle is not None:
+                disk.close(handle)
+        raise
+
+
+def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
+    """Read what a session's files say; `handle` is its open `context.jsonl`. Nothing is repaired.
+
+    The file is synced first, so that nothing is shown that a power cut could take back.
+    """
+    disk.fdatasync(handle)
+    generation = _generation(disk, folder)
+    mark = _valid_mark(disk, folder, handle, generation)
+    start, region = _region(disk, handle, mark)
+    tail = examine_tail(region, marked=mark is not None)
+    keep = start + (whole_lines(region) if tail.unended else tail.keep)
+    replay = _replay(disk, handle, mark, keep)
+    entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+    return Inspection(
+        size=keep,
+        inode=disk.stat(handle).inode,
+        head=Position(generation, replay.lines),
+        counters=replay.counters,
+        incarnation=_incarnation(entries) or "",
+        stamp=_stamp(entries),
+    )
+
+
+def mark_of(log: JsonlLog, machine: Machine) -> bytes:
+    """The mark of an open session at its durable head."""
+    size = log.synced
+    tail_start = max(0, size - limits.FINGERPRINT_BYTES)
+    tail = log.read(log.generation, tail_start, size - tail_start)
+    return encode_mark(
+        generation=log.generation,
+        inode=log.stat().inode,
+        size=size,
+        crc=timeline.fingerprint(size, tail)[1],
+        lines=machine.head.line,
+        counters=machine.counters,
+    )
+
+
+def _open_context(disk: Disk, folder: int, opening: Opening) -> int:
+    try:
+        return disk.open_append(folder, places.CONTEXT)
+    except FileNotFoundError:
+        pass
+    if jsonl.past_generations(disk, folder):
+        raise Corrupt(
+            f"{opening.path} has older generations and no {places.CONTEXT}: move the newest"
+            f" context_N.jsonl to {places.CONTEXT} to go on from it",
+            session=opening.session,
+        )
+    if not opening.create:
+        raise NotFound("there is no such session: open it first", session=opening.session)
+    return disk.open_append(folder, places.CONTEXT, create=True)
+
+
+def _open_files(
+    disk: Disk, folder: int, context: int, opening: Opening, entries: list[Happening]
+) -> Opened:
+    generation = _generation(disk, folder)
+    mark = _valid_mark(disk, folder, context, generation)
+    _make_durable(disk, folder, context, opening.proven if mark is None else mark.bytes)
+    size = _cut_tail(disk, folder, context, opening, generation, mark)
+    replay = _replay(disk, context, mark, size)
+    created = not entries and replay.lines == 0
+    if not entries:
+        entries = [_first_entry(opening, generation, created=created)]
+        jsonl.tell(disk, folder, timeline.encode(entries[0]))
+    log = JsonlLog(disk, folder, opening.path, context, generation, size)
+    first_lines = timeline.first_lines_of(entries, generation)
+    machine = Machine(
+        opening.session,
+        Position(generation, replay.lines),
+        replay.counters,
+        _recent_keys(log, opening, replay.lines, first_lines),
+        stamp=_stamp(entries),
+    )
+    return Opened(log, machine, _incarnation(entries) or "", created, first_lines)
+
+
+def _make_durable(disk: Disk, folder: int, context: int, proven: int | None) -> None:
+    """Sync first, then read: what was written and never synced must not be believed yet.
+
+    After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et al.,
+    Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an earlier
+    process met one. So what lies behind the last proven length is written again first.
+    """
+    size = disk.stat(context).size
+    if proven is not None and proven < size:
+        disk.overwrite(folder, places.CONTEXT, proven, disk.read(context, size - proven, proven))
+    disk.fsync(context)
+    disk.fsync(folder)
+
+
+def _settle_timeline(disk: Disk, folder: int) -> list[Happening]:
+    """Repair the timeline's own tail, and take back a rewrite that did not take place."""
+    jsonl.remove(disk, folder, places.REWRITE)
+    _cut_timeline(disk, folder)
+    entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+    last = timeline.last_rewrite(entries)
+    if last is None or _took_place(disk, folder, last):
+        return entries
+    rotated = places.generation_file(last.generation)
+    if _is_same_file(disk, folder, rotated):
+        disk.unlink(folder, rotated)
+        disk.fsync(folder)
+    voided = Happening(kind=timeline.VOIDED, generation=last.generation, key=last.key)
+    jsonl.tell(disk, folder, timeline.encode(voided))
+    return [entry for entry in entries if entry is not last]
+
+
+def _cut_timeline(disk: Disk, folder: int) -> None:
+    data = jsonl.read_file(disk, folder, places.TIMELINE)
+    keep = 0
+    for line in split_lines(data):
+        if not line.endswith(b"\n") or not is_object(line):
+            break
+        keep += len(line)
+    if keep == len(data):
+        return
+    jsonl.quarantine(disk, folder, places.TIMELINE, keep, data[keep:])
+    handle = disk.open_append(folder, places.TIMELINE)
+    try:
+        disk.truncate(handle, keep)
+        disk.fsync(handle)
+    finally:
+        disk.close(handle)
+
+
+def _took_place(disk: Disk, folder: int, rewrite: Happening) -> bool:
+    """Whether the last rewrite's rename happened: the old file has its number and is another one.
+
+    A rename is the only step that parts the two names, so that is enough; the old file's
+    fingerprint shows that it is ours and not a rotation of another program.
+    """
+    rotated = places.generation_file(rewrite.generation)
+    if disk.stat_name(folder, rotated) is None or _is_same_file(disk, folder, rotated):
+        return False
+    expected = timeline.fingerprint_of(rewrite, "old")
+    handle = disk.open_read(folder, rotated)
+    try:
+        return expected is None or _fingerprint(disk, handle, disk.stat(handle).size) == expected
+    finally:
+        disk.close(handle)
+
+
+def _is_same_file(disk: Disk, folder: int, rotated: str) -> bool:
+    old, present = disk.stat_name(folder, rotated), disk.stat_name(folder, places.CONTEXT)
+    return old is not None and present is not None and old.inode == present.inode
+
+
+def _generation(disk: Disk, folder: int) -> int:
+    past = jsonl.past_generations(disk, folder)
+    return past[-1] + 1 if past else 0
+
+
+def _fingerprint(disk: Disk, handle: int, size: int) -> timeline.Fingerprint:
+    start = max(0, size - limits.FINGERPRINT_BYTES)
+    return timeline.fingerprint(size, disk.read(handle, size - start, start))
+
+
+def _valid_mark(disk: Disk, folder: int, context: int, generation: int) -> Mark | None:
+    mark = decode_mark(jsonl.read_file(disk, folder, places.MARK))
+    if mark is None or mark.generation != generation:
+        return None
+    found = disk.stat(context)
+    if found.inode != mark.inode or found.size < mark.bytes:
+        return None
+    return mark if _fingerprint(disk, context, mark.bytes) == (mark.bytes, mark.crc) else None
+
+
+def _region(disk: Disk, context: int, mark: Mark | None) -> tuple[int, bytes]:
+    """Offset and bytes of what has to be examined: behind the mark, or the end of the file."""
+    size = disk.stat(context).size
+    if mark is not None:
+        return mark.bytes, disk.read(context, size - mark.bytes, mark.bytes)
+    start = max(0, size - limits.TORN_TAIL_BYTES_MAX)
+    region = disk.read(context, size - start, start)
+    if start:
+        skip = region.find(b"\n") + 1
+        start, region = start + skip, region[skip:]
+    return start, region
+
+
+def _cut_tail(
+    disk: Disk, folder: int, context: int, opening: Opening, generation: int, mark: Mark | None
+) -> int:
+    """Put the end of the file right, durably; returns the size of what is left."""
+    start, region = _region(disk, context, mark)
+    tail = examine_tail(region, marked=mark is not None)
+    if tail.damage is None and not tail.unended:
+        return start + len(region)
+    if opening.shared and opening.now - disk.stat(context).modified_s < limits.FOREIGN_SETTLE_S:
+        raise Busy(
+            f"another program seems to be writing a line of {opening.path}/{places.CONTEXT}: try"
+            " again in a moment",
+            session=opening.session,
+        )
+    kept = _cut(disk, folder, context, start, region, tail)
+    told = Happening(
+        kind="repaired",
+        generation=generation,
+        at=opening.now,
+        why=tail.damage or "the last line lacked its newline",
+        details={"offset": start + tail.keep, "bytes": len(region) - tail.keep, "kept_in": kept},
+    )
+    jsonl.tell(disk, folder, timeline.encode(told))
+    return disk.stat(context).size
+
+
+def _cut(disk: Disk, folder: int, context: int, start: int, region: bytes, tail: Tail) -> str:
+    if tail.unended:
+        jsonl.write_all(disk, context, b"\n")
+        disk.fsync(context)
+        return ""
+    kept = jsonl.quarantine(disk, folder, places.CONTEXT, start + tail.keep, region[tail.keep :])
+    disk.truncate(context, start + tail.keep)
+    disk.fsync(context)
+    return f"{places.QUARANTINE}/{kept}"
+
+
+def _replay(disk: Disk, handle: int, mark: Mark | None, size: int) -> Replay:
+    replay = Replay(mark.lines, mark.counters()) if mark is not None else Replay()
+    for block in _blocks(disk, handle, mark.bytes if mark is not None else 0, size):
+        replay.feed(block)
+    return replay
+
+
+def _blocks(disk: Disk, handle: int, start: int, end: int) -> Iterator[bytes]:
+    """Whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
+    rest = b""
+    while start < end:
+        data = disk.read(handle, min(limits.BLOCK_BYTES, end - start), start)
+        if not data:
+            raise OSError(errno.EIO, f"the file ends at {start}, before its {end} bytes")
+        start += len(data)
+        data = rest + data
+        cut = whole_lines(data)
+        rest = data[cut:]
+        if cut:
+            yield data[:cut]
+
+
+def _recent_keys(log: JsonlLog, opening: Opening, lines: int, first_lines: int) -> KeyTable:
+    """The keys of the last lines that were appended to this generation itself."""
+    table = KeyTable(opened_ms=int(opening.now * 1000))
+    start = max(0, log.size - limits.BLOCK_BYTES)
+    data = log.read(log.generation, start, log.size - start)
+    if start:
+        data = data[data.find(b"\n") + 1 :]
+    found = split_lines(data)
+    first = lines - len(found)
+    for key, applied in applied_in(found, log.generation, first):
+        if applied.first.line >= first_lines:
+            table.add(key, applied)
+    return table
+
+
+def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happening:
+    return Happening(
+        kind="created" if created else "adopted",
+        generation=generation,
+        at=opening.now,
+        by=opening.by,
+        details={"incarnation": opening.incarnation, "stamp": opening.stamp or not created},
+    )
+
+
+def _incarnation(entries: list[Happening]) -> str | None:
+    for entry in entries:
+        value = entry.details.get("incarnation")
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _stamp(entries: list[Happening]) -> bool:
+    return all(entry.details.get("stamp", True) is not False for entry in entries)

@@ -1,0 +1,202 @@
+"""Plans of rewrites: which bytes the new file is made of, and what is true at its end.
+
+A plan is made from the files and the command; carrying it out is the log's business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from steno_protocol import limits, records
+from steno_protocol.commands import Clear, RestoreGeneration, RevertTo, WriteSystemPrompt
+from steno_protocol.context import ContextCounters, SystemPrompt, parse_line
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening
+from stenod.core import timeline
+from stenod.core.lines import split_lines
+from stenod.core.machine import Machine
+from stenod.core.replay import Replay, find_checkpoint
+from stenod.lookup import blocks
+from stenod.store.log import Copy, Log, Piece
+
+RewriteCommand = RevertTo | Clear | WriteSystemPrompt | RestoreGeneration
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A rewrite that has been decided.
+
+    Attributes:
+        kind: what the timeline calls it.
+        pieces: what the new file is made of, in order.
+        kept: how many first lines of the present generation live on at the same place.
+        head: the position after the rewrite.
+        counters: the numbers there.
+        details: what the timeline tells of it.
+    """
+
+    kind: str
+    pieces: Sequence[Piece]
+    kept: int
+    head: Position
+    counters: ContextCounters
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
+    """Plan a rewrite of a session all of whose lines are durable.
+
+    Raises:
+        NotFound: the checkpoint or the generation does not exist; the message names those that do.
+        BadRequest: the rewrite would end inside a batch.
+    """
+    match command:
+        case RevertTo():
+            return _revert(log, machine, command.checkpoint_id)
+        case Clear():
+            head = Position(log.generation + 1, 0)
+            return Plan("cleared", [], 0, head, ContextCounters())
+        case WriteSystemPrompt():
+            return _put_prompt_first(log, machine, command)
+        case RestoreGeneration():
+            return _restore(log, machine, command.generation)
+        case _:
+            assert_never(command)
+
+
+def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happening:
+    """The timeline's entry for a plan, written before it is carried out."""
+    reason = None if isinstance(command, WriteSystemPrompt) else command.why
+    size = log.length(log.generation)
+    old = timeline.fingerprint(size, _tail(log, Copy(log.generation, 0, size)))
+    return Happening(
+        kind=chosen.kind,
+        generation=chosen.head.generation,
+        kept=chosen.kept,
+        at=now,
+        by=command.by,
+        why=reason,
+        key=command.key,
+        details={
+            **chosen.details,
+            "lines": chosen.head.line,
+            "old": old,
+            "new": _new_fingerprint(log, chosen.pieces),
+        },
+    )
+
+
+def _revert(log: Log, machine: Machine, checkpoint_id: int) -> Plan:
+    count = machine.counters.n_checkpoints
+    if not 0 <= checkpoint_id < count:
+        valid = f"0 to {count - 1} exist" if count else "the session has none yet"
+        raise NotFound(
+            f"checkpoint {checkpoint_id} does not exist: {valid}", session=machine.session
+        )
+    found = _find_checkpoint(log, checkpoint_id)
+    if found is None:
+        raise NotFound(
+            f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
+            " `steno timeline` shows which generation may hold it",
+            session=machine.session,
+        )
+    size, replay = found
+    _check_batch_end(log, machine, size)
+    return Plan(
+        kind="reverted",
+        pieces=[Copy(log.generation, 0, size)],
+        kept=replay.lines,
+        head=Position(log.generation + 1, replay.lines),
+        counters=replay.counters,
+        details={"checkpoint_id": checkpoint_id},
+    )
+
+
+def _find_checkpoint(log: Log, checkpoint_id: int) -> tuple[int, Replay] | None:
+    """Bytes before a checkpoint's line, and the replay of them."""
+    replay = Replay()
+    for offset, block in blocks(log, log.generation):
+        start = find_checkpoint(block, checkpoint_id)
+        if start is not None:
+            replay.feed(block[:start])
+            return offset + start, replay
+        replay.feed(block)
+    return None
+
+
+def _check_batch_end(log: Log, machine: Machine, size: int) -> None:
+    if size == 0:
+        return
+    start = max(0, size - limits.RECORD_BYTES_MAX)
+    last = split_lines(log.read(log.generation, start, size - start))[-1]
+    stamp = records.stamp_of(last)
+    if stamp is not None and stamp.index + 1 < stamp.size:
+        raise BadRequest(
+            f"the session would end inside the batch {stamp.key!r}, which is all or nothing:"
+            " choose a checkpoint before or after it",
+            session=machine.session,
+        )
+
+
+def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) -> Plan:
+    record = records.system_prompt_record(command.prompt)
+    stamp = next(records.stamps(command.key, 1, command.by))
+    line = records.line(record, stamp) if machine.stamp else record + b"\n"
+    size = log.length(log.generation)
+    # A prompt that stands first already is replaced: of two, the later line would win.
+    first_line, first_size = _first_line(log)
+    replaced = isinstance(parse_line(first_line), SystemPrompt)
+    start = first_size if replaced else 0
+    counters = machine.counters.copy()
+    counters.has_system_prompt = True
+    return Plan(
+        kind="prompted",
+        pieces=[line, Copy(log.generation, start, size - start)],
+        kept=0,
+        head=Position(log.generation + 1, machine.head.line + (0 if replaced else 1)),
+        counters=counters,
+    )
+
+
+def _first_line(log: Log) -> tuple[bytes, int]:
+    for _, block in blocks(log, log.generation):
+        size = block.find(b"\n") + 1
+        return block[:size], size
+    return b"", 0
+
+
+def _restore(log: Log, machine: Machine, generation: int) -> Plan:
+    past = [number for number in log.generations() if number != log.generation]
+    if generation not in past:
+        known = ", ".join(map(str, past)) or "none yet"
+        raise NotFound(
+            f"generation {generation} was not left behind: there are {known}",
+            session=machine.session,
+        )
+    replay = Replay()
+    for _, block in blocks(log, generation):
+        replay.feed(block)
+    return Plan(
+        kind="restored",
+        pieces=[Copy(generation, 0, log.length(generation))],
+        kept=0,
+        head=Position(log.generation + 1, replay.lines),
+        counters=replay.counters,
+        details={"from": generation},
+    )
+
+
+def _new_fingerprint(log: Log, pieces: Sequence[Piece]) -> timeline.Fingerprint:
+    size = sum(len(piece) if isinstance(piece, bytes) else piece.size for piece in pieces)
+    tail = b""
+    for piece in reversed(pieces):
+        tail = (piece if isinstance(piece, bytes) else _tail(log, piece)) + tail
+        if len(tail) >= limits.FINGERPRINT_BYTES:
+            break
+    return timeline.fingerprint(size, tail)
+
+
+def _tail(log: Log, piece: Copy) -> bytes:
+    size = min(piece.size, limits.FINGERPRINT_BYTES)
+    return log.read(piece.generation, piece.offset + piece.size - size, size)

@@ -1,0 +1,344 @@
+"""A session folder on a disk as a log: plain JSONL files, flocked, appended to and swapped.
+
+Files: `context.jsonl` is appended to; `context_N.jsonl` is what the rewrite to generation N left
+behind; `timeline.jsonl` is appended to and synced at once; `context.mark` is a note to the next
+open; `quarantine/` holds bytes that were cut.
+"""
+
+import contextlib
+import errno
+import zlib
+from collections.abc import Sequence
+
+from steno_protocol import limits, places
+from stenod.store.disk import Disk, FileStat
+from stenod.store.log import Copy, Piece
+
+
+class SharedHandle:
+    """A handle that is closed when its owner and all its readers have let go."""
+
+    def __init__(self, disk: Disk, handle: int) -> None:
+        self.handle = handle
+        self.disk = disk
+        self._holders = 1
+
+    def acquire(self) -> None:
+        """Keep the file open until `release`."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """Let go; the last one closes."""
+        self._holders -= 1
+        if self._holders == 0:
+            with contextlib.suppress(OSError):
+                self.disk.close(self.handle)
+
+
+class FileView:
+    """The first `size` bytes of a file, which never change; takes over one hold of the handle."""
+
+    def __init__(self, shared: SharedHandle, size: int) -> None:
+        self.size = size
+        self._shared = shared
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; blocks."""
+        size = min(size, self.size - offset)
+        return self._shared.disk.read(self._shared.handle, size, offset) if size > 0 else b""
+
+    def release(self) -> None:
+        """Let go; not while a read is under way."""
+        self._shared.release()
+
+
+class JsonlLog:
+    """The files of one session, open for its one writer.
+
+    Args:
+        disk: the disk they lie on.
+        folder: the open, locked folder; the log closes it.
+        path: the folder's path, for messages and answers.
+        context: the open `context.jsonl`.
+        generation: which generation that is.
+        size: its bytes, all of them durable.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: int, path: str, context: int, generation: int, size: int
+    ) -> None:
+        self.generation = generation
+        self.size = size
+        self.synced = size
+        self.path = path
+        self._disk = disk
+        self._folder = folder
+        self._context = SharedHandle(disk, context)
+        self._inode = disk.stat(context).inode
+        self._unsynced = b""
+
+    def append(self, data: bytes) -> None:
+        """Append lines; not durable. After an error call `take_back`."""
+        self._unsynced += data
+        write_all(self._disk, self._context.handle, data)
+        self.size += len(data)
+
+    def sync(self) -> None:
+        """Make everything that was appended durable."""
+        self._disk.fdatasync(self._context.handle)
+        self.synced = self.size
+        self._unsynced = b""
+
+    def take_back(self) -> None:
+        """Cut the file to what is durable, durably; what is not ours goes to quarantine first.
+
+        Our own bytes need no copy: nobody was told that they are there, and whoever sent them is
+        told that they are not.
+        """
+        handle = self._context.handle
+        size = self._disk.stat(handle).size
+        tail = self._disk.read(handle, max(0, size - self.synced), self.synced)
+        if not self._unsynced.startswith(tail):
+            quarantine(self._disk, self._folder, places.CONTEXT, self.synced, tail)
+        self._disk.truncate(handle, self.synced)
+        self._disk.fsync(handle)
+        self.size = self.synced
+        self._unsynced = b""
+
+    def is_foreign_changed(self) -> bool:
+        """True when another program appended to, cut or replaced the file."""
+        if self._disk.stat(self._context.handle).size != self.size:
+            return True
+        named = self._disk.stat_name(self._folder, places.CONTEXT)
+        return named is None or named.inode != self._inode
+
+    def keep_replaced(self) -> bool:
+        """Keep what we had open as a generation when another program replaced or removed it.
+
+        Returns whether it had to be kept; a file that was moved to a generation's name is one
+        already, and a file that was only appended to or cut is still in its place.
+        """
+        named = self._disk.stat_name(self._folder, places.CONTEXT)
+        if named is not None and named.inode == self._inode:
+            return False
+        past = past_generations(self._disk, self._folder)
+        for generation in past:
+            if stat_generation(self._disk, self._folder, generation).inode == self._inode:
+                return False
+        fresh, _ = self._build([Copy(self.generation, 0, self.synced)])
+        self._disk.close(fresh)
+        kept = places.generation_file(past[-1] + 2 if past else 1)
+        self._disk.link(self._folder, places.REWRITE, kept)
+        self._disk.unlink(self._folder, places.REWRITE)
+        self._disk.fsync(self._folder)
+        return True
+
+    def length(self, generation: int) -> int:
+        """Durable bytes of a generation; FileNotFoundError if there is none."""
+        if generation == self.generation:
+            return self.synced
+        return stat_generation(self._disk, self._folder, generation).size
+
+    def read(self, generation: int, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of a generation from `offset`, no more than are durable."""
+        if generation == self.generation:
+            size = min(size, self.synced - offset)
+            return self._disk.read(self._context.handle, size, offset) if size > 0 else b""
+        handle = self._disk.open_read(self._folder, places.generation_file(generation + 1))
+        try:
+            return self._disk.read(handle, size, offset)
+        finally:
+            self._disk.close(handle)
+
+    def generations(self) -> list[int]:
+        """The generations that are there, oldest first, the present one last."""
+        return [*past_generations(self._disk, self._folder), self.generation]
+
+    def timeline(self) -> bytes:
+        """The session's timeline."""
+        return read_file(self._disk, self._folder, places.TIMELINE)
+
+    def tell(self, line: bytes) -> None:
+        """Append a line to the timeline, durably."""
+        tell(self._disk, self._folder, line)
+
+    def replace(self, pieces: Sequence[Piece], intent: bytes) -> str:
+        """Swap in a new file made of pieces, in one instant, durable on return.
+
+        Each numbered step is a point where a crash must leave the session before or after; the
+        intent that is not followed by the rename is taken back when the log is opened again.
+        """
+        generation = self.generation + 1
+        rotated = places.generation_file(generation)
+        tell(self._disk, self._folder, intent)  # 1. what is about to happen, synced
+        fresh, size = self._build(pieces)  # 2. the new file aside, synced
+        self._disk.link(self._folder, places.CONTEXT, rotated)  # 3. a second name for the old
+        self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
+        self._disk.rename(self._folder, places.REWRITE, places.CONTEXT)  # 5. the instant
+        self._disk.fsync(self._folder)  # 6. now it cannot be undone
+        self._context.release()
+        self._context = SharedHandle(self._disk, fresh)
+        self._inode = self._disk.stat(fresh).inode
+        self.generation, self.size, self.synced = generation, size, size
+        return f"{self.path}/{rotated}"
+
+    def save_mark(self, mark: bytes) -> None:
+        """Keep a note about the synced length for the next open; it may be lost."""
+        fresh = f"{places.MARK}.new"
+        remove(self._disk, self._folder, fresh)
+        handle = self._disk.open_new(self._folder, fresh)
+        try:
+            write_all(self._disk, handle, mark)
+        finally:
+            self._disk.close(handle)
+        self._disk.rename(self._folder, fresh, places.MARK)
+
+    def view(self, generation: int) -> FileView:
+        """What is durable of a generation now, for a reader, who releases it."""
+        if generation == self.generation:
+            self._context.acquire()
+            return FileView(self._context, self.synced)
+        handle = self._disk.open_read(self._folder, places.generation_file(generation + 1))
+        return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
+
+    def stat(self) -> FileStat:
+        """What is known of the present generation's file."""
+        return self._disk.stat(self._context.handle)
+
+    def close(self) -> None:
+        """Close the files and give up the session; never raises."""
+        self._context.release()
+        with contextlib.suppress(OSError):
+            self._disk.close(self._folder)
+
+    def _build(self, pieces: Sequence[Piece]) -> tuple[int, int]:
+        remove(self._disk, self._folder, places.REWRITE)
+        self._disk.close(self._disk.open_new(self._folder, places.REWRITE))
+        handle = self._disk.open_append(self._folder, places.REWRITE)
+        try:
+            size = sum(self._put(handle, piece) for piece in pieces)
+            self._disk.fsync(handle)
+        except BaseException:
+            self._disk.close(handle)
+            raise
+        return handle, size
+
+    def _put(self, target: int, piece: Piece) -> int:
+        if isinstance(piece, bytes):
+            write_all(self._disk, target, piece)
+            return len(piece)
+        if piece.generation == self.generation:
+            copy_all(self._disk, self._context.handle, target, piece)
+            return piece.size
+        source = self._disk.open_read(self._folder, places.generation_file(piece.generation + 1))
+        try:
+            copy_all(self._disk, source, target, piece)
+        finally:
+            self._disk.close(source)
+        return piece.size
+
+
+def write_all(disk: Disk, handle: int, data: bytes) -> None:
+    """Append all of `data`; a short write goes on until the disk says why it was short."""
+    done = disk.write(handle, data)
+    while done < len(data):
+        done += disk.write(handle, data[done:])
+
+
+def copy_all(disk: Disk, source: int, target: int, piece: Copy) -> None:
+    """Append a range of one file to another; OSError if the source is shorter."""
+    done = 0
+    while done < piece.size:
+        step = min(limits.COPY_BYTES, piece.size - done)
+        copied = disk.copy(source, target, piece.offset + done, step)
+        if copied == 0:
+            raise OSError(errno.EIO, f"a range of {piece.size} bytes ends after {done}")
+        done += copied
+
+
+def read_file(disk: Disk, folder: int, name: str) -> bytes:
+    """A whole small file; empty if there is none."""
+    try:
+        handle = disk.open_read(folder, name)
+    except FileNotFoundError:
+        return b""
+    try:
+        return disk.read(handle, disk.stat(handle).size, 0)
+    finally:
+        disk.close(handle)
+
+
+def tell(disk: Disk, folder: int, line: bytes) -> None:
+    """Append a line to a folder's timeline and make it durable; a failed line is cut again."""
+    is_new = disk.stat_name(folder, places.TIMELINE) is None
+    handle = disk.open_append(folder, places.TIMELINE, create=True)
+    try:
+        size = disk.stat(handle).size
+        try:
+            write_all(disk, handle, line)
+            disk.fdatasync(handle)
+        except OSError:
+            disk.truncate(handle, size)
+            disk.fsync(handle)
+            raise
+    finally:
+        disk.close(handle)
+    if is_new:
+        disk.fsync(folder)
+
+
+def past_generations(disk: Disk, folder: int) -> list[int]:
+    """The generations that rewrites left behind, oldest first."""
+    numbers = (places.generation_of(name) for name in disk.names(folder))
+    return sorted(number - 1 for number in numbers if number is not None)
+
+
+def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
+    """What is known of a generation that was left behind; FileNotFoundError if there is none."""
+    name = places.generation_file(generation + 1)
+    found = disk.stat_name(folder, name)
+    if found is None:
+        raise FileNotFoundError(f"there is no {name}")
+    return found
+
+
+def remove(disk: Disk, folder: int, name: str) -> None:
+    """Remove a name if it is there."""
+    if disk.stat_name(folder, name) is not None:
+        disk.unlink(folder, name)
+
+
+def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> str:
+    """Keep bytes that are about to be cut: where they lay is in the name; durable on return.
+
+    The same damage is kept once, and the oldest of more than `QUARANTINE_FILES_MAX` is dropped.
+    """
+    kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
+    nest = disk.open_folder(folder, places.QUARANTINE, create=True)
+    try:
+        found = disk.stat_name(nest, kept)
+        if found is not None and found.size == len(data):
+            return kept
+        remove(disk, nest, kept)
+        _drop_oldest(disk, nest)
+        handle = disk.open_new(nest, kept)
+        try:
+            write_all(disk, handle, data)
+            disk.fsync(handle)
+        finally:
+            disk.close(handle)
+        disk.fsync(nest)
+    finally:
+        disk.close(nest)
+    return kept
+
+
+def _drop_oldest(disk: Disk, nest: int) -> None:
+    names = disk.names(nest)
+    aged: list[tuple[float, str]] = []
+    for name in names:
+        found = disk.stat_name(nest, name)
+        if found is not None:
+            aged.append((found.modified_s, name))
+    for _, name in sorted(aged)[: max(0, len(aged) - limits.QUARANTINE_FILES_MAX + 1)]:
+        disk.unlink(nest, name)

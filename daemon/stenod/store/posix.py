@@ -1,0 +1,275 @@
+"""The real disk: files reached through open folders, never through a link and never waiting."""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from steno_protocol.limits import COPY_BYTES
+from stenod.store.disk import FileStat
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# O_NONBLOCK changes nothing for a regular file, and keeps a FIFO from holding the open for ever.
+_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+
+_WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+"""How the kernel says that a name is a link, a socket or FIFO nobody reads, or a folder."""
+
+_NO_KERNEL_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How the kernel says that it cannot copy between these two files, though a program can."""
+
+_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class PosixDisk:
+    """The `Disk` of a Linux file system; stateless, handles are file descriptors."""
+
+    def open_root(self, path: str, *, create: bool = False) -> int:
+        """Open a folder by its path; with `create`, it and its parents are there durably."""
+        if create:
+            _make_folders(Path(path))
+        return os.open(path, _FOLDER)
+
+    def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
+        """Open a folder in an open folder; NotADirectoryError for a link or anything else."""
+        _check_name(name)
+        if create:
+            _make_folder(name, parent)
+            # Also when it was there already: whoever made it may have died before this sync.
+            os.fsync(parent)
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+
+    def open_read(self, folder: int, name: str) -> int:
+        """Open a file of our own for reading."""
+        return _open_file(folder, name, os.O_RDONLY)
+
+    def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
+        """Open a file of our own for reading and appending."""
+        made = os.O_CREAT if create else 0
+        return _open_file(folder, name, os.O_RDWR | os.O_APPEND | made)
+
+    def open_new(self, folder: int, name: str) -> int:
+        """Make a file; FileExistsError for whatever has the name, a dangling link too."""
+        return _open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+        os.close(handle)
+
+    def stat(self, handle: int) -> FileStat:
+        """What is known of an open file or folder."""
+        return _file_stat(os.fstat(handle))
+
+    def stat_name(self, folder: int, name: str) -> FileStat | None:
+        """What is known of a name, of a link itself; None if it is not there."""
+        _check_name(name)
+        try:
+            return _file_stat(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: int) -> list[str]:
+        """The names in a folder; bytes that are no UTF-8 come as surrogate escapes."""
+        return os.listdir(folder)
+
+    def read(self, handle: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        data = os.pread(handle, size, offset)
+        while 0 < len(data) < size:
+            more = os.pread(handle, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write(self, handle: int, data: bytes) -> int:
+        """Append; fewer bytes than given go in on a full disk and beyond 2 GiB."""
+        return os.write(handle, data)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        os.ftruncate(handle, size)
+
+    def overwrite(self, folder: int, name: str, offset: int, data: bytes) -> None:
+        """Write over bytes of a file in place; a failure leaves any part of it written."""
+        # A handle of its own: pwrite to an O_APPEND handle goes to the end, whatever its offset.
+        handle = _open_file(folder, name, os.O_RDWR)
+        try:
+            done = 0
+            while done < len(data):
+                done += os.pwrite(handle, memoryview(data)[done:], offset + done)
+        finally:
+            os.close(handle)
+
+    def fdatasync(self, handle: int) -> None:
+        """Make a file's content and size durable."""
+        os.fdatasync(handle)
+
+    def fsync(self, handle: int) -> None:
+        """Make a file, or a folder's names, durable."""
+        os.fsync(handle)
+
+    def copy(self, source: int, target: int, offset: int, size: int) -> int:
+        """Append a part of one file to another, sharing the blocks where the file system can.
+
+        Nobody else may write `target` meanwhile: the kernel copies to a place, not to the end.
+        """
+        done = _copy_in_kernel(source, target, offset, size)
+        # A copy by hand ends what the kernel left: all of it where it cannot copy, nothing at the
+        # end of the source, and the error at the edge of a full disk.
+        return done + _copy_by_hand(source, target, offset + done, size - done, done > 0)
+
+    def link(self, folder: int, name: str, new_name: str) -> None:
+        """Give a file a second name in the same folder."""
+        _check_name(name, new_name)
+        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+
+    def rename(self, folder: int, name: str, new_name: str) -> None:
+        """Rename a file; if both names are of one file, the kernel leaves both."""
+        _check_name(name, new_name)
+        os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def unlink(self, folder: int, name: str) -> None:
+        """Remove a name of a file."""
+        _check_name(name)
+        os.unlink(name, dir_fd=folder)
+
+    def lock(self, handle: int) -> bool:
+        """Take the exclusive lock (flock) of an open file or folder, or return False at once."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _check_name(*names: str) -> None:
+    """Refuse what would lead out of the folder; session ids were checked long before this."""
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise OSError(errno.EINVAL, "not the name of a file in this folder", name)
+
+
+def _open_file(folder: int, name: str, flags: int) -> int:
+    _check_name(name)
+    try:
+        handle = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _WRONG_KIND:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            raise _refused(name, _kind(found)) from None
+        raise
+    try:
+        _check_ours(os.fstat(handle), name)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _check_ours(found: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused(name, _kind(found))
+    if found.st_uid != os.geteuid():
+        raise _refused(name, f"a file of user {found.st_uid}, not of user {os.geteuid()}")
+
+
+def _refused(name: str, found: str) -> PermissionError:
+    message = f"refused to open: it is {found}; a regular file of our own is needed"
+    return PermissionError(errno.EPERM, message, name)
+
+
+def _kind(found: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "a file of an unknown kind")
+
+
+def _file_stat(found: os.stat_result) -> FileStat:
+    return FileStat(
+        size=found.st_size,
+        inode=found.st_ino,
+        device=found.st_dev,
+        links=found.st_nlink,
+        modified_s=found.st_mtime,
+    )
+
+
+def _make_folders(path: Path) -> None:
+    """Make a folder and its parents, each durable in its own parent."""
+    if path.is_dir():
+        return
+    _make_folders(path.parent)
+    parent = os.open(path.parent, _FOLDER)
+    try:
+        _make_folder(path.name, parent)
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def _make_folder(name: str, parent: int) -> None:
+    try:
+        os.mkdir(name, _FOLDER_MODE, dir_fd=parent)
+    except FileExistsError:
+        return  # whether it is a folder, the open that follows finds out
+
+
+def _copy_in_kernel(source: int, target: int, offset: int, size: int) -> int:
+    """As much as copy_file_range copies before it ends, fails or finds the disk full."""
+    done = 0
+    with _placed_writes(target):
+        end = os.fstat(target).st_size
+        while done < size:
+            try:
+                count = os.copy_file_range(
+                    source, target, size - done, offset_src=offset + done, offset_dst=end + done
+                )
+            except OSError as error:
+                if error.errno in _NO_KERNEL_COPY or error.errno in _DISK_FULL:
+                    return done
+                raise
+            if count == 0:
+                return done
+            done += count
+    return done
+
+
+@contextmanager
+def _placed_writes(handle: int) -> Generator[None]:
+    """Take O_APPEND off a handle for a while: copy_file_range answers EBADF to it."""
+    flags = fcntl.fcntl(handle, fcntl.F_GETFL)
+    fcntl.fcntl(handle, fcntl.F_SETFL, flags & ~os.O_APPEND)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(handle, fcntl.F_SETFL, flags)
+
+
+def _copy_by_hand(source: int, target: int, offset: int, size: int, some_done: bool) -> int:
+    done = 0
+    while done < size:
+        data = os.pread(source, min(COPY_BYTES, size - done), offset + done)
+        if not data:
+            return done
+        try:
+            done += os.write(target, data)
+        except OSError as error:
+            if error.errno in _DISK_FULL and (some_done or done):
+                return done
+            raise
+    return done

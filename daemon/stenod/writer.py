@@ -1,0 +1,482 @@
+"""The one writer of a session: it takes what waits, decides, writes once, syncs once, then answers.
+
+File first, memory second, answer third. Decisions are `core.machine`'s, bytes are `store`'s; this
+is the only place where the two meet, and the order of these steps is the product.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar, assert_never
+
+import anyio
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.errors import ErrorCode, Expired, OutcomeUnknown, StenoError, StorageFailed
+from steno_protocol.positions import Position
+from steno_protocol.replies import Ack, Happening
+from stenod import lookup, recovery, rewriting
+from stenod.blocking import Blocking
+from stenod.core import timeline
+from stenod.core.keys import Applied
+from stenod.core.machine import Answered, Lines, Rewrite, ack_of
+from stenod.feed import Feed
+from stenod.mailbox import Item, Mailbox
+from stenod.recovery import Opened
+from stenod.store.jsonl import JsonlLog
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a writer did, added up for the whole daemon."""
+
+    appended_records: int = 0
+    syncs: int = 0
+    sync_s: float = 0.0
+    slowest_sync_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What a writer works with, given from outside so that a simulator can give its own.
+
+    Attributes:
+        commit: runs writes and syncs.
+        read: runs lookups, copies and recovery, which may take long.
+        monotonic: seconds that only rise.
+        wall: Unix time in seconds.
+        flush: sends the answers that were queued.
+        statistics: where the writer counts.
+        tell: tells the operator something, as an event with fields.
+    """
+
+    commit: Blocking
+    read: Blocking
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+    flush: Callable[[], None]
+    statistics: Statistics
+    tell: Callable[..., None]
+
+
+_Answer = tuple[Item, Ack, bool]
+"""A command, its ack, and whether this group's bytes are what it waits for."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Decided commands whose bytes go to the disk together."""
+
+    data: list[bytes] = field(default_factory=list[bytes])
+    answers: list[_Answer] = field(default_factory=list[_Answer])
+    synced: bool = False
+
+
+class Writer:
+    """One session's writer task.
+
+    Args:
+        session: its id.
+        opener: opens the session's files, or opens them again; blocks. Its argument is the length
+            that was durable when a sync failed, or None.
+        feed: who is told of every commit.
+        workshop: what it works with.
+    """
+
+    def __init__(
+        self, session: str, opener: Callable[[int | None], Opened], feed: Feed, workshop: Workshop
+    ) -> None:
+        self.session = session
+        self.mailbox = Mailbox(session)
+        self.feed = feed
+        self.used_at = workshop.monotonic()
+        self._opener = opener
+        self._shop = workshop
+        self._opened: Opened | None = None
+        self._unsynced_since: float | None = None
+        self._unpublished: list[bytes] = []
+        self._marked = 0
+        self._proven: int | None = None
+        self.last_error: str | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing waits, nothing is unsynced and nobody follows."""
+        return not self.mailbox and self._unsynced_since is None and not self.feed
+
+    @property
+    def opened(self) -> Opened | None:
+        """The open session, or None while its files are closed."""
+        return self._opened
+
+    async def open(self) -> Opened:
+        """Open the files if they are not open.
+
+        Raises:
+            StenoError, OSError: as `recovery.open_session`; the next command tries again.
+        """
+        if self._opened is None:
+            proven = self._proven
+            opened = await self._shop.read(lambda: self._opener(proven))
+            self._opened, self._proven = opened, None
+            self._marked = opened.log.synced
+            self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
+        return self._opened
+
+    async def serve(self) -> None:
+        """Write until the mailbox is closed and empty, then sync, mark and close the files."""
+        try:
+            while await self._wait():
+                group = self.mailbox.take()
+                self.used_at = self._shop.monotonic()
+                if group:
+                    await self._serve_group(group)
+                await self._sync_when_due()
+        finally:
+            self._close()
+
+    async def _wait(self) -> bool:
+        """Wait for commands, or until unsynced bytes are due; False at the end."""
+        if self._unsynced_since is not None:
+            left = self._unsynced_since + limits.WRITTEN_SYNC_S - self._shop.monotonic()
+            with anyio.move_on_after(max(0.0, left)):
+                await self.mailbox.wait()
+        else:
+            await self.mailbox.wait()
+        return bool(self.mailbox) or not self.mailbox.is_closed or self._unsynced_since is not None
+
+    async def _serve_group(self, items: list[Item]) -> None:
+        """Answer every command of a group, whatever happens."""
+        group = _Group()
+        for item in items:
+            try:
+                await self._serve_item(item, group)
+            except StenoError as error:
+                item.to.refuse(error)
+            except OSError as error:
+                item.to.refuse(self._storage_failed(error))
+        await self._write(group)
+        self._shop.flush()
+
+    async def _serve_item(self, item: Item, group: _Group) -> None:
+        self._check_deadline(item)
+        opened = await self._open_unchanged(group)
+        applied = await self._look_up(opened, item)
+        decision = opened.machine.decide(item.command, item.records, applied)
+        match decision:
+            case Answered():
+                group.answers.append((item, decision.ack, False))
+                # The first answer may be of this very group: both wait for the same sync.
+                group.synced = True
+            case Lines():
+                group.data.append(decision.data)
+                group.answers.append((item, decision.ack, True))
+                group.synced |= item.command.durability == "synced"
+            case Rewrite():
+                group.synced = True
+                await self._write(group)
+                await self._rewrite(item, decision)
+            case _:
+                assert_never(decision)
+
+    async def _open_unchanged(self, group: _Group) -> Opened:
+        """The open session; what a foreign program changed meanwhile is taken in first."""
+        opened = await self.open()
+        if not group.data and opened.log.is_foreign_changed():
+            opened = await self._take_in_foreign(opened)
+        return opened
+
+    async def _take_in_foreign(self, opened: Opened) -> Opened:
+        """A foreign program changed the file: keep what it replaced, then believe what is there."""
+        before = opened.machine.head
+        kept = await self._shop.read(opened.log.keep_replaced)
+        self._abandon()
+        again = await self.open()
+        after = again.machine.head
+        told = Happening(
+            kind="foreign",
+            generation=after.generation,
+            at=self._shop.wall(),
+            why="another program changed the file",
+            details={"before": str(before), "after": str(after), "kept": kept},
+        )
+        await self._shop.read(lambda: again.log.tell(timeline.encode(told)))
+        self._shop.tell(
+            "foreign_change", session=self.session, before=str(before), after=str(after)
+        )
+        return again
+
+    async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
+        command, machine = item.command, opened.machine
+        if machine.applied(command.key) is not None:
+            return None
+        if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+            return None
+        if machine.keys.needs_filter:
+            machine.keys.use_filter(await self._shop.read(lambda: lookup.build_filter(opened.log)))
+            if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+                return None
+        return await self._shop.read(
+            lambda: lookup.look_up(opened.log, opened.log.path, command.key)
+        )
+
+    async def _write(self, group: _Group) -> None:
+        """Write and sync a group, then answer it; afterwards the group is empty."""
+        opened = self._opened
+        if opened is None or not group.answers:
+            return
+        data, answers, synced = b"".join(group.data), group.answers, group.synced
+        group.data, group.answers, group.synced = [], [], False
+        if not data and self._unsynced_since is None:
+            self._answer(answers, synced=True)
+            return
+        try:
+            await self._shop.commit(lambda: self._store(opened.log, data, synced=synced))
+        except OSError as error:
+            await self._fail(opened, answers, error)
+            return
+        await self._written(opened, data, answers, synced=synced)
+
+    def _store(self, log: JsonlLog, data: bytes, *, synced: bool) -> None:
+        if data:
+            log.append(data)
+        if synced:
+            started = self._shop.monotonic()
+            log.sync()
+            self._count_sync(self._shop.monotonic() - started)
+
+    async def _written(
+        self, opened: Opened, data: bytes, answers: list[_Answer], *, synced: bool
+    ) -> None:
+        self._unpublished.append(data)
+        self._shop.statistics.appended_records += data.count(b"\n")
+        if data and opened.log.is_foreign_changed():
+            await self._recount(opened, data, answers)
+            return
+        if synced:
+            self._commit(opened)
+        elif self._unsynced_since is None:
+            self._unsynced_since = self._shop.monotonic()
+        self._answer(answers, synced=synced)
+        await self._save_mark_when_due(opened)
+
+    def _commit(self, opened: Opened) -> None:
+        """Memory second: what is on the disk becomes the state, and is published."""
+        block = b"".join(self._unpublished)
+        self._forget_unsynced()
+        opened.machine.commit()
+        if block:
+            self.feed.publish(opened.machine.head, block)
+
+    def _answer(self, answers: list[_Answer], *, synced: bool, shift: int = 0) -> None:
+        """Answer third, in the order of the commands."""
+        for item, ack, is_new in answers:
+            if shift and is_new:
+                ack = _shifted(ack, shift, overtaken=item.command.expect is not None)  # noqa: PLW2901
+            if not synced:
+                ack = msgspec.structs.replace(ack, durability="written")  # noqa: PLW2901
+            item.to.reply(ack)
+
+    async def _recount(self, opened: Opened, data: bytes, answers: list[_Answer]) -> None:
+        """A foreign program wrote between our look and our write: say where our lines really are.
+
+        Ours are one piece, because they were one write. The files are opened again, which takes
+        the foreign lines in and makes everything durable.
+        """
+        synced = opened.log.synced
+        self._abandon()
+        try:
+            again = await self.open()
+            region = await self._shop.read(
+                lambda: again.log.read(again.log.generation, synced, again.log.size - synced)
+            )
+        except (OSError, StenoError) as error:
+            self._refuse_all(answers, self._unknown(f"a foreign program interfered: {error}"))
+            return
+        found = region.find(data)
+        same_file = again.log.generation == opened.log.generation
+        if found < 0 or not same_file:
+            self._refuse_all(answers, self._unknown("a foreign program interfered"))
+            return
+        self._answer(answers, synced=True, shift=region.count(b"\n", 0, found))
+
+    async def _fail(self, opened: Opened, answers: list[_Answer], error: OSError) -> None:
+        """A write or sync failed: nobody of the group is acknowledged, and the log is buried.
+
+        What was acknowledged as `written` and not synced since is withdrawn with it.
+        """
+        try:
+            await self._shop.read(opened.log.take_back)
+            refusal: StenoError = self._storage_failed(error)
+        except OSError as worse:
+            refusal = self._unknown(f"the disk failed ({error}), and again ({worse})")
+        opened.machine.roll_back()
+        self._abandon(proven=opened.log.synced)
+        for item, ack, is_new in answers:
+            if is_new or opened.machine.applied(item.command.key) is None:
+                item.to.refuse(_with_key(refusal, item.command.key))
+            else:
+                item.to.reply(ack)
+
+    async def _rewrite(self, item: Item, decision: Rewrite) -> None:
+        opened = self._opened
+        if opened is None:
+            raise StorageFailed(
+                "what was ahead of this rewrite could not be stored", session=self.session
+            )
+        command, log, machine = decision.command, opened.log, opened.machine
+        chosen = await self._shop.read(lambda: rewriting.plan(log, machine, command))
+        entry = await self._shop.read(
+            lambda: rewriting.intent(log, chosen, command, self._shop.wall())
+        )
+        try:
+            rotated = await self._shop.read(
+                lambda: log.replace(chosen.pieces, timeline.encode(entry))
+            )
+        except OSError as error:
+            item.to.reply(await self._settle(item, error))
+            return
+        applied = timeline.applied_of(entry, rotated)
+        ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
+        self.feed.reset(chosen.head, chosen.kept, chosen.kind)
+        item.to.reply(ack)
+        self._shop.tell(
+            "rewritten", session=self.session, kind=chosen.kind, head=ack.head, rotated=rotated
+        )
+        await self._save_mark(opened)
+
+    async def _settle(self, item: Item, error: OSError) -> Ack:
+        """A rewrite failed half-way: open the files again, which tells before or after.
+
+        Raises:
+            StorageFailed: before; nothing happened.
+            OutcomeUnknown: the files cannot be opened either.
+        """
+        self._abandon()
+        key = item.command.key
+        try:
+            again = await self.open()
+            applied = await self._shop.read(lambda: lookup.look_up(again.log, again.log.path, key))
+        except (OSError, StenoError) as worse:
+            raise self._unknown(f"the disk failed ({error}), and again ({worse})", key) from None
+        if applied is None:
+            raise self._storage_failed(error)
+        return ack_of(applied, duplicate=False)
+
+    async def _sync_when_due(self) -> None:
+        since, opened = self._unsynced_since, self._opened
+        if since is None or opened is None:
+            return
+        is_due = self._shop.monotonic() - since >= limits.WRITTEN_SYNC_S
+        if not is_due and not self.mailbox.is_closed:
+            return
+        try:
+            await self._shop.commit(lambda: self._store(opened.log, b"", synced=True))
+        except OSError as error:
+            await self._fail(opened, [], error)
+            return
+        self._commit(opened)
+        self._shop.flush()
+
+    async def _save_mark_when_due(self, opened: Opened) -> None:
+        if opened.log.synced - self._marked >= limits.MARK_BYTES:
+            await self._save_mark(opened)
+
+    async def _save_mark(self, opened: Opened) -> None:
+        self._marked = opened.log.synced
+        # The mark only makes the next open quicker: without it everything is still right.
+        with contextlib.suppress(OSError):
+            await self._shop.read(
+                lambda: opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+            )
+
+    def retire(self) -> None:
+        """Close the files of an idle session now; the task ends when it next runs."""
+        self.mailbox.close()
+        self._close()
+
+    def _close(self) -> None:
+        opened = self._opened
+        if opened is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._unsynced_since is not None:
+                opened.log.sync()
+                self._commit(opened)
+            if opened.log.synced != self._marked:
+                opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+        self._abandon()
+
+    def _abandon(self, proven: int | None = None) -> None:
+        """Believe nothing of the open files any longer; the next command opens them again."""
+        opened, self._opened = self._opened, None
+        self._proven = proven
+        self._forget_unsynced()
+        if opened is not None:
+            opened.log.close()
+
+    def _forget_unsynced(self) -> None:
+        self._unpublished.clear()
+        self._unsynced_since = None
+
+    def _check_deadline(self, item: Item) -> None:
+        now = self._shop.monotonic()
+        if item.deadline_s is not None and now > item.deadline_s:
+            raise Expired(
+                f"the command came {now - item.deadline_s:.3f} s after its deadline: send it again"
+                " with a later one",
+                session=self.session,
+            )
+
+    def _count_sync(self, took_s: float) -> None:
+        statistics = self._shop.statistics
+        statistics.syncs += 1
+        statistics.sync_s += took_s
+        statistics.slowest_sync_s = max(statistics.slowest_sync_s, took_s)
+        if took_s > limits.SLOW_SYNC_S:
+            self._shop.tell(
+                "slow_sync", session=self.session, took_s=took_s, expected_s=limits.SLOW_SYNC_S
+            )
+
+    def _refuse_all(self, answers: list[_Answer], error: StenoError) -> None:
+        for item, _, _ in answers:
+            item.to.refuse(_with_key(error, item.command.key))
+
+    def _storage_failed(self, error: OSError) -> StorageFailed:
+        self.last_error = str(error)
+        self._shop.tell("storage_failed", session=self.session, error=str(error))
+        return StorageFailed(
+            f"the disk refused: {error}; nothing of the command was kept, make room or mend the"
+            " disk and send it again",
+            session=self.session,
+        )
+
+    def _unknown(self, what: str, key: str | None = None) -> OutcomeUnknown:
+        self.last_error = what
+        self._shop.tell("outcome_unknown", session=self.session, error=what)
+        return OutcomeUnknown(
+            f"{what}: whether the command was applied shows when it is sent again with its key",
+            session=self.session,
+            code=ErrorCode.STORAGE_FAILED,
+            key=key,
+        )
+
+
+def _with_key(error: StenoError, key: str) -> StenoError:
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
+    return error
+
+
+def _shifted(ack: Ack, shift: int, *, overtaken: bool) -> Ack:
+    first, last, head = (Position.parse(text) for text in (ack.first, ack.last, ack.head))
+    return msgspec.structs.replace(
+        ack,
+        first=str(Position(first.generation, first.line + shift)),
+        last=str(Position(last.generation, last.line + shift)),
+        head=str(Position(head.generation, head.line + shift)),
+        overtaken=overtaken,
+    )
