@@ -1,0 +1,72 @@
+"""Another program that works on the files of a simulated disk, unasked and unsynced."""
+
+from typing import TYPE_CHECKING
+
+from support.simulated_inodes import Cut, File, FileKind, Named, Renamed, Unnamed, Written
+
+if TYPE_CHECKING:
+    from support.simulated_disk import SimulatedDisk
+
+
+class ForeignProgram:
+    """What others do to files by their paths; it is not counted among the disk's calls."""
+
+    def __init__(self, disk: "SimulatedDisk") -> None:
+        self._disk = disk
+
+    def append(self, path: str, data: bytes) -> None:
+        """Append to a file."""
+        file = self._disk.file_at(path)
+        file.change(Written(len(file.cached), data), self._disk.now_s)
+
+    def overwrite(self, path: str, offset: int, data: bytes) -> None:
+        """Put bytes into the middle of a file."""
+        self._disk.file_at(path).change(Written(offset, data), self._disk.now_s)
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file."""
+        self._disk.file_at(path).change(Cut(size), self._disk.now_s)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put another file, with another inode, at a path; its folders are made."""
+        file = self._put(path, "file")
+        file.change(Written(0, data), self._disk.now_s)
+
+    def delete(self, path: str) -> None:
+        """Remove a name."""
+        parent, _, name = path.rpartition("/")
+        self._disk.folder_at(parent).change(Unnamed(name))
+
+    def rename(self, path: str, new_name: str) -> None:
+        """Rename a file within its folder."""
+        parent, _, name = path.rpartition("/")
+        node = self._disk.file_at(path)
+        self._disk.folder_at(parent).change(Renamed(name, new_name, node))
+
+    def link(self, path: str, new_name: str) -> None:
+        """Give a file a second name in its folder."""
+        parent, _, _ = path.rpartition("/")
+        node = self._disk.file_at(path)
+        self._disk.folder_at(parent).change(Named(new_name, node))
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and its parents."""
+        self._disk.folder_at(path, create=True)
+
+    def put_symlink(self, path: str) -> None:
+        """Put a symbolic link there."""
+        self._put(path, "symlink")
+
+    def put_fifo(self, path: str) -> None:
+        """Put a FIFO there."""
+        self._put(path, "fifo")
+
+    def put_of_another_user(self, path: str) -> None:
+        """Put a file there that another user owns."""
+        self._put(path, "foreign")
+
+    def _put(self, path: str, kind: FileKind) -> File:
+        parent, _, name = path.rpartition("/")
+        file = self._disk.new_file(kind)
+        self._disk.folder_at(parent, create=True).change(Named(name, file))
+        return file
