@@ -1,0 +1,482 @@
+"""The client's exchange, driven by hand: every answer, silence and end of a connection."""
+
+from collections.abc import Sequence
+from math import inf
+
+import msgspec
+import pytest
+
+from steno._exchange import Exchange, Pending
+from steno._follower import Follower
+from steno.values import Live, RecordsEvent, Reset
+from steno_protocol import events, limits, replies
+from steno_protocol.commands import (
+    AnyCommand,
+    Append,
+    Drain,
+    Grant,
+    Hello,
+    Open,
+    Stat,
+    Subscribe,
+    Unsubscribe,
+    WriteSystemPrompt,
+)
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    Conflict,
+    ErrorCode,
+    Exists,
+    Incompatible,
+    NotFound,
+    Outcome,
+    OutcomeUnknown,
+    TooLarge,
+    Unreachable,
+)
+from steno_protocol.frames import decode_request, encode_acks, encode_answer
+from steno_protocol.positions import Position
+
+ACK = replies.Ack(first="0:0", last="0:0", head="0:1")
+RECORD = b'{"role":"user","content":"hi"}'
+
+
+class Driver:
+    """An exchange with a clock that the test turns, and the requests that it sends."""
+
+    def __init__(self, *, connected: bool = True) -> None:
+        self.exchange = Exchange(Hello(protocol=1))
+        self.now = 100.0
+        self.woken: list[str] = []
+        if connected:
+            self.connect()
+
+    def connect(self) -> None:
+        self.exchange.connected(5_000_000, self.now)
+
+    def append(self, key: str = "k1", timeout_s: float = 30.0) -> Pending:
+        command = Append(session="demo", key=key)
+        return self.exchange.submit(
+            command, [RECORD], lambda: self.woken.append(key), self.now, timeout_s
+        )
+
+    def stat(self) -> Pending:
+        command = Stat(session="demo")
+        return self.exchange.submit(command, (), lambda: None, self.now, 30.0)
+
+    def follow(self, after: str = "start", *, until_live: bool = False) -> Follower:
+        follower = Follower("demo", after, lambda: self.woken.append("follower"))
+        follower.until_live = until_live
+        self.exchange.follow(follower, self.now, 30.0)
+        return follower
+
+    def sent(self) -> list[tuple[bytes, AnyCommand]]:
+        requests = [decode_request(frames) for frames in self.exchange.outbox]
+        self.exchange.outbox.clear()
+        return [(request.id, request.command) for request in requests]
+
+    def answer(
+        self,
+        request_id: bytes,
+        body: replies.Reply | events.Event,
+        block: bytes | None = None,
+    ) -> None:
+        self.exchange.receive(encode_answer(request_id, body, block), self.now)
+
+    def refuse(
+        self, request_id: bytes, code: ErrorCode, outcome: Outcome = Outcome.NOT_APPLIED
+    ) -> None:
+        self.answer(request_id, replies.ErrorReply(code=code, message="no", outcome=outcome))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.exchange.tick(self.now)
+
+
+def only(requests: Sequence[tuple[bytes, AnyCommand]]) -> tuple[bytes, AnyCommand]:
+    assert len(requests) == 1, requests
+    return requests[0]
+
+
+def test_a_request_is_sent_at_once_with_its_deadline_on_the_daemons_clock() -> None:
+    driver = Driver()
+    pending = driver.append(timeout_s=30.0)
+    request_id, command = only(driver.sent())
+    assert request_id == pending.id
+    assert command.deadline_ms == 5_000_000 + 30_000
+    driver.answer(request_id, ACK)
+    assert pending.result() == (ACK, b"")
+    assert driver.woken == ["k1"]
+    assert not driver.exchange.wants_connection
+
+
+def test_several_acks_in_one_message_reach_their_requests() -> None:
+    driver = Driver()
+    pendings = [driver.append(f"k{number}") for number in range(3)]
+    acks = [msgspec.structs.replace(ACK, id=pending.id.decode()) for pending in pendings]
+    driver.exchange.receive(encode_acks(acks), driver.now)
+    assert [pending.result()[0] for pending in pendings] == acks
+
+
+def test_a_mutation_without_an_answer_is_sent_again_as_a_repeat_and_ever_later() -> None:
+    driver = Driver()
+    pending = driver.append()
+    first = only(driver.sent())[1]
+    assert isinstance(first, Append)
+    assert not first.repeat
+    waits: list[float] = []
+    begun = driver.now
+    while not pending.is_done:
+        driver.wait(driver.exchange.alarm - driver.now)
+        for request_id, command in driver.sent():
+            assert isinstance(command, Append)
+            assert (request_id, command.key, command.repeat) == (pending.id, "k1", True)
+            waits.append(driver.now - begun)
+    assert waits == [2.0, 6.0, 14.0, 22.0]
+    with pytest.raises(OutcomeUnknown, match="k1") as raised:
+        pending.result()
+    assert raised.value.key == "k1"
+    assert raised.value.session == "demo"
+    assert driver.exchange.alarm == inf
+
+
+def test_a_read_without_an_answer_is_sent_again_and_ends_unreachable() -> None:
+    driver = Driver()
+    pending = driver.stat()
+    driver.wait(2.0)
+    assert len(driver.sent()) == 2
+    driver.wait(28.0)
+    with pytest.raises(Unreachable, match="stat"):
+        pending.result()
+
+
+def test_a_mutation_that_was_never_sent_ends_unreachable_with_the_reason() -> None:
+    driver = Driver(connected=False)
+    driver.exchange.trouble = "nobody listens"
+    pending = driver.append()
+    assert not driver.exchange.outbox
+    driver.wait(30.0)
+    with pytest.raises(Unreachable, match="nobody listens"):
+        pending.result()
+
+
+def test_after_a_reconnect_what_was_under_way_is_repeated_and_what_waited_is_not() -> None:
+    driver = Driver()
+    driver.append("before")
+    driver.sent()
+    driver.exchange.disconnected("lost")
+    driver.append("after")
+    assert not driver.exchange.outbox
+    driver.connect()
+    commands = [command for _, command in driver.sent()]
+    assert [(c.key, c.repeat) for c in commands if isinstance(c, Append)] == [
+        ("before", True),
+        ("after", False),
+    ]
+
+
+def test_an_ack_of_the_first_copy_ends_the_request_and_that_of_the_second_is_ignored() -> None:
+    driver = Driver()
+    pending = driver.append()
+    driver.wait(2.0)
+    driver.answer(pending.id, ACK)
+    driver.answer(pending.id, msgspec.structs.replace(ACK, duplicate=True))
+    assert pending.result()[0] == ACK
+    assert driver.woken == ["k1"]
+
+
+def test_busy_is_tried_again_with_growing_pauses_and_is_no_repeat() -> None:
+    driver = Driver()
+    pending = driver.append()
+    driver.sent()
+    pauses: list[float] = []
+    for _ in range(4):
+        driver.refuse(pending.id, ErrorCode.BUSY)
+        pauses.append(driver.exchange.alarm - driver.now)
+        driver.wait(pauses[-1])
+        command = only(driver.sent())[1]
+        assert isinstance(command, Append)
+        assert not command.repeat
+    assert all(later >= 1.9 * sooner for sooner, later in zip(pauses, pauses[1:], strict=False))
+    driver.answer(pending.id, ACK)
+    assert pending.result()[0] == ACK
+
+
+def test_a_request_that_was_always_busy_says_so_because_nothing_happened() -> None:
+    driver = Driver()
+    pending = driver.append(timeout_s=1.0)
+    driver.refuse(pending.id, ErrorCode.BUSY)
+    driver.now += 1.0
+    driver.exchange.tick(driver.now)
+    with pytest.raises(Busy):
+        pending.result()
+
+
+def test_a_refusal_is_final_only_when_no_other_copy_is_under_way() -> None:
+    driver = Driver()
+    pending = driver.append()
+    driver.wait(2.0)
+    driver.refuse(pending.id, ErrorCode.CONFLICT)
+    assert not pending.is_done
+    driver.refuse(pending.id, ErrorCode.CONFLICT)
+    with pytest.raises(Conflict):
+        pending.result()
+
+
+def test_an_unknown_outcome_of_the_daemon_bears_the_key() -> None:
+    driver = Driver()
+    pending = driver.append()
+    driver.refuse(pending.id, ErrorCode.STORAGE_FAILED, Outcome.UNKNOWN)
+    with pytest.raises(OutcomeUnknown) as raised:
+        pending.result()
+    assert (raised.value.key, raised.value.code) == ("k1", ErrorCode.STORAGE_FAILED)
+
+
+def test_expired_too_early_asks_for_the_clock_and_tries_again() -> None:
+    driver = Driver()
+    pending = driver.append()
+    driver.sent()
+    driver.refuse(pending.id, ErrorCode.EXPIRED)
+    hello_id, hello = only(driver.sent())
+    assert isinstance(hello, Hello)
+    driver.answer(
+        hello_id,
+        replies.Welcome(
+            version="0", protocol=1, pid=1, root="/", started_at=0.0, clock_ms=9_000_000, limits={}
+        ),
+    )
+    driver.wait(driver.exchange.alarm - driver.now)
+    _, command = only(driver.sent())
+    assert command.deadline_ms == pytest.approx(9_000_000 + 30_000, abs=1)
+
+
+def test_a_session_that_may_have_been_made_by_a_lost_first_try_is_no_exists() -> None:
+    driver = Driver()
+    command = Open(session="demo", exclusive=True)
+    sure = driver.exchange.submit(command, (), lambda: None, driver.now, 30.0)
+    driver.refuse(sure.id, ErrorCode.EXISTS)
+    with pytest.raises(Exists):
+        sure.result()
+    unsure = driver.exchange.submit(command, (), lambda: None, driver.now, 30.0)
+    driver.exchange.disconnected("lost")
+    driver.connect()
+    driver.refuse(unsure.id, ErrorCode.EXISTS)
+    with pytest.raises(OutcomeUnknown):
+        unsure.result()
+
+
+def test_a_drain_whose_connection_ends_has_succeeded() -> None:
+    driver = Driver()
+    pending = driver.exchange.submit(Drain(), (), lambda: None, driver.now, 30.0)
+    driver.exchange.disconnected("lost")
+    assert pending.result() == (replies.Done(), b"")
+    assert not driver.exchange.needs_daemon
+
+
+def test_a_forgotten_request_gets_no_answer_and_is_not_sent_again() -> None:
+    driver = Driver()
+    pending = driver.append()
+    driver.sent()
+    driver.exchange.forget(pending)
+    driver.answer(pending.id, ACK)
+    driver.wait(10.0)
+    assert not pending.is_done
+    assert not driver.sent()
+
+
+def test_a_header_over_its_limit_and_a_lone_surrogate_are_told_before_anything_is_sent() -> None:
+    for connected in (True, False):
+        driver = Driver(connected=connected)
+        large = WriteSystemPrompt(session="demo", key="k", prompt="x" * limits.HEADER_BYTES_MAX)
+        with pytest.raises(TooLarge):
+            driver.exchange.submit(large, (), lambda: None, driver.now, 1.0)
+        odd = WriteSystemPrompt(session="demo", key="k", prompt="\ud800")
+        with pytest.raises(BadRequest):
+            driver.exchange.submit(odd, (), lambda: None, driver.now, 1.0)
+        assert not driver.exchange.wants_connection
+        assert not driver.exchange.outbox
+
+
+def test_what_ends_the_exchange_reaches_everybody_and_whoever_comes_later() -> None:
+    driver = Driver()
+    mutation, read, follower = driver.append(), driver.stat(), driver.follow()
+    driver.exchange.fail(Incompatible("too old"), for_ever=True)
+    with pytest.raises(OutcomeUnknown):
+        mutation.result()
+    with pytest.raises(Incompatible):
+        read.result()
+    assert isinstance(follower.error, Incompatible)
+    with pytest.raises(Incompatible):
+        driver.append()
+
+
+def test_what_is_no_message_of_ours_is_incompatible() -> None:
+    driver = Driver()
+    for frames in ([], [b"STENO/2", b"r1", b"{}"], [b"STENO/1", b"r1", b"{"]):
+        with pytest.raises(Incompatible):
+            driver.exchange.receive(frames, driver.now)
+
+
+# --- subscriptions -------------------------------------------------------------------------------
+
+
+def begin(driver: Driver, follower: Follower, head: str = "0:0") -> bytes:
+    request_id, command = only(driver.sent())
+    assert isinstance(command, Subscribe)
+    driver.answer(request_id, replies.Subscribed(head=head, incarnation="i1"))
+    return request_id
+
+
+def records(driver: Driver, request_id: bytes, first: str, after: str, block: bytes) -> None:
+    driver.answer(request_id, events.Records(first=first, next=after), block)
+
+
+def test_events_arrive_in_order_and_live_is_told_once() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower, head="2:2")
+    records(driver, request_id, "2:0", "2:2", b"{}\n{}\n")
+    driver.answer(request_id, events.Live(head="2:2"))
+    driver.answer(
+        request_id, events.Reset(generation=3, kept=1, why="reverted", incarnation="i1")
+    )
+    records(driver, request_id, "3:1", "3:2", b"{}\n")
+    driver.answer(request_id, events.Live(head="3:2"))
+    assert list(follower.inbox) == [
+        RecordsEvent(Position(2, 0), Position(2, 2), b"{}\n{}\n"),
+        Live(Position(2, 2)),
+        Reset(3, 1, "reverted", "i1"),
+        RecordsEvent(Position(3, 1), Position(3, 2), b"{}\n"),
+    ]
+
+
+def test_after_a_reconnect_a_subscription_goes_on_where_it_was() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower)
+    records(driver, request_id, "0:0", "0:2", b"{}\n{}\n")
+    follower.pop()
+    driver.exchange.disconnected("lost")
+    driver.connect()
+    again_id, command = only(driver.sent())
+    assert isinstance(command, Subscribe)
+    assert again_id != request_id
+    assert (command.after, command.incarnation) == ("0:2", "i1")
+    driver.answer(again_id, replies.Subscribed(head="0:5", incarnation="i1"))
+    assert follower.position == Position(0, 2)
+
+
+def test_what_was_not_consumed_before_a_reconnect_is_consumed_first() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    records(driver, begin(driver, follower), "0:0", "0:1", b"{}\n")
+    driver.exchange.disconnected("lost")
+    driver.connect()
+    assert not driver.sent()
+    follower.pop()
+    driver.exchange.consumed(follower, driver.now)
+    _, command = only(driver.sent())
+    assert isinstance(command, Subscribe)
+    assert command.after == "0:1"
+
+
+def test_credit_is_given_back_in_portions_of_half_a_window() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower)
+    block = b"x" * (limits.SUBSCRIPTION_WINDOW_BYTES // 4 - limits.EVENT_COST_BYTES - 1) + b"\n"
+    granted: list[int] = []
+    for number in range(4):
+        records(driver, request_id, f"0:{number}", f"0:{number + 1}", block)
+        follower.pop()
+        driver.exchange.consumed(follower, driver.now)
+        granted += [c.bytes for _, c in driver.sent() if isinstance(c, Grant)]
+    assert granted == [limits.SUBSCRIPTION_WINDOW_BYTES // 2] * 2
+
+
+def test_a_lagging_subscription_resumes_once_its_inbox_is_empty() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower)
+    records(driver, request_id, "0:0", "0:1", b"{}\n")
+    driver.answer(request_id, events.Lagged(next="0:1", why="slow"))
+    assert not driver.sent()
+    follower.pop()
+    driver.exchange.consumed(follower, driver.now)
+    _, command = only(driver.sent())
+    assert isinstance(command, Subscribe)
+    assert command.after == "0:1"
+
+
+def test_an_event_that_does_not_follow_is_not_shown_and_is_asked_for_again() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower)
+    records(driver, request_id, "0:0", "0:3", b"{}\n{}\n{}\n")
+    follower.pop()
+    records(driver, request_id, "0:1", "0:2", b"{}\n")
+    assert not follower.inbox
+    driver.wait(driver.exchange.alarm - driver.now)
+    unsubscribe, subscribe = [command for _, command in driver.sent()]
+    assert isinstance(unsubscribe, Unsubscribe)
+    assert isinstance(subscribe, Subscribe)
+    assert subscribe.after == "0:3"
+
+
+def test_a_subscription_that_is_refused_tells_why() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id, _ = only(driver.sent())
+    driver.refuse(request_id, ErrorCode.NOT_FOUND)
+    assert isinstance(follower.error, NotFound)
+    assert driver.woken == ["follower"]
+    assert not driver.exchange.wants_connection
+
+
+def test_a_session_that_goes_away_ends_its_subscription() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower)
+    driver.answer(request_id, events.Gone(why="deleted"))
+    assert isinstance(follower.error, NotFound)
+    assert not driver.exchange.wants_connection
+
+
+def test_a_subscription_without_an_answer_is_asked_again_under_a_new_name_then_given_up() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    names: set[str] = set()
+    while follower.error is None:
+        for _, command in driver.sent():
+            if isinstance(command, Subscribe):
+                names.add(command.subscription)
+        driver.wait(driver.exchange.alarm - driver.now)
+    assert len(names) == 15
+    assert isinstance(follower.error, Unreachable)
+
+
+def test_a_long_backlog_is_waited_for_as_long_as_it_moves() -> None:
+    driver = Driver()
+    follower = driver.follow(until_live=True)
+    request_id = begin(driver, follower)
+    for number in range(5):
+        driver.wait(20.0)
+        records(driver, request_id, f"0:{number}", f"0:{number + 1}", b"{}\n")
+    assert follower.error is None
+    assert driver.exchange.needs_daemon
+    driver.answer(request_id, events.Live(head="0:5"))
+    driver.wait(100.0)
+    assert follower.error is None
+    assert not driver.exchange.needs_daemon
+    assert driver.exchange.wants_connection
+
+
+def test_an_abandoned_subscription_ends_at_the_next_tick() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    begin(driver, follower)
+    driver.exchange.abandon(follower)
+    driver.exchange.tick(driver.now)
+    assert isinstance(only(driver.sent())[1], Unsubscribe)
+    assert not driver.exchange.wants_connection

@@ -1,0 +1,466 @@
+"""PROTOCOL.md says what the code says: every example is decoded, every table is compared."""
+
+import inspect as python_inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol import (
+    PROTOCOL_MAGIC,
+    PROTOCOL_VERSION,
+    errors,
+    limits,
+    places,
+    records,
+)
+from steno_protocol.commands import COMMANDS, Command, Grant, Mutation, SessionCommand
+from steno_protocol.context import Damaged, parse_line
+from steno_protocol.errors import BadRequest, ErrorCode, Outcome
+from steno_protocol.events import AnyEvent
+from steno_protocol.frames import Answer, Request, decode_answers, decode_request
+from steno_protocol.positions import Position
+from steno_protocol.replies import (
+    AnyReply,
+    ClientEntry,
+    Happening,
+    Lines,
+    Reply,
+    SessionEntry,
+    SessionStat,
+)
+from support import abnf
+from support.project import PROJECT
+from support.protocol_document import Example, Section, chapters, code, codes, fields_of
+
+CHAPTERS = chapters()
+COMMAND_SECTIONS = CHAPTERS["Commands"].sections
+REPLY_SECTIONS = CHAPTERS["Replies"].sections
+EVENT_SECTIONS = CHAPTERS["Events"].sections
+EXAMPLES = [example for chapter in CHAPTERS.values() for example in chapter.examples]
+GRAMMAR = abnf.rules_of(next(each.text for each in EXAMPLES if each.kind == "grammar"))
+
+
+def _kind(struct: type[msgspec.Struct]) -> str:
+    return str(struct.__struct_config__.tag)
+
+
+REPLIES: dict[str, type[msgspec.Struct]] = {_kind(cls): cls for cls in AnyReply.__args__}
+EVENTS: dict[str, type[msgspec.Struct]] = {_kind(cls): cls for cls in AnyEvent.__args__}
+ENTRIES: dict[str, type[msgspec.Struct]] = {
+    cls.__name__: cls for cls in (SessionEntry, Happening, ClientEntry)
+}
+
+
+def _examples(kind: str) -> Any:
+    found = [each for each in EXAMPLES if each.kind == kind]
+    return pytest.mark.parametrize(
+        "example", found, ids=[f"line {each.line} {each.name}" for each in found]
+    )
+
+
+def _answer(example: Example) -> Answer:
+    [answer] = decode_answers([PROTOCOL_MAGIC, b"r1", example.text.encode()])
+    return answer
+
+
+def _request(example: Example, taken: list[Example]) -> Request:
+    header = example.text.encode()
+    return decode_request([PROTOCOL_MAGIC, b"r1", header, *(each.text.encode() for each in taken)])
+
+
+# --- examples ------------------------------------------------------------------------------------
+
+
+def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
+    tested = {"request", "record", "reply", "event", "acks", "lock", "grammar"}
+    assert {each.kind for each in EXAMPLES} == {
+        *tested, "block", "line", "happening", "text"
+    }  # fmt: skip
+
+
+@_examples("request")
+def test_an_example_of_a_request_is_decoded_as_its_command(example: Example) -> None:
+    taken = [each for each in EXAMPLES if each.kind == "record"][:1]
+    request = _request(example, taken if example.name == "append" else [])
+    assert type(request.command) is COMMANDS[example.name]
+
+
+@_examples("request")
+def test_an_example_of_a_request_has_a_valid_session_and_key(example: Example) -> None:
+    header = msgspec.json.decode(example.text)
+    places.split_session(header.get("session", "demo"))
+    places.check_key(header.get("key", "k"))
+    assert places.key_time_ms(header["key"]) if "key" in header else True
+
+
+@_examples("reply")
+def test_an_example_of_a_reply_is_decoded_as_its_kind(example: Example) -> None:
+    assert type(_answer(example).body) is REPLIES[example.name]
+
+
+@_examples("event")
+def test_an_example_of_an_event_is_decoded_as_its_kind(example: Example) -> None:
+    assert type(_answer(example).body) is EVENTS[example.name]
+
+
+@_examples("acks")
+def test_an_example_of_several_acks_is_decoded_with_their_ids(example: Example) -> None:
+    answers = decode_answers([PROTOCOL_MAGIC, b"", example.text.encode()])
+    assert [answer.id for answer in answers] == [b"r1", b"r2"]
+
+
+@pytest.mark.parametrize(
+    "example",
+    [each for each in EXAMPLES if each.kind in {"request", "reply", "event", "acks"}],
+    ids=lambda example: f"line {example.line}",
+)
+def test_an_example_has_no_field_that_the_code_does_not_know(example: Example) -> None:
+    header = msgspec.json.decode(example.text)
+    for given_fields in header if isinstance(header, list) else [header]:
+        struct = {**REPLIES, **EVENTS}.get(given_fields.get("kind"), COMMANDS.get(example.name))
+        assert struct is not None
+        assert given_fields.keys() <= {"kind", "command", *struct.__struct_encode_fields__}
+
+
+@_examples("record")
+def test_an_example_of_a_record_passes_the_gate(example: Example) -> None:
+    records.check_message(example.text.encode())
+
+
+@_examples("line")
+def test_an_example_of_a_line_has_a_meaning_and_a_stamp(example: Example) -> None:
+    for line in example.text.encode().splitlines():
+        assert not isinstance(parse_line(line), Damaged)
+        assert records.stamp_of(line) is not None
+
+
+@_examples("block")
+def test_an_example_of_a_block_has_as_many_lines_as_its_header_says(example: Example) -> None:
+    header = _header_before(example)
+    first, following = Position.parse(header["first"]), Position.parse(header["next"])
+    assert following.line - first.line == len(example.text.splitlines())
+
+
+def test_the_offset_in_the_example_of_a_read_is_the_size_of_its_block() -> None:
+    example = next(each for each in COMMAND_SECTIONS["read"].examples if each.kind == "block")
+    offset = _header_before(example)["offset"]
+    assert len(example.text.encode()) + 1 == offset
+
+
+def _header_before(example: Example) -> dict[str, Any]:
+    headers = [
+        each for each in EXAMPLES if each.kind in {"reply", "event"} and each.line < example.line
+    ]
+    header = msgspec.json.decode(headers[-1].text)
+    assert isinstance(header, dict)
+    return header
+
+
+@_examples("happening")
+def test_an_example_of_the_timeline_is_decoded(example: Example) -> None:
+    for line in example.text.splitlines():
+        msgspec.json.decode(line, type=Happening)
+
+
+@_examples("lock")
+def test_the_example_of_the_lock_is_decoded(example: Example) -> None:
+    assert msgspec.json.decode(example.text, type=places.LockNote).endpoint.startswith("ipc:///")
+
+
+def test_the_example_of_a_whole_message_is_decoded_and_its_sizes_are_true() -> None:
+    shown = [each.text for each in CHAPTERS["Messages"].examples if each.kind == "text"]
+    frames: list[list[bytes]] = []
+    for text in shown:
+        parts = re.findall(r"^\[\d\] +(\d+) bytes  (.*)$", text, re.MULTILINE)
+        assert [int(size) for size, _ in parts] == [len(frame) for _, frame in parts]
+        frames.append([frame.encode() for _, frame in parts])
+    request, answer = frames
+    assert len(decode_request(request).records) == 2
+    assert decode_answers(answer)[0].id == request[1]
+
+
+def test_the_example_of_a_record_becomes_the_line_that_is_shown() -> None:
+    record, line = CHAPTERS["Records"].sections["How a record becomes a line"].examples[:2]
+    shown = line.text.encode() + b"\n"
+    stamp = records.stamp_of(shown)
+    assert stamp is not None
+    checked = records.check_message(record.text.encode())
+    assert records.line(checked.data, next(records.stamps(stamp.key, 1, "planner"))) == shown
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+def test_every_command_has_a_section_and_every_section_a_command() -> None:
+    assert list(COMMAND_SECTIONS) == list(COMMANDS)
+
+
+COMMAND_CASES = pytest.mark.parametrize(
+    ("section", "command"),
+    [(COMMAND_SECTIONS[name], command) for name, command in COMMANDS.items()],
+    ids=list(COMMANDS),
+)
+
+
+@COMMAND_CASES
+def test_a_command_section_has_the_fields_of_the_command(
+    section: Section, command: type[Command]
+) -> None:
+    says = section.labelled("Fields")
+    base = _base_of(command)
+    assert _base_named(says) is base
+    expected = {
+        name: field for name, field in fields_of(command).items() if name not in fields_of(base)
+    }
+    assert _table(section) == expected
+
+
+def _base_of(command: type[Command]) -> type[Command]:
+    return next(base for base in (Mutation, SessionCommand, Command) if issubclass(command, base))
+
+
+def _base_named(says: str) -> type[Command]:
+    first = says.split(".", maxsplit=1)[0]
+    return {
+        "Those of every mutation": Mutation,
+        "Those of every command about a session": SessionCommand,
+        "Those of every command": Command,
+    }[first.removesuffix(", and:\n\n").split(", and")[0]]
+
+
+def _table(section: Section, column: str = "field") -> dict[str, tuple[str, str]]:
+    try:
+        rows = section.table(column)
+    except AssertionError:
+        return {}
+    return {code(row[column]): (row["type"], row["default"]) for row in rows}
+
+
+def test_the_fields_of_many_commands_are_told_once() -> None:
+    chapter = CHAPTERS["Fields of many commands"]
+    told = [_table(chapter, column) for column in (
+        "field", "field of a session command", "field of a mutation"
+    )]  # fmt: skip
+    assert told[0] == fields_of(Command)
+    assert {**told[0], **told[1]} == fields_of(SessionCommand)
+    assert {**told[0], **told[1], **told[2]} == fields_of(Mutation)
+
+
+@COMMAND_CASES
+def test_a_command_section_says_what_is_durable_and_whether_to_repeat(
+    section: Section, command: type[Command]
+) -> None:
+    assert section.labelled("Durable at reply")
+    repeat = section.labelled("Repeat")
+    assert issubclass(command, Grant) == repeat.startswith("Not harmless")
+    if issubclass(command, Mutation):
+        assert "with the same key and `repeat`" in repeat
+
+
+@COMMAND_CASES
+def test_a_command_section_names_only_errors_that_exist(
+    section: Section, command: type[Command]
+) -> None:
+    said = re.findall(r"^`?([a-z_]+)`?:", section.labelled("Errors"), re.MULTILINE)
+    assert said or section.labelled("Errors").startswith(("None of its own.", "None is told"))
+    assert {*said} <= {*ErrorCode}
+    if issubclass(command, Mutation):
+        assert {"bad_request", "conflict", "storage_failed"} <= {*said}
+
+
+@COMMAND_CASES
+def test_a_command_section_has_a_request_and_the_reply_that_it_names(
+    section: Section, command: type[Command]
+) -> None:
+    shown = {(each.kind, each.name) for each in section.examples}
+    assert ("request", section.title) in shown
+    replies = {name for kind, name in shown if kind == "reply"} - {"error"}
+    says = section.labelled("Reply")
+    assert replies == (set() if says.startswith("None") else {code(says)})
+
+
+# --- replies and events --------------------------------------------------------------------------
+
+
+def test_every_reply_and_event_has_a_section_and_every_section_one() -> None:
+    assert {*REPLY_SECTIONS} == {*REPLIES, *ENTRIES}
+    assert list(EVENT_SECTIONS) == list(EVENTS)
+
+
+def test_the_field_of_every_reply_is_told_once() -> None:
+    assert _table(CHAPTERS["Replies"], "field of every reply") == fields_of(Reply)
+
+
+@pytest.mark.parametrize("kind", [*REPLIES, *ENTRIES])
+def test_a_reply_section_has_the_fields_of_the_reply(kind: str) -> None:
+    expected = fields_of({**REPLIES, **ENTRIES}[kind])
+    expected.pop("id", None)
+    assert _table(REPLY_SECTIONS[kind]) == expected
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_an_event_section_has_the_fields_of_the_event_and_an_example(kind: str) -> None:
+    assert _table(EVENT_SECTIONS[kind]) == fields_of(EVENTS[kind])
+    assert ("event", kind) in {(each.kind, each.name) for each in EVENT_SECTIONS[kind].examples}
+
+
+# --- errors, limits, version ---------------------------------------------------------------------
+
+
+def test_every_error_code_has_a_row_and_every_row_a_code() -> None:
+    rows = CHAPTERS["Errors"].table("code")
+    assert [code(row["code"]) for row in rows] == [*ErrorCode]
+    for row in rows:
+        assert row["whose fault"]
+        assert row["what to do"]
+        outcomes = codes(row["outcome"])
+        assert {"not_applied"} <= {*outcomes} <= {*Outcome}
+
+
+def test_every_error_code_is_one_that_some_command_can_meet() -> None:
+    own = " ".join(section.labelled("Errors") for section in COMMAND_SECTIONS.values())
+    of_all = CHAPTERS["Errors"].text.split("in the order in which they are looked for:")[1]
+    # No command answers `unauthorized` yet: the folder of the socket keeps other users out.
+    assert {*ErrorCode} - {*codes(own), *codes(of_all)} == {ErrorCode.UNAUTHORIZED}
+
+
+def test_every_code_has_an_exception() -> None:
+    assert {*errors.REFUSALS} == {*ErrorCode}
+
+
+def test_the_limits_that_hello_tells_are_those_of_the_document() -> None:
+    rows = CHAPTERS["Limits"].table("limit")
+    assert {code(row["limit"]): int(row["value"]) for row in rows} == limits.told_in_hello()
+
+
+def test_the_limits_that_hello_tells_have_their_names_in_the_code() -> None:
+    for name, value in limits.told_in_hello().items():
+        assert getattr(limits, name.upper()) == value
+
+
+def test_the_times_of_the_document_are_those_of_the_code() -> None:
+    for row in CHAPTERS["Limits"].table("time"):
+        assert getattr(limits, code(row["time"]).upper()) == float(row["value"])
+
+
+def test_the_version_and_the_magic_are_those_of_the_code() -> None:
+    text = (PROJECT / "protocol" / "PROTOCOL.md").read_text()
+    assert f"\n* Protocol version: {PROTOCOL_VERSION}\n" in text
+    assert f"\n* Magic: `{PROTOCOL_MAGIC.decode()}`\n" in text
+
+
+def test_the_changes_begin_with_the_present_version() -> None:
+    text = (PROJECT / "protocol" / "CHANGES.md").read_text()
+    versions = re.findall(r"^## (\d+)$", text, re.MULTILINE)
+    assert versions == [str(number) for number in range(PROTOCOL_VERSION, 0, -1)]
+    assert {*COMMANDS} <= {*codes(text)}
+
+
+def test_the_roles_of_the_document_are_those_of_the_gate() -> None:
+    rows = CHAPTERS["Records"].table("role")
+    appended = {code(row["role"]) for row in rows if code(row["how it gets there"]) == "append"}
+    assert appended == records.MESSAGE_ROLES
+    others = {code(row["how it gets there"]) for row in rows} - {"append"}
+    assert others <= {*COMMANDS}
+
+
+def test_every_reserved_key_is_told() -> None:
+    text = CHAPTERS["Records"].text
+    assert f"The top-level keys {_and(records.RESERVED_KEYS)} are taken out" in text
+
+
+def _and(names: tuple[str, ...]) -> str:
+    *head, last = (f"`{name}`" for name in names)
+    return f"{', '.join(head)} and {last}"
+
+
+# --- the grammar ---------------------------------------------------------------------------------
+
+
+def test_every_rule_that_the_grammar_uses_is_defined() -> None:
+    given_elsewhere = {"ALPHA", "DIGIT", "HEXDIG", "json-object", "json-array", "octets"}
+    used = set[str]().union(*map(abnf.names_in, GRAMMAR.values()))
+    assert used <= {*GRAMMAR, *given_elsewhere}
+    assert {*GRAMMAR} - used <= {"connection", "position", "session", "name", "stamp"}
+
+
+def _accepts(check: Any, text: str) -> bool:
+    try:
+        check(text)
+    except BadRequest:
+        return False
+    return True
+
+
+def _is_request_id(text: str) -> bool:
+    try:
+        decode_request([PROTOCOL_MAGIC, text.encode(), b'{"command":"status"}'])
+    except BadRequest:
+        return False
+    return True
+
+
+CHECKS = {
+    "key": lambda text: _accepts(places.check_key, text),
+    "name": lambda text: _accepts(places.check_name, text),
+    "position": lambda text: _accepts(Position.parse, text),
+    "session": lambda text: _accepts(places.split_session, text),
+    "request-id": _is_request_id,
+}
+CLOSE_TO_THE_RULES = st.text(alphabet="aZ09_.:/@+=,-\n é", max_size=70)
+
+
+@pytest.mark.parametrize("rule", CHECKS)
+@given(text=CLOSE_TO_THE_RULES)
+def test_the_grammar_takes_what_the_code_takes(rule: str, text: str) -> None:
+    pattern = abnf.pattern_of(GRAMMAR, rule)
+    assert (re.fullmatch(pattern, text) is not None) == CHECKS[rule](text)
+
+
+@pytest.mark.parametrize("rule", CHECKS)
+@given(data=st.data())
+def test_the_code_takes_what_the_grammar_makes(rule: str, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(abnf.pattern_of(GRAMMAR, rule), fullmatch=True))
+    too_long = rule == "session" and (
+        len(text) > limits.SESSION_ID_CHARS_MAX
+        or max(map(len, re.split("[:/]", text))) > limits.SESSION_SEGMENT_CHARS_MAX
+    )
+    reserved = rule == "session" and re.search(
+        r"(?:^|[:/])(?:quarantine|(?:context|wire|timeline|state)\.[^/]*|[^/]*\.jsonl)(?:$|/)", text
+    )
+    assert CHECKS[rule](text) or too_long or reserved
+
+
+# --- what the prose says of the code -------------------------------------------------------------
+
+
+def test_the_prose_has_one_sentence_a_line() -> None:
+    for number, line in enumerate(_prose(), 1):
+        assert not re.search(r"[a-z`)]\. [A-Z]", line.removeprefix("**").replace(".**", "")), (
+            f"two sentences in prose line {number}: {line}"
+        )
+
+
+def _prose() -> Iterator[str]:
+    fenced = False
+    for line in (PROJECT / "protocol" / "PROTOCOL.md").read_text().splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("|", "#", "*", "-")) and not line[:1].isdigit():
+            yield line
+
+
+def test_the_fields_of_stat_are_the_same_for_open() -> None:
+    assert code(COMMAND_SECTIONS["open"].labelled("Reply")) == _kind(SessionStat)
+
+
+def test_only_answers_that_are_said_to_have_a_block_document_one() -> None:
+    documented = python_inspect.getdoc(Lines) or ""
+    assert "one frame follows" in documented
+    row = CHAPTERS["Messages"].table("frame")[3]
+    assert codes(row["in a reply or an event"]) == ["lines", "records"]
