@@ -120,6 +120,53 @@ def test_a_copy_error_that_is_no_refusal_is_told(
     assert disk.read(target, 100, 0) == b"appends"
 
 
+def test_a_copy_onto_a_full_disk_is_short_and_the_next_one_says_why(
+    disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_some = os.copy_file_range
+    room = [4]
+
+    def copy(source: int, target: int, size: int, **offsets: int) -> int:
+        count = min(size, room[0])
+        if not count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= count
+        return copy_some(source, target, count, **offsets)
+
+    def write(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    source, target = disk.open_new(root, "source"), disk.open_new(root, "target")
+    disk.write(source, b"0123456789")
+    monkeypatch.setattr(os, "copy_file_range", copy)
+    monkeypatch.setattr(os, "write", write)
+
+    assert disk.copy(source, target, 0, 10) == 4
+    with pytest.raises(OSError, match="No space left"):
+        disk.copy(source, target, 4, 6)
+
+    assert disk.read(target, 100, 0) == b"0123"
+
+
+def test_every_folder_that_is_made_is_synced_into_its_parent(
+    disk: PosixDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def record(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", record)
+    root = disk.open_root(str(tmp_path / "a" / "b"), create=True)
+    disk.open_folder(root, "s1", create=True)
+    disk.open_folder(root, "s1", create=True)
+    disk.close(root)
+
+    assert synced == [str(tmp_path), str(tmp_path / "a"), *[str(tmp_path / "a" / "b")] * 2]
+
+
 LIMITED = """
 import resource, signal, sys
 from stenod.store.posix import PosixDisk
