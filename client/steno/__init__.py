@@ -1,0 +1,101 @@
+"""The client of stenod: many agent processes, one writer of their session files.
+
+async with steno.connect() as client:            asyncio and trio
+with steno.connect_sync() as client:             the same verbs, blocking
+
+Importing this package imports nothing else: each name below is fetched when it is first used, so
+that a one-shot command never pays for an event loop.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from steno.blocking import BlockingClient, BlockingSession, BlockingSubscription, connect_sync
+    from steno.client import Client, connect
+    from steno.session import Session
+    from steno.subscription import Subscription
+    from steno.values import Ack, Live, Record, RecordsEvent, Reset
+    from steno_protocol import __version__
+    from steno_protocol.errors import (
+        BadRequest,
+        Busy,
+        Conflict,
+        Corrupt,
+        Exists,
+        Expired,
+        Held,
+        Incompatible,
+        Internal,
+        NotFound,
+        Outcome,
+        OutcomeUnknown,
+        Refused,
+        ShuttingDown,
+        StenoError,
+        StorageFailed,
+        TooLarge,
+        Unauthorized,
+        Unreachable,
+    )
+    from steno_protocol.positions import Position
+
+__all__ = [
+    "Ack",
+    "BadRequest",
+    "BlockingClient",
+    "BlockingSession",
+    "BlockingSubscription",
+    "Busy",
+    "Client",
+    "Conflict",
+    "Corrupt",
+    "Exists",
+    "Expired",
+    "Held",
+    "Incompatible",
+    "Internal",
+    "Live",
+    "NotFound",
+    "Outcome",
+    "OutcomeUnknown",
+    "Position",
+    "Record",
+    "RecordsEvent",
+    "Refused",
+    "Reset",
+    "Session",
+    "ShuttingDown",
+    "StenoError",
+    "StorageFailed",
+    "Subscription",
+    "TooLarge",
+    "Unauthorized",
+    "Unreachable",
+    "__version__",
+    "connect",
+    "connect_sync",
+]
+
+_HOMES: Final = {
+    "steno.blocking": ("BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"),
+    "steno.client": ("Client", "connect"),
+    "steno.session": ("Session",),
+    "steno.subscription": ("Subscription",),
+    "steno.values": ("Ack", "Live", "Record", "RecordsEvent", "Reset"),
+    "steno_protocol": ("__version__",),
+    "steno_protocol.positions": ("Position",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'steno' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF.get(name, "steno_protocol.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

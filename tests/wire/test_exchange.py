@@ -35,7 +35,7 @@ from steno_protocol.errors import (
     TooLarge,
     Unreachable,
 )
-from steno_protocol.frames import decode_request, encode_acks, encode_answer
+from steno_protocol.frames import decode_request, encode_answer, encode_together
 from steno_protocol.positions import Position
 
 ACK = replies.Ack(first="0:0", last="0:0", head="0:1")
@@ -114,9 +114,11 @@ def test_a_request_is_sent_at_once_with_its_deadline_on_the_daemons_clock() -> N
 def test_several_acks_in_one_message_reach_their_requests() -> None:
     driver = Driver()
     pendings = [driver.append(f"k{number}") for number in range(3)]
-    acks = [msgspec.structs.replace(ACK, id=pending.id.decode()) for pending in pendings]
-    driver.exchange.receive(encode_acks(acks), driver.now)
-    assert [pending.result()[0] for pending in pendings] == acks
+    frames = encode_together([(pending.id, ACK) for pending in pendings])
+    driver.exchange.receive(frames, driver.now)
+    answered = [pending.result()[0] for pending in pendings]
+    assert [reply.id for reply in answered] == [pending.id.decode() for pending in pendings]
+    assert [msgspec.structs.replace(reply, id=None) for reply in answered] == [ACK] * 3
 
 
 def test_a_mutation_without_an_answer_is_sent_again_as_a_repeat_and_ever_later() -> None:

@@ -1,0 +1,360 @@
+"""One session, through a blocking client; the verbs are those of `Session`."""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from steno._follower import Follower
+from steno._messages import Message, encode_messages
+from steno._mirror import Mirror
+from steno._reading import LineReader, PastReader, PastState
+from steno._verbs import (
+    Durability,
+    MutationT,
+    Place,
+    mutation,
+    not_contained,
+    place,
+    start_of,
+)
+from steno._view import SessionView
+from steno.values import Ack, Record, SubscriptionEvent, ack_of
+from steno_protocol import commands, replies
+from steno_protocol.context import ContextState
+from steno_protocol.positions import Position
+
+if TYPE_CHECKING:
+    from steno.blocking import BlockingClient
+
+
+class BlockingSession(SessionView):
+    """A session that is read and written through its daemon; made by `BlockingClient.open`.
+
+    Its history follows what others write at each call, and on `refresh`. Mutations take the options
+    of `Session` (`key`, `expect`, `durability`), and mean and raise the same.
+    """
+
+    def __init__(
+        self, client: "BlockingClient", session: str, stat: replies.SessionStat | None
+    ) -> None:
+        super().__init__(session, stat)
+        self._client = client
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def append_message(
+        self,
+        message: Message | Sequence[Message],
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append one message, or a sequence of them as one atomic batch."""
+        return self._change(
+            commands.Append, key, expect, durability, records=encode_messages(message)
+        )
+
+    def checkpoint(
+        self,
+        add_user_message: bool = False,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append a checkpoint, with the message that shows it to the model if so wanted."""
+        return self._change(
+            commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
+        )
+
+    def revert_to(
+        self,
+        checkpoint_id: int,
+        *,
+        why: str | None = None,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there."""
+        return self._change(
+            commands.RevertTo, key, expect, durability, checkpoint_id=checkpoint_id, why=why
+        )
+
+    def clear(
+        self,
+        *,
+        why: str | None = None,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Drop everything, the system prompt too; the ack's `rotated` holds what was there."""
+        return self._change(commands.Clear, key, expect, durability, why=why)
+
+    def update_token_count(
+        self,
+        token_count: int,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append how many tokens the context has, as a model counted them."""
+        return self._change(
+            commands.UpdateTokenCount, key, expect, durability, token_count=token_count
+        )
+
+    def write_system_prompt(
+        self,
+        prompt: str,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Put the system prompt first; on a session that has content this is a rewrite."""
+        return self._change(commands.WriteSystemPrompt, key, expect, durability, prompt=prompt)
+
+    def restore_generation(
+        self,
+        generation: int,
+        *,
+        why: str | None = None,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Bring back what a rewrite left behind; what is there now is left behind in its turn."""
+        return self._change(
+            commands.RestoreGeneration, key, expect, durability, generation=generation, why=why
+        )
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
+        """The lines between two positions of one generation as bytes, newline included."""
+        return BlockingLines(self._client, LineReader(self.id, after, until))
+
+    def records(
+        self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
+    ) -> "BlockingRecords":
+        """The records between two positions of one generation, each with its cursor.
+
+        Args:
+            strict: stop at the first damaged line with Corrupt; else such lines are passed over
+                and counted in the `damaged` of what is returned.
+        """
+        return BlockingRecords(self._client, LineReader(self.id, after, until), strict=strict)
+
+    def stat(self) -> replies.SessionStat:
+        """The session's numbers at its head, as the daemon knows them."""
+        self._opened = self._client.stat(self.id)
+        return self._opened
+
+    def timeline(self) -> list[replies.Happening]:
+        """What ever happened to the session, oldest first."""
+        return self._client.timeline(self.id)
+
+    def clients(self) -> list[replies.ClientEntry]:
+        """Who follows the session."""
+        return self._client.clients(self.id)
+
+    def history_at(
+        self, at: PastState | None = None, *, checkpoint: int | None = None
+    ) -> ContextState:
+        """A past state; the present is not touched. See `Session.history_at`."""
+        past = PastReader(self.id, at, checkpoint)
+        while _fetch(self._client, past.reader):
+            past.absorb()
+        return past.state()
+
+    # --- following -------------------------------------------------------------------------------
+
+    def subscribe(self, after: Place = "start") -> "BlockingSubscription":
+        """The session's events, to be used with `for`: backlog, Live, then what is new."""
+        return BlockingSubscription(self._client, self.id, start_of(after))
+
+    def refresh(self) -> None:
+        """Take in what others wrote, as far as it has arrived."""
+        self._followed()
+        self._client.take_in()
+        self._followed()
+
+    def wait_for(self, position: Place, timeout: float | None = None) -> bool:
+        """Wait until this process's mirror contains everything before `position`.
+
+        Returns:
+            False when that took longer than `timeout` seconds.
+        """
+        target = Position.parse(place(position))
+        mirror = self._followed()
+        return self._client.wait_until(lambda: mirror.has_reached(target), timeout)
+
+    def restore(self) -> bool:
+        """Load the session's history; True when there is something.
+
+        Raises:
+            RuntimeError: it is loaded already, and was changed through this object since.
+        """
+        self._refuse_when_changed()
+        if self._mirror is None:
+            self.load()
+        return not self._state().is_empty
+
+    def load(self) -> None:
+        """Begin to follow the session, and return once its backlog is in the mirror."""
+        if self._mirror is not None:
+            return
+        mirror = Mirror(self.id)
+        self._client.follow(mirror.follower)
+        try:
+            self._client.wait_until(lambda: mirror.has_reached(None))
+        except BaseException:
+            self._client.unfollow(mirror.follower)
+            raise
+        self._mirror = mirror
+
+    def close(self) -> None:
+        """Stop following the session; what was written is safe without it."""
+        if self._mirror is not None:
+            self._client.unfollow(self._mirror.follower)
+            self._mirror = None
+
+    def __del__(self) -> None:
+        if self._mirror is not None:
+            self._client.abandon(self._mirror.follower)
+
+    def _change(
+        self,
+        kind: type[MutationT],
+        key: str | None,
+        expect: Place | None,
+        durability: Durability,
+        *,
+        records: Sequence[bytes] = (),
+        **fields: Any,
+    ) -> Ack:
+        command = mutation(kind, self.id, self._client.name, key, expect, durability, **fields)
+        self._is_changed = True
+        reply, _ = self._client.request(command, replies.Ack, records)
+        ack = ack_of(reply, command.key)
+        if self._mirror is not None:
+            self._contain(self._mirror, ack)
+        return ack
+
+    def _contain(self, mirror: Mirror, ack: Ack) -> None:
+        mirror.follower.waiters += 1
+        try:
+            if not self._client.wait_until(
+                lambda: mirror.has_reached(ack.head), self._client.timeout
+            ):
+                raise not_contained(self.id, ack)
+        finally:
+            mirror.follower.waiters -= 1
+
+
+class BlockingSubscription(Iterator[SubscriptionEvent]):
+    """A session's events in order, across rewrites, reconnects and restarts of the daemon.
+
+    As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
+    as long as it is told.
+    """
+
+    def __init__(self, client: "BlockingClient", session: str, after: str) -> None:
+        self._client = client
+        self._is_closed = False
+        self._follower = Follower(session, after, _nothing)
+        client.follow(self._follower)
+
+    def __next__(self) -> SubscriptionEvent:
+        event = self.next_event()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next_event(self, timeout: float | None = None) -> SubscriptionEvent | None:
+        """The next event; None when there was none within `timeout` seconds, or at the end.
+
+        Raises:
+            NotFound: the session cannot be followed any longer.
+        """
+        if self._is_closed or not self._client.wait_until(self._has_news, timeout):
+            return None
+        if not self._follower.inbox:
+            assert self._follower.error is not None
+            raise self._follower.error
+        event = self._follower.pop()
+        self._client.consumed(self._follower)
+        return event
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._is_closed = True
+        self._follower.inbox.clear()
+        self._client.unfollow(self._follower)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._is_closed:
+            self._client.abandon(self._follower)
+
+    def _has_news(self) -> bool:
+        return bool(self._follower.inbox) or self._follower.error is not None
+
+
+class BlockingLines(Iterator[bytes]):
+    """Lines as bytes, newline included, fetched block by block."""
+
+    def __init__(self, client: "BlockingClient", reader: LineReader) -> None:
+        self._client = client
+        self._reader = reader
+
+    def __next__(self) -> bytes:
+        while not self._reader.lines:
+            if not _fetch(self._client, self._reader):
+                raise StopIteration
+        return self._reader.lines.popleft()[1]
+
+
+class BlockingRecords(Iterator[Record]):
+    """Records with their cursors, fetched block by block and decoded one by one."""
+
+    def __init__(self, client: "BlockingClient", reader: LineReader, *, strict: bool) -> None:
+        self._client = client
+        self._reader = reader
+        self._strict = strict
+
+    @property
+    def damaged(self) -> int:
+        """Lines that were no records and were passed over so far."""
+        return self._reader.damaged
+
+    def __next__(self) -> Record:
+        while (record := self._reader.record(strict=self._strict)) is None:
+            if not _fetch(self._client, self._reader):
+                raise StopIteration
+        return record
+
+
+def _fetch(client: "BlockingClient", reader: LineReader) -> bool:
+    command = reader.next_command()
+    if command is None:
+        return False
+    reader.take(*client.request(command, replies.Lines))
+    return True
+
+
+def _nothing() -> None:
+    """Nobody sleeps on a subscription of the blocking client: it looks for itself."""

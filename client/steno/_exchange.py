@@ -1,0 +1,510 @@
+"""What is under way between one client and its daemon: pure, without socket and without clock.
+
+The driver (async or blocking) owns the socket and the time. It calls `submit`, `receive`,
+`connected`, `disconnected` and `tick`, sends what lies in `outbox`, and calls `tick` again when
+`alarm` is reached.
+
+The life of a request:
+
+    submitted --connected--> under way --answer--> done
+                  ^             | no answer for `interval_s`: sent again, `repeat` set
+                  |             | busy, shutting_down, expired: sent again after `backoff_s`
+                  +-------------+ disconnected: waits for `connected`, then sent again
+    and at its deadline it is done with Unreachable or OutcomeUnknown, wherever it is.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
+
+import msgspec
+
+from steno._follower import Follower
+from steno_protocol import events, limits
+from steno_protocol.commands import (
+    Command,
+    Drain,
+    Grant,
+    Hello,
+    Mutation,
+    SessionCommand,
+    Subscribe,
+    Unsubscribe,
+    command_name,
+    encode_command,
+)
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    ErrorCode,
+    Outcome,
+    OutcomeUnknown,
+    StenoError,
+    TooLarge,
+    Unreachable,
+)
+from steno_protocol.frames import Answer, decode_answers
+from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
+from steno_protocol.version import PROTOCOL_MAGIC
+
+RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
+"""Refusals that a later try can turn into a yes."""
+
+_LATER_BYTES: Final = 64
+"""Room in a header for what is added when it is sent: the deadline, and `repeat`."""
+
+
+class Pending:
+    """One request and what became of it.
+
+    Attributes:
+        copies: how often it is under way on the present connection.
+        uncertain: a copy was sent whose answer will never come, so it may have been applied.
+        refusal: a refusal that is not final, because a copy is under way or it will be sent again.
+    """
+
+    __slots__ = (
+        "backoff_s", "block", "command", "copies", "deadline", "due", "error", "id", "interval_s",
+        "records", "refusal", "reply", "timeout_s", "uncertain", "wake",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request_id: bytes,
+        command: Command,
+        records: Sequence[bytes],
+        wake: Callable[[], None],
+        now: float,
+        timeout_s: float,
+    ) -> None:
+        self.id = request_id
+        self.command = command
+        self.records = records
+        self.wake = wake
+        self.timeout_s = timeout_s
+        self.deadline = now + timeout_s
+        self.due = inf
+        self.interval_s = limits.RESEND_S
+        self.backoff_s = limits.BUSY_RETRY_S
+        self.copies = 0
+        self.uncertain = False
+        self.refusal: StenoError | None = None
+        self.reply: AnyReply | None = None
+        self.block = b""
+        self.error: StenoError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True once there is a reply or an error."""
+        return self.reply is not None or self.error is not None
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key of a mutation."""
+        return self.command.key if isinstance(self.command, Mutation) else None
+
+    def result(self) -> tuple[AnyReply, bytes]:
+        """The reply and its block of lines; raises what the request ended with."""
+        if self.error is not None:
+            raise self.error
+        assert self.reply is not None
+        return self.reply, self.block
+
+
+class Exchange:
+    """All requests and subscriptions of one client.
+
+    Attributes:
+        outbox: messages to send, each a list of frames; empty while there is no connection.
+        alarm: when `tick` has to be called next, on the caller's clock in seconds; `inf` for never.
+        trouble: why there is no connection, for the error of a request that waited in vain.
+    """
+
+    def __init__(self, hello: Hello) -> None:
+        self.outbox: deque[list[bytes]] = deque()
+        self.alarm = inf
+        self.trouble: str | None = None
+        self._hello = hello
+        self._clock_offset_ms: int | None = None
+        self._number = 0
+        self._pending: dict[bytes, Pending] = {}
+        self._followers: dict[bytes, Follower] = {}
+        self._abandoned: deque[Follower] = deque()
+        self._failure: StenoError | None = None
+
+    # --- requests --------------------------------------------------------------------------------
+
+    @property
+    def needs_daemon(self) -> bool:
+        """True while somebody waits for an answer."""
+        return bool(self._pending) or any(f.is_awaited for f in self._followers.values())
+
+    @property
+    def wants_connection(self) -> bool:
+        """True while somebody waits for an answer or follows a session."""
+        return bool(self._pending or self._followers)
+
+    @property
+    def deadline(self) -> float:
+        """When the first of those who wait for an answer gives up; `inf` when nobody waits."""
+        requests = (pending.deadline for pending in self._pending.values())
+        return min((*requests, *(f.deadline for f in self._followers.values())), default=inf)
+
+    @property
+    def is_connected(self) -> bool:
+        """True between `connected` and `disconnected`."""
+        return self._clock_offset_ms is not None
+
+    def submit(
+        self,
+        command: Command,
+        records: Sequence[bytes],
+        wake: Callable[[], None],
+        now: float,
+        timeout_s: float,
+    ) -> Pending:
+        """Begin a request; `wake` is called once it is done.
+
+        Raises:
+            TooLarge, BadRequest: it cannot be sent at all.
+            Busy: this client has `CLIENT_REQUESTS_MAX` requests under way.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if len(self._pending) >= limits.CLIENT_REQUESTS_MAX:
+            raise Busy(f"this client has {len(self._pending)} requests under way: wait for some")
+        pending = Pending(self._next_id(b"r"), command, records, wake, now, timeout_s)
+        if self.is_connected:
+            self._send(pending, now)
+        else:
+            _encode(command)
+        self._pending[pending.id] = pending
+        self._arm(min(pending.due, pending.deadline))
+        return pending
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody waits for this request any more; its answer will be ignored."""
+        self._pending.pop(pending.id, None)
+
+    def fail(self, error: StenoError, *, for_ever: bool = False) -> None:
+        """End everything that is under way with `error`; `for_ever` refuses what comes later too.
+
+        A mutation that may have been applied ends with OutcomeUnknown instead.
+        """
+        if for_ever:
+            self._failure = error
+        for pending in list(self._pending.values()):
+            self._finish(pending, _outcome(pending, error))
+        for follower in list(self._followers.values()):
+            if for_ever or follower.is_awaited:
+                self._end(follower, error)
+
+    # --- the connection --------------------------------------------------------------------------
+
+    def connected(self, clock_ms: int, now: float) -> None:
+        """A daemon that said `clock_ms` in its welcome is there: send what waits, follow again."""
+        self._clock_offset_ms = clock_ms - int(now * 1000)
+        self.trouble = None
+        for pending in self._pending.values():
+            self._send(pending, now)
+            self._arm(pending.due)
+        for follower in list(self._followers.values()):
+            # What was received and not consumed counts against no window any more, so it has to be
+            # consumed before more is asked for.
+            follower.stalled = bool(follower.inbox)
+            if not follower.stalled:
+                self._subscribe(follower, now)
+
+    def disconnected(self, why: str) -> None:
+        """The connection ended: whatever was under way on it gets no answer any more."""
+        self._clock_offset_ms = None
+        self.trouble = why
+        self.outbox.clear()
+        for pending in list(self._pending.values()):
+            if isinstance(pending.command, Drain) and pending.copies:
+                # It was asked to end, and it ended.
+                self._resolve(pending, Done(), b"")
+            pending.uncertain = pending.uncertain or pending.copies > 0
+            pending.copies = 0
+            pending.due = inf
+        for follower in self._followers.values():
+            follower.name = None
+            follower.due = inf
+
+    def receive(self, frames: Sequence[bytes], now: float) -> None:
+        """Take in one message from the daemon.
+
+        Raises:
+            Incompatible: it is not of this protocol.
+        """
+        for answer in decode_answers(frames):
+            pending = self._pending.get(answer.id)
+            if pending is not None:
+                self._take_answer(pending, answer, now)
+            elif answer.id in self._followers:
+                self._take_event(answer, now)
+            elif isinstance(answer.body, Welcome):
+                self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
+
+    def tick(self, now: float) -> None:
+        """Do what is due: send again, give up, ask again for subscriptions."""
+        while self._abandoned:
+            self.unfollow(self._abandoned.popleft())
+        if now < self.alarm:
+            return
+        self.alarm = inf
+        for pending in list(self._pending.values()):
+            self._tick_request(pending, now)
+        for request_id, follower in list(self._followers.items()):
+            self._tick_follower(request_id, follower, now)
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def follow(self, follower: Follower, now: float, timeout_s: float) -> None:
+        """Begin to follow a session; the follower's `wake` is called after each event."""
+        if self._failure is not None:
+            raise self._failure
+        follower.deadline = now + timeout_s
+        follower.timeout_s = timeout_s
+        self._followers[self._next_id(b"s")] = follower
+        self._arm(follower.deadline)
+        if self.is_connected:
+            self._subscribe(follower, now)
+
+    def consumed(self, follower: Follower, now: float) -> None:
+        """Give the daemon credit for what was popped, in portions of half a window."""
+        if follower.stalled:
+            if not follower.inbox and self.is_connected:
+                self._subscribe(follower, now)
+        elif follower.owed_bytes * 2 >= follower.window and follower.name is not None:
+            self._grant(follower.name, follower.owed_bytes)
+            follower.owed_bytes = 0
+
+    def unfollow(self, follower: Follower) -> None:
+        """End a subscription; ending it twice is harmless."""
+        request_id = self._id_of(follower)
+        if request_id is None:
+            return
+        del self._followers[request_id]
+        self._unsubscribe(follower)
+
+    def abandon(self, follower: Follower) -> None:
+        """As `unfollow`, at the next tick; may be called by a garbage collector, in any thread."""
+        self._abandoned.append(follower)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _send(self, pending: Pending, now: float) -> None:
+        assert self._clock_offset_ms is not None
+        command = pending.command
+        deadline_ms = max(0, int(pending.deadline * 1000) + self._clock_offset_ms)
+        if pending.uncertain and isinstance(command, Mutation):
+            command = msgspec.structs.replace(command, deadline_ms=deadline_ms, repeat=True)
+        else:
+            command = msgspec.structs.replace(command, deadline_ms=deadline_ms)
+        self.outbox.append([PROTOCOL_MAGIC, pending.id, _encode(command), *pending.records])
+        pending.copies += 1
+        pending.due = now + pending.interval_s
+
+    def _take_answer(self, pending: Pending, answer: Answer, now: float) -> None:
+        pending.copies = max(0, pending.copies - 1)
+        body = answer.body
+        if isinstance(body, events.Event):
+            return
+        if not isinstance(body, ErrorReply):
+            self._resolve(pending, body, answer.block)
+        elif isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
+            self._resolve(pending, Done(), b"")
+        elif body.code in RETRIED:
+            self._retry_later(pending, body, now)
+        elif pending.copies and body.outcome is Outcome.NOT_APPLIED:
+            # Another copy is still queued and may be applied: only its answer is final.
+            pending.refusal = body.exception(pending.key)
+        else:
+            self._finish(pending, _final(pending, body))
+
+    def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
+        pending.refusal = body.exception(pending.key)
+        if body.code is ErrorCode.EXPIRED:
+            # Our idea of its clock is wrong, for instance after one of the machines slept.
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"h"), _encode(self._hello)])
+        if not pending.copies:
+            # Clients that were refused together should not come back together.
+            pending.due = now + pending.backoff_s * (1 + self._number % 8 / 16)
+            pending.backoff_s = min(2 * pending.backoff_s, limits.RESEND_S)
+            self._arm(pending.due)
+
+    def _tick_request(self, pending: Pending, now: float) -> None:
+        if now >= pending.deadline:
+            self._finish(pending, self._give_up(pending))
+            return
+        if now >= pending.due and self.is_connected:
+            if pending.copies:
+                pending.uncertain = True
+                pending.interval_s = min(2 * pending.interval_s, limits.RESEND_S_MAX)
+            self._send(pending, now)
+        self._arm(min(pending.due, pending.deadline))
+
+    def _give_up(self, pending: Pending) -> StenoError:
+        if pending.refusal is not None and not (pending.copies or pending.uncertain):
+            return pending.refusal
+        name = command_name(pending.command)
+        because = f" ({self.trouble})" if self.trouble else ""
+        return _outcome(
+            pending,
+            Unreachable(
+                f"no answer to {name!r} within {pending.timeout_s:g} s{because}: see `steno status`"
+                " and the daemon's log",
+                session=_session_of(pending),
+            ),
+        )
+
+    def _finish(self, pending: Pending, error: StenoError) -> None:
+        self._pending.pop(pending.id, None)
+        pending.error = error
+        pending.wake()
+
+    def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
+        self._pending.pop(pending.id, None)
+        pending.reply = reply
+        pending.block = block
+        pending.wake()
+
+    def _take_event(self, answer: Answer, now: float) -> None:
+        follower = self._followers[answer.id]
+        match answer.body:
+            case Subscribed() as reply:
+                follower.begin(reply)
+            case ErrorReply() as reply if reply.code in RETRIED:
+                self._subscribe_later(follower, now)
+                return
+            case ErrorReply() as reply:
+                self._end(follower, reply.exception())
+                return
+            case events.Event() as event:
+                if not follower.take(event, answer.block):
+                    self._unsubscribe(follower)
+                    self._subscribe_later(follower, now)
+                elif follower.error is not None:
+                    self._end(follower, follower.error)
+                    return
+            case _:
+                return
+        if follower.deadline != inf:
+            # Each piece of a long backlog is a sign of life.
+            follower.deadline = now + follower.timeout_s
+        follower.wake()
+        self.consumed(follower, now)
+
+    def _subscribe(self, follower: Follower, now: float) -> None:
+        # A new name and a new request id for each attempt: what an earlier one still sends is then
+        # nobody's, and cannot be mistaken for an event of this one.
+        self.unfollow(follower)
+        request_id = self._next_id(b"s")
+        self._followers[request_id] = follower
+        follower.name = request_id.decode()
+        follower.stalled = False
+        follower.due = now + limits.RESEND_S
+        self._arm(min(follower.due, follower.deadline))
+        command = Subscribe(
+            session=follower.session,
+            subscription=follower.name,
+            after=follower.resume_after,
+            window=follower.window,
+            incarnation=follower.incarnation,
+        )
+        self.outbox.append([PROTOCOL_MAGIC, request_id, _encode(command)])
+
+    def _subscribe_later(self, follower: Follower, now: float) -> None:
+        follower.name = None
+        follower.due = now + follower.backoff_s
+        follower.backoff_s = min(2 * follower.backoff_s, limits.RESEND_S)
+        self._arm(follower.due)
+
+    def _tick_follower(self, request_id: bytes, follower: Follower, now: float) -> None:
+        if now >= follower.deadline:
+            because = f" ({self.trouble})" if self.trouble else ""
+            error = Unreachable(
+                f"the subscription was not answered in time{because}: see `steno status`",
+                session=follower.session,
+            )
+            self._end(follower, error)
+        elif now >= follower.due and self.is_connected:
+            self._subscribe(follower, now)
+        if request_id in self._followers:
+            self._arm(min(follower.due, follower.deadline))
+
+    def _end(self, follower: Follower, error: StenoError) -> None:
+        self.unfollow(follower)
+        follower.error = error
+        follower.wake()
+
+    def _unsubscribe(self, follower: Follower) -> None:
+        if follower.name is not None and self.is_connected:
+            command = Unsubscribe(subscription=follower.name)
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), _encode(command)])
+        follower.name = None
+
+    def _grant(self, name: str, owed_bytes: int) -> None:
+        while owed_bytes:
+            portion = min(owed_bytes, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
+            command = Grant(subscription=name, bytes=portion)
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"g"), _encode(command)])
+            owed_bytes -= portion
+
+    def _id_of(self, follower: Follower) -> bytes | None:
+        for request_id, other in self._followers.items():
+            if other is follower:
+                return request_id
+        return None
+
+    def _next_id(self, kind: bytes) -> bytes:
+        self._number += 1
+        return b"%s%d" % (kind, self._number)
+
+    def _arm(self, due: float) -> None:
+        self.alarm = min(self.alarm, due)
+
+
+def _encode(command: Command) -> bytes:
+    try:
+        header = encode_command(command)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadRequest(
+            f"the command {command_name(command)!r} cannot be written as JSON: {error}"
+        ) from None
+    if len(header) > limits.HEADER_BYTES_MAX - _LATER_BYTES:
+        raise TooLarge(
+            f"the header of {command_name(command)!r} has {len(header)} bytes, at most"
+            f" {limits.HEADER_BYTES_MAX} are allowed: shorten its longest field"
+        )
+    return header
+
+
+def _session_of(pending: Pending) -> str | None:
+    command = pending.command
+    return command.session if isinstance(command, SessionCommand) else None
+
+
+def _outcome(pending: Pending, error: StenoError) -> StenoError:
+    """`error`, unless the request is a mutation that may have been applied."""
+    if pending.key is None or not (pending.copies or pending.uncertain):
+        return error
+    return OutcomeUnknown(
+        f"{error.message}; it may have been applied: repeat it with the key {pending.key}",
+        session=_session_of(pending),
+        code=error.code,
+        key=pending.key,
+    )
+
+
+def _final(pending: Pending, body: ErrorReply) -> StenoError:
+    """The error of a request that was refused for good."""
+    if body.code is ErrorCode.EXISTS and pending.uncertain:
+        return OutcomeUnknown(
+            f"{body.message}; this very call may have made it, its first answer was lost",
+            session=body.session,
+            code=body.code,
+        )
+    return body.exception(pending.key)

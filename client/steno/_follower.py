@@ -1,0 +1,148 @@
+"""One subscription as the client sees it: how far it has come, and what it owes the daemon."""
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import assert_never
+
+from steno.values import Live, RecordsEvent, Reset, SubscriptionEvent
+from steno_protocol import events, limits
+from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.positions import Position
+from steno_protocol.replies import Subscribed
+
+
+class Follower:
+    """A session's events in order, without gap or duplicate, across reconnects.
+
+    Attributes:
+        session: the session that is followed.
+        after: where to begin, until the first answer says where that is.
+        position: everything before it was received; a resumption continues here.
+        incarnation: which making of the session `position` speaks of.
+        inbox: received and not yet consumed; the window bounds its bytes.
+        is_live: the first backlog was received.
+        error: why the subscription is over, if it is.
+        name: of the present attempt, None while there is none.
+        due: when to ask again unless an answer came, on the clock of the exchange.
+        deadline: when to give up, while the beginning is awaited.
+        until_live: the beginning is awaited until the backlog is there, not only until the answer.
+        waiters: callers who cannot go on before more has come.
+        stalled: the daemon was told to stop, or was lost, with events in the inbox; it is asked
+            again once they are consumed, so that the inbox never grows beyond one window.
+    """
+
+    __slots__ = (
+        "after", "backoff_s", "deadline", "due", "error", "inbox", "incarnation",
+        "is_live", "name", "owed_bytes", "position", "session", "stalled", "timeout_s",
+        "until_live", "waiters", "wake", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        session: str,
+        after: str,
+        wake: Callable[[], None],
+        *,
+        window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
+        until_live: bool = False,
+    ) -> None:
+        self.session = session
+        self.after = after
+        self.position: Position | None = None
+        self.incarnation: str | None = None
+        self.inbox: deque[SubscriptionEvent] = deque()
+        self.is_live = False
+        self.error: StenoError | None = None
+        self.name: str | None = None
+        self.due = inf
+        self.deadline = inf
+        self.timeout_s = limits.REQUEST_TIMEOUT_S
+        self.until_live = until_live
+        self.waiters = 0
+        self.backoff_s = limits.BUSY_RETRY_S
+        self.stalled = False
+        self.owed_bytes = 0
+        self.window = window
+        self.wake = wake
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while a caller waits for what only a daemon can give."""
+        return self.deadline != inf or self.waiters > 0
+
+    @property
+    def resume_after(self) -> str:
+        """The `after` of the next attempt."""
+        return self.after if self.position is None else str(self.position)
+
+    def begin(self, reply: Subscribed) -> None:
+        """The daemon said yes."""
+        self.due = inf
+        self.owed_bytes = 0
+        if not self.until_live:
+            self.deadline = inf
+        if self.position is None:
+            self.position = _start(self.after, Position.parse(reply.head))
+            self.incarnation = reply.incarnation
+
+    def take(self, event: events.AnyEvent, block: bytes) -> bool:
+        """Take one event in; False when it does not follow what was received before."""
+        match event:
+            case events.Records():
+                return self._take_records(event, block)
+            case events.Live():
+                self._take_live(event)
+            case events.Reset():
+                self._take_reset(event)
+            case events.Lagged():
+                self.stalled = True
+                self.name = None
+            case events.Gone():
+                self.error = NotFound(
+                    f"the session cannot be followed any longer: {event.why}", session=self.session
+                )
+            case _:
+                assert_never(event)
+        return True
+
+    def pop(self) -> SubscriptionEvent:
+        """The oldest event that was not consumed; its bytes are then owed to the daemon."""
+        event = self.inbox.popleft()
+        if isinstance(event, RecordsEvent):
+            self.owed_bytes += len(event.block) + limits.EVENT_COST_BYTES
+        return event
+
+    def _take_records(self, event: events.Records, block: bytes) -> bool:
+        first = Position.parse(event.first)
+        # A jump forward is a line too long to be given to any reader, which the daemon passed over.
+        if self.position is None or first < self.position or first[0] != self.position[0]:
+            return False
+        self.position = Position.parse(event.next)
+        self.inbox.append(RecordsEvent(first, self.position, block))
+        return True
+
+    def _take_live(self, event: events.Live) -> None:
+        self.backoff_s = limits.BUSY_RETRY_S
+        self.deadline = inf
+        if not self.is_live:
+            self.is_live = True
+            self.inbox.append(Live(Position.parse(event.head)))
+
+    def _take_reset(self, event: events.Reset) -> None:
+        kept = event.kept
+        if self.position is not None:
+            kept = min(kept, self.position.line)
+        self.position = Position(event.generation, kept)
+        self.incarnation = event.incarnation
+        self.inbox.append(Reset(event.generation, kept, event.why, event.incarnation))
+
+
+def _start(after: str, head: Position) -> Position:
+    match after:
+        case "start":
+            return Position(head.generation, 0)
+        case "now":
+            return head
+        case _:
+            return Position.parse(after)

@@ -1,0 +1,112 @@
+"""A session's context in this process, kept by the session's own events."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from steno._follower import Follower
+from steno.values import Live, RecordsEvent, Reset, SubscriptionEvent
+from steno_protocol.context import ContextState, Message
+from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.positions import Position
+
+_PASSED_OVER = b"a line too long for any reader\n"
+
+
+class Mirror:
+    """The history and the numbers of one session, as of `state.head`."""
+
+    def __init__(self, session: str) -> None:
+        self.state = ContextState()
+        self.follower = Follower(session, "start", self.take_in, until_live=True)
+        self._history: list[Message] | None = None
+        self._incarnation: str | None = None
+        self._waiters: list[tuple[Position | None, Callable[[], None]]] = []
+        self._remade: StenoError | None = None
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages; the list belongs to the caller and does not change later."""
+        if self._history is None:
+            self._history = list(self.state.history)
+        return self._history
+
+    def check(self) -> None:
+        """Raise what ended the subscription, if anything did."""
+        if self.follower.error is not None:
+            raise self.follower.error
+
+    def has_reached(self, position: Position | None) -> bool:
+        """True once the mirror contains everything before `position`; None is the first backlog.
+
+        Raises:
+            NotFound: the session was deleted and made again, so the position is never reached.
+        """
+        self.check()
+        if position is None:
+            return self.follower.is_live
+        if self.state.head >= position:
+            return True
+        if self._remade is not None:
+            raise self._remade
+        return False
+
+    def wake_at(self, position: Position | None, wake: Callable[[], None]) -> None:
+        """Call `wake` once when `has_reached(position)` has an answer."""
+        self._remade = None
+        self._waiters.append((position, wake))
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """The waiter of `wake_at` has gone."""
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] != wake]
+
+    def take_in(self) -> None:
+        """Apply what has come, and wake those who waited for it."""
+        inbox = self.follower.inbox
+        while inbox:
+            self._apply(self.follower.pop())
+        if self._waiters:
+            self._wake()
+
+    def _apply(self, event: SubscriptionEvent) -> None:
+        self._history = None
+        match event:
+            case RecordsEvent():
+                self._begin_at(event.first.generation)
+                missing = event.first.line - self.state.head.line
+                self.state.apply_lines([_PASSED_OVER] * missing)
+                self.state.apply_block(event.block)
+            case Reset():
+                self._follow_reset(event)
+            case Live():
+                self._begin_at(event.head.generation)
+            case _:
+                assert_never(event)
+
+    def _begin_at(self, generation: int) -> None:
+        if self._incarnation is None:
+            self._incarnation = self.follower.incarnation
+        if self.state.is_empty and self.state.head.generation != generation:
+            self.state = ContextState(generation)
+
+    def _follow_reset(self, event: Reset) -> None:
+        if self._incarnation not in (None, event.incarnation):
+            self._remade = NotFound(
+                "the session was deleted and made again: its old positions are gone",
+                session=self.follower.session,
+            )
+        self._incarnation = event.incarnation
+        self.state.reset(event.generation, event.kept)
+
+    def _wake(self) -> None:
+        waiting, self._waiters = self._waiters, []
+        for position, wake in waiting:
+            if self._has_answer(position):
+                wake()
+            else:
+                self._waiters.append((position, wake))
+
+    def _has_answer(self, position: Position | None) -> bool:
+        try:
+            return self.has_reached(position)
+        except StenoError:
+            return True

@@ -1,0 +1,111 @@
+"""Is the wanted daemon there? One attempt to connect and greet, with three named outcomes."""
+
+import os
+import time
+from dataclasses import dataclass
+
+from steno._target import Target
+from steno._transport import Connection
+from steno_protocol import errors
+from steno_protocol.commands import Hello
+from steno_protocol.errors import ErrorCode, Incompatible
+from steno_protocol.frames import decode_answers, encode_request
+from steno_protocol.replies import ErrorReply, Welcome
+from steno_protocol.version import PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The daemon answers, and it is the right one; the connection is the caller's now."""
+
+    connection: Connection
+    welcome: Welcome
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsRestart:
+    """A daemon of an older protocol answers; it can be asked to drain."""
+
+    endpoint: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Nobody answers, or not in time."""
+
+    endpoint: str
+    why: str
+
+
+Outcome = Ready | NeedsRestart | Unreachable
+
+
+def hello_of(target: Target) -> Hello:
+    """The greeting of a client."""
+    return Hello(protocol=PROTOCOL_VERSION, name=target.name, pid=os.getpid())
+
+
+def probe(target: Target, deadline: float) -> Outcome:
+    """Connect and greet; blocks until `deadline` at the most.
+
+    A pid is never looked at: only an answer says that a daemon is there.
+
+    Raises:
+        Incompatible: what answers is another root's daemon, or speaks a newer protocol.
+    """
+    endpoint = target.address()
+    try:
+        connection = Connection(endpoint)
+    except errors.Unreachable as error:
+        return Unreachable(endpoint, error.message)
+    try:
+        outcome = _greet(connection, target, deadline)
+    except BaseException:
+        connection.close()
+        raise
+    if not isinstance(outcome, Ready):
+        connection.close()
+    return outcome
+
+
+def _greet(connection: Connection, target: Target, deadline: float) -> Outcome:
+    endpoint = connection.endpoint
+    if not connection.wait_until_ready(deadline):
+        return Unreachable(endpoint, f"nobody listens at {endpoint}")
+    connection.send(encode_request(b"hello", hello_of(target), ()))
+    while True:
+        for frames in connection.receive(1):
+            return _judge(connection, target, decode_answers(frames)[0].body)
+        if connection.is_lost():
+            return Unreachable(endpoint, f"the daemon at {endpoint} hung up")
+        if time.monotonic() >= deadline:
+            return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
+        connection.wait(deadline)
+
+
+def _judge(connection: Connection, target: Target, body: object) -> Outcome:
+    endpoint = connection.endpoint
+    match body:
+        case Welcome(protocol=protocol) if protocol > PROTOCOL_VERSION:
+            raise Incompatible(
+                f"the daemon at {endpoint} speaks protocol {protocol}, this client speaks"
+                f" {PROTOCOL_VERSION}: update the client"
+            )
+        case Welcome(protocol=protocol) if protocol < PROTOCOL_VERSION:
+            return NeedsRestart(endpoint, f"it speaks protocol {protocol}")
+        case Welcome(root=root) if target.root is not None and root != target.root:
+            raise Incompatible(
+                f"the daemon at {endpoint} serves {root}, not {target.root}: give the endpoint of"
+                " the right one, or another --socket to one of them"
+            )
+        case Welcome():
+            return Ready(connection, body)
+        case ErrorReply(code=ErrorCode.INCOMPATIBLE):
+            return NeedsRestart(endpoint, body.message)
+        case ErrorReply(code=ErrorCode.SHUTTING_DOWN):
+            return Unreachable(endpoint, f"the daemon at {endpoint} is shutting down")
+        case ErrorReply():
+            raise body.exception()
+        case _:
+            raise Incompatible(f"the daemon at {endpoint} answered hello with something else")

@@ -1,0 +1,126 @@
+"""A session's lines, read block by block: what to ask next, and what came; pure."""
+
+from collections import deque
+
+from steno._verbs import Place, place
+from steno.values import Record, decode_line, split_lines
+from steno_protocol.commands import Read
+from steno_protocol.context import ContextState
+from steno_protocol.errors import Corrupt, NotFound
+from steno_protocol.positions import Position
+from steno_protocol.replies import Lines
+
+PastState = Place | int
+"""A position, or a generation (its end)."""
+
+
+class LineReader:
+    """The lines between two positions of one generation, in order.
+
+    Attributes:
+        lines: what has come and was not taken: cursor and bytes, newline included.
+        damaged: lines that were passed over so far.
+    """
+
+    def __init__(self, session: str, after: Place | None, until: Place | None = None) -> None:
+        self.lines: deque[tuple[Position, bytes]] = deque()
+        self.damaged = 0
+        self._session = session
+        self._after = None if after is None else place(after)
+        self._until = None if until is None else place(until)
+        self._offset: int | None = None
+        self._is_done = False
+
+    def next_command(self) -> Read | None:
+        """What to ask for, or None at the end."""
+        if self._is_done:
+            return None
+        return Read(
+            session=self._session, after=self._after, until=self._until, offset=self._offset
+        )
+
+    def take(self, reply: Lines, block: bytes) -> None:
+        """Take in the answer to `next_command`."""
+        lines = split_lines(block)
+        end = Position.parse(reply.next)
+        # Counted from the end: lines that were skipped come before the block.
+        first = end.line - len(lines)
+        for number, line in enumerate(lines, first):
+            self.lines.append((Position(end.generation, number), line))
+        self.damaged += reply.skipped
+        stands_still = reply.next == self._after and not lines
+        self._after = reply.next
+        self._offset = reply.offset
+        self._is_done = stands_still or reply.next in (reply.head, self._until)
+
+    def record(self, *, strict: bool) -> Record | None:
+        """The next record of what has come, or None when there is none left.
+
+        Raises:
+            Corrupt: `strict`, and the next line is no JSON object.
+        """
+        while self.lines:
+            cursor, line = self.lines.popleft()
+            if not line.strip():
+                continue
+            record = decode_line(cursor, line)
+            if record is not None:
+                return record
+            if strict:
+                raise Corrupt(
+                    f"the line at {cursor} is no JSON object: `steno verify` shows it, strict=False"
+                    " passes it over",
+                    session=self._session,
+                )
+            self.damaged += 1
+        return None
+
+
+class PastReader:
+    """A past state of a session, built from the lines before a position of any generation."""
+
+    def __init__(self, session: str, at: PastState | None, checkpoint: int | None) -> None:
+        self._session = session
+        self._checkpoint = checkpoint
+        self._state: ContextState | None = None
+        after, until = _span(at)
+        self.reader = LineReader(session, after, until)
+
+    def absorb(self) -> None:
+        """Apply the lines that have come."""
+        lines = self.reader.lines
+        while lines:
+            cursor, line = lines.popleft()
+            if self._state is None:
+                self._state = ContextState(cursor.generation)
+            missing = cursor.line - self._state.head.line
+            self._state.apply_lines([b"passed over\n"] * missing)
+            self._state.apply_lines([line])
+
+    def state(self) -> ContextState:
+        """The state, once everything was absorbed.
+
+        Raises:
+            NotFound: it has no such checkpoint.
+        """
+        state = self._state if self._state is not None else ContextState()
+        if self._checkpoint is None:
+            return state
+        for number, cursor in state.checkpoints:
+            if number == self._checkpoint:
+                state.reset(cursor.generation, cursor.line)
+                return state
+        raise NotFound(
+            f"there is no checkpoint {self._checkpoint} in generation {state.head.generation},"
+            f" which has {[number for number, _ in state.checkpoints]}: name another generation",
+            session=self._session,
+        )
+
+
+def _span(at: PastState | None) -> tuple[Position | None, Position | None]:
+    if at is None:
+        return None, None
+    if isinstance(at, int):
+        return Position(at, 0), None
+    until = Position.parse(place(at))
+    return Position(until.generation, 0), until

@@ -1,0 +1,150 @@
+"""A daemon is there when a client wants one: found, or started, and never two of them.
+
+1. Probe. If the daemon answers, that is all.
+2. Take the start lock of the root; whoever waits for it keeps probing.
+3. Probe again: the last holder of the lock may have started it.
+4. Run `stenod`, which detaches itself and returns once it answers; then probe again.
+
+The lock only spares needless starts. That there are never two daemons is the work of the lock that
+the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
+first.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, assert_never
+
+from steno._probe import NeedsRestart, Ready, Unreachable, probe
+from steno._target import Target
+from steno._transport import Connection
+from steno_protocol import errors, limits, places
+from steno_protocol.commands import Drain
+from steno_protocol.frames import encode_request
+
+_EXIT_HELD: Final = 3
+"""`stenod` says so when another daemon holds the root."""
+
+
+class StartFailed(errors.Unreachable):
+    """No daemon runs and none could be started; waiting does not help."""
+
+
+def connect(target: Target, deadline: float) -> Ready:
+    """Connect to the wanted daemon, starting it when there is none and `target.spawn` says so.
+
+    Blocks until `deadline` at the most; the connection in the answer has been greeted.
+
+    Raises:
+        Unreachable: there is none, and none was to be started or could be.
+        Incompatible: what answers is not the daemon that was wanted.
+    """
+    outcome = probe(target, _probe_deadline(deadline))
+    if isinstance(outcome, Ready):
+        return outcome
+    if not target.spawn:
+        raise _not_there(target, outcome)
+    return _ensure(target, deadline)
+
+
+def _ensure(target: Target, deadline: float) -> Ready:
+    assert target.root is not None
+    lock = _open_start_lock(target.root)
+    try:
+        while True:
+            has_lock = _try_lock(lock)
+            outcome = probe(target, _probe_deadline(deadline))
+            match outcome:
+                case Ready():
+                    return outcome
+                case NeedsRestart() if has_lock:
+                    _drain(outcome, deadline)
+                case Unreachable() if has_lock:
+                    _start(target.root, deadline)
+                case NeedsRestart() | Unreachable():
+                    pass
+                case _:
+                    assert_never(outcome)
+            if time.monotonic() >= deadline:
+                raise _not_there(target, outcome)
+            time.sleep(limits.START_LOCK_POLL_S)
+    finally:
+        os.close(lock)
+
+
+def _open_start_lock(root: str) -> int:
+    try:
+        Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(Path(root, places.START_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartFailed(
+            f"the root {root} cannot be used: {error}; choose another with root=, --root or"
+            " STENO_HOME"
+        ) from error
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _start(root: str, deadline: float) -> None:
+    # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
+    command = [sys.executable, "-P", "-m", "stenod", "--root", root]
+    timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
+    with tempfile.TemporaryFile() as talk:
+        try:
+            done = subprocess.run(  # noqa: S603 (our own interpreter and module)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # A file and not a pipe: a pipe would be read until the daemon itself ends.
+                stderr=talk,
+                timeout=timeout_s,
+                check=False,
+            )
+        except OSError as error:
+            raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
+        except subprocess.TimeoutExpired:
+            raise StartFailed(
+                f"stenod was not ready within {timeout_s:.0f} s: see {Path(root, places.LOG)}"
+            ) from None
+        if done.returncode not in (0, _EXIT_HELD):
+            talk.seek(0)
+            said = talk.read(4096).decode(errors="replace").strip() or "nothing"
+            raise StartFailed(
+                f"stenod could not start (exit code {done.returncode}) and said: {said}"
+            )
+
+
+def _drain(old: NeedsRestart, deadline: float) -> None:
+    """Ask an old daemon to end, and wait until it hangs up; it is never killed."""
+    connection = Connection(old.endpoint)
+    try:
+        if connection.wait_until_ready(_probe_deadline(deadline)):
+            connection.send(encode_request(b"drain", Drain(), ()))
+        while not connection.is_lost() and time.monotonic() < deadline:
+            connection.receive(limits.CLIENT_TURN_MESSAGES)
+            connection.wait(deadline)
+    finally:
+        connection.close()
+
+
+def _probe_deadline(deadline: float) -> float:
+    return min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)
+
+
+def _not_there(target: Target, outcome: NeedsRestart | Unreachable) -> errors.StenoError:
+    if isinstance(outcome, NeedsRestart):
+        return errors.Incompatible(
+            f"the daemon at {outcome.endpoint} is too old ({outcome.why}): `steno restart`"
+        )
+    hint = "see the daemon's log" if target.spawn else "start it with `steno start`"
+    return errors.Unreachable(f"no daemon: {outcome.why}; {hint}")

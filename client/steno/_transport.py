@@ -1,0 +1,149 @@
+"""One connection to a daemon: the only file of the client that knows ZeroMQ.
+
+A connection lives and ends once. It does not reconnect by itself: after its end a new one is made,
+so that nothing queued for an old daemon can reach a new one, and the address may change. A monitor
+tells of the end at once; without it a killed daemon would be noticed only when a request is late.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from steno_protocol.errors import Unreachable
+
+_SEND_QUEUE_MESSAGES: Final = 1024
+"""Messages that libzmq takes from us unsent; the rest waits in the exchange, and is counted."""
+
+_RECEIVE_QUEUE_MESSAGES: Final = 0
+"""No bound: replies are bounded by our requests and events by the windows of our subscriptions; a
+full queue here would make the daemon drop a reply."""
+
+_HANDSHAKE: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED
+_ENDS: Final = (
+    zmq.EVENT_CLOSED
+    | zmq.EVENT_CLOSE_FAILED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+
+
+class Connection:
+    """A DEALER socket that is connected to one daemon, or was.
+
+    Raises:
+        Unreachable: the endpoint is no address that ZeroMQ knows.
+
+    Attributes:
+        fd: readable when messages may have come or may go; edge-triggered, so it is only waited for
+            after `receive` returned fewer messages than it was asked for.
+        monitor_fd: readable when the connection may have ended.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._is_ready = False
+        self._is_lost = False
+        self._socket = _context().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE_MESSAGES)
+        self._socket.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE_MESSAGES)
+        self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+        self.fd = int(self._socket.getsockopt(zmq.FD))
+        self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise Unreachable(f"{endpoint} cannot be connected to: {error.strerror}") from None
+
+    @property
+    def has_messages(self) -> bool:
+        """True when `receive` would give something."""
+        return bool(self._events() & zmq.POLLIN)
+
+    @property
+    def can_send(self) -> bool:
+        """True when the daemon's end takes messages."""
+        return bool(self._events() & zmq.POLLOUT)
+
+    def is_lost(self) -> bool:
+        """True once the connection has ended, or could not be made."""
+        while not self._is_lost and int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
+            if event == _HANDSHAKE:
+                self._is_ready = True
+            else:
+                self._is_lost = True
+        return self._is_lost
+
+    def wait_until_ready(self, deadline: float) -> bool:
+        """Block until the connection stands; False when it cannot be made before `deadline`."""
+        while not self._is_ready:
+            if self.is_lost():
+                return False
+            if not self._is_ready and not self._monitor.poll(_milliseconds(deadline)):
+                return False
+        return not self.is_lost()
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """Queue one message; False when it cannot go now. Frame sizes were checked before."""
+        try:
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self, messages_max: int) -> list[list[bytes]]:
+        """Messages that are there now; fewer than asked for means that there were no more."""
+        messages: list[list[bytes]] = []
+        try:
+            while len(messages) < messages_max:
+                messages.append(self._socket.recv_multipart(zmq.NOBLOCK))
+        except zmq.Again:
+            pass
+        return messages
+
+    def wait(self, deadline: float, *, to_send: bool = False) -> None:
+        """Block until something came, the connection ended, or it is `deadline`.
+
+        Args:
+            to_send: come back too when a message can go.
+        """
+        self._poller.modify(self._socket, zmq.POLLIN | zmq.POLLOUT if to_send else zmq.POLLIN)
+        self._poller.poll(_milliseconds(deadline))
+
+    def close(self) -> None:
+        """End the connection; what was queued is dropped, and nothing waits."""
+        self._socket.disable_monitor()
+        self._monitor.close(0)
+        self._socket.close(0)
+
+    def _events(self) -> int:
+        return int(self._socket.getsockopt(zmq.EVENTS))
+
+
+_contexts: Final[dict[int, zmq.Context[zmq.Socket[bytes]]]] = {}
+
+
+def _context() -> zmq.Context[zmq.Socket[bytes]]:
+    # One per process: a context is no good in a child after fork.
+    pid = os.getpid()
+    if pid not in _contexts:
+        _contexts[pid] = zmq.Context()
+    return _contexts[pid]
+
+
+def _milliseconds(deadline: float) -> int:
+    # Rounded up: a wait that ends a moment too early would come back to find nothing to do.
+    return max(0, min(int((deadline - time.monotonic()) * 1000) + 1, 1_000_000))

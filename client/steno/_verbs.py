@@ -1,0 +1,83 @@
+"""The commands that both clients send, and the replies that they accept."""
+
+from typing import Any, Literal, TypeVar
+
+from steno._keys import new_key
+from steno.values import Ack
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown
+from steno_protocol.places import check_key, key_time_ms
+from steno_protocol.positions import Position
+from steno_protocol.replies import AnyReply, Reply
+
+Durability = Literal["synced", "written"]
+Place = Position | str
+"""A position, or its text."""
+
+ReplyT = TypeVar("ReplyT", bound=Reply)
+MutationT = TypeVar("MutationT", bound=Mutation)
+
+
+def mutation(
+    kind: type[MutationT],
+    session: str,
+    by: str,
+    key: str | None,
+    expect: Place | None,
+    durability: Durability,
+    **fields: Any,
+) -> MutationT:
+    """A command that changes a session.
+
+    Raises:
+        BadRequest: the key or the position cannot be one.
+    """
+    return kind(
+        session=session,
+        key=new_key() if key is None else check_key(key),
+        # A key that looks fresh by its shape may still be one that the caller used before.
+        repeat=key is not None and key_time_ms(key) is not None,
+        expect=None if expect is None else place(expect),
+        durability=durability,
+        by=by,
+        **fields,
+    )
+
+
+def place(position: Place) -> str:
+    """The text of a position; raises BadRequest when it is none."""
+    return str(position if isinstance(position, Position) else Position.parse(position))
+
+
+def expected(reply: AnyReply, kind: type[ReplyT]) -> ReplyT:
+    """`reply`, which has to be of this kind; raises Incompatible when it is not."""
+    if isinstance(reply, kind):
+        return reply
+    raise Incompatible(
+        f"the daemon answered with {type(reply).__name__}, not {kind.__name__}: restart it, so that"
+        " both are of one version"
+    )
+
+
+def start_of(after: Place) -> str:
+    """The `after` of a subscription: `start`, `now`, or the text of a position."""
+    return after if after in ("start", "now") and isinstance(after, str) else place(after)
+
+
+def not_contained(session: str, ack: Ack) -> OutcomeUnknown:
+    """What is said when something acknowledged does not come back to the mirror."""
+    return OutcomeUnknown(
+        f"it was acknowledged as {ack.durability} up to {ack.head}, but has not come back: it may"
+        f" have been withdrawn; repeat it with the key {ack.key}",
+        session=session,
+        key=ack.key,
+    )
+
+
+def not_followed(session: str) -> BadRequest:
+    """What is said when a mirror is asked for that was never made."""
+    return BadRequest(
+        "the session was opened with follow=False and has no history here: open it with"
+        " follow=True, call restore(), or read it with records()",
+        session=session,
+    )

@@ -1,0 +1,286 @@
+"""One session, through an async client."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+
+from steno._messages import Message, encode_messages
+from steno._mirror import Mirror
+from steno._reading import LineReader, PastReader, PastState
+from steno._verbs import Durability, MutationT, Place, mutation, not_contained, place, start_of
+from steno._view import SessionView
+from steno.subscription import LineStream, RecordStream, Subscription
+from steno.values import Ack, ack_of
+from steno_protocol import commands, replies
+from steno_protocol.context import ContextState
+from steno_protocol.positions import Position
+
+if TYPE_CHECKING:
+    from steno.client import Client
+
+
+class Session(SessionView):
+    """A session that is read and written through its daemon; made by `Client.open`.
+
+    Every mutation takes the same three options, and returns once its bytes are as durable as asked:
+
+    `key` is the caller's idempotency key: the command is applied once, however often it is sent.
+    `expect` is the position that the caller believes is the head; another head is a Conflict and
+    nothing is written. `durability` is `synced` (on the disk) or `written` (in the page cache).
+
+    When a mutation of a followed session returns, `history` and its siblings contain it. If a call
+    is cancelled it may have been applied; repeat it with the same key to find out.
+    """
+
+    def __init__(self, client: "Client", session: str, stat: replies.SessionStat | None) -> None:
+        super().__init__(session, stat)
+        self._client = client
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    async def append_message(
+        self,
+        message: Message | Sequence[Message],
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append one message, or a sequence of them as one atomic batch.
+
+        Args:
+            message: an object with a `role` and `content`, or the bytes of one, encoded already.
+
+        Raises:
+            BadRequest, TooLarge: nothing was sent, or the daemon refused it.
+            Conflict: another writer was faster; `head` says where the session ends.
+            StorageFailed: the disk refused, and nothing of it is there.
+            OutcomeUnknown: it may be there; repeat it with the error's `key`.
+            Unreachable: it was never sent.
+        """
+        return await self._change(
+            commands.Append, key, expect, durability, records=encode_messages(message)
+        )
+
+    async def checkpoint(
+        self,
+        add_user_message: bool = False,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append a checkpoint, with the message that shows it to the model if so wanted.
+
+        The ack's `checkpoint_id` is unique however many writers ask at once.
+        """
+        return await self._change(
+            commands.Checkpoint, key, expect, durability, add_user_message=add_user_message
+        )
+
+    async def revert_to(
+        self,
+        checkpoint_id: int,
+        *,
+        why: str | None = None,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there.
+
+        Raises:
+            NotFound: there is no such checkpoint; the message names the valid range.
+        """
+        return await self._change(
+            commands.RevertTo, key, expect, durability, checkpoint_id=checkpoint_id, why=why
+        )
+
+    async def clear(
+        self,
+        *,
+        why: str | None = None,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Drop everything, the system prompt too; the ack's `rotated` holds what was there."""
+        return await self._change(commands.Clear, key, expect, durability, why=why)
+
+    async def update_token_count(
+        self,
+        token_count: int,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Append how many tokens the context has, as a model counted them."""
+        return await self._change(
+            commands.UpdateTokenCount, key, expect, durability, token_count=token_count
+        )
+
+    async def write_system_prompt(
+        self,
+        prompt: str,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Put the system prompt first; on a session that has content this is a rewrite."""
+        return await self._change(
+            commands.WriteSystemPrompt, key, expect, durability, prompt=prompt
+        )
+
+    async def restore_generation(
+        self,
+        generation: int,
+        *,
+        why: str | None = None,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "synced",
+    ) -> Ack:
+        """Bring back what a rewrite left behind; what is there now is left behind in its turn.
+
+        Raises:
+            NotFound: there is no such generation.
+        """
+        return await self._change(
+            commands.RestoreGeneration, key, expect, durability, generation=generation, why=why
+        )
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def lines(self, after: Place | None = None, until: Place | None = None) -> LineStream:
+        """The lines between two positions of one generation as bytes, newline included.
+
+        Args:
+            after: where to begin; None is the start of the present generation.
+            until: where to end; None is its end at the time of reading.
+        """
+        return LineStream(self._client, LineReader(self.id, after, until))
+
+    def records(
+        self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
+    ) -> RecordStream:
+        """The records between two positions of one generation, each with its cursor.
+
+        Args:
+            strict: stop at the first damaged line with Corrupt; else such lines are passed over
+                and counted in the `damaged` of what is returned.
+        """
+        return RecordStream(self._client, LineReader(self.id, after, until), strict=strict)
+
+    async def stat(self) -> replies.SessionStat:
+        """The session's numbers at its head, as the daemon knows them."""
+        self._opened = await self._client.stat(self.id)
+        return self._opened
+
+    async def timeline(self) -> list[replies.Happening]:
+        """What ever happened to the session, oldest first."""
+        return await self._client.timeline(self.id)
+
+    async def clients(self) -> list[replies.ClientEntry]:
+        """Who follows the session."""
+        return await self._client.clients(self.id)
+
+    async def history_at(
+        self, at: PastState | None = None, *, checkpoint: int | None = None
+    ) -> ContextState:
+        """A past state; the present is not touched.
+
+        Args:
+            at: a position, or the number of a generation for its end; None is the present.
+            checkpoint: the state before this checkpoint of that generation, as a revert leaves it.
+
+        Raises:
+            NotFound: there is no such position, generation or checkpoint.
+        """
+        past = PastReader(self.id, at, checkpoint)
+        while command := past.reader.next_command():
+            past.reader.take(*await self._client.request(command, replies.Lines))
+            past.absorb()
+            # A long history must not keep the other tasks waiting.
+            await anyio.lowlevel.checkpoint()
+        return past.state()
+
+    # --- following -------------------------------------------------------------------------------
+
+    def subscribe(self, after: Place = "start") -> Subscription:
+        """The session's events, to be used with `async for`: backlog, Live, then what is new.
+
+        Args:
+            after: `start` (of the present generation), `now`, or a position.
+        """
+        return Subscription(self._client, self.id, start_of(after))
+
+    async def wait_for(self, position: Place) -> None:
+        """Wait until this process's mirror contains everything before `position`.
+
+        With the `head` of an ack of another process this is read-your-writes across processes.
+        """
+        target = Position.parse(place(position))
+        await self._client.reach(self._followed(), target, urgent=False)
+
+    async def restore(self) -> bool:
+        """Load the session's history; True when there is something.
+
+        Raises:
+            RuntimeError: it is loaded already, and was changed through this object since.
+        """
+        self._refuse_when_changed()
+        if self._mirror is None:
+            await self.load()
+        return not self._state().is_empty
+
+    async def load(self) -> None:
+        """Begin to follow the session, and return once its backlog is in the mirror."""
+        if self._mirror is not None:
+            return
+        mirror = Mirror(self.id)
+        self._client.follow(mirror.follower)
+        try:
+            await self._client.reach(mirror, None, urgent=False)
+        except BaseException:
+            self._client.unfollow(mirror.follower)
+            raise
+        self._mirror = mirror
+
+    async def close(self) -> None:
+        """Stop following the session; what was written is safe without it."""
+        if self._mirror is not None:
+            self._client.unfollow(self._mirror.follower)
+            self._mirror = None
+        await anyio.lowlevel.checkpoint()
+
+    def __del__(self) -> None:
+        if self._mirror is not None:
+            self._client.abandon(self._mirror.follower)
+
+    async def _change(
+        self,
+        kind: type[MutationT],
+        key: str | None,
+        expect: Place | None,
+        durability: Durability,
+        *,
+        records: Sequence[bytes] = (),
+        **fields: Any,
+    ) -> Ack:
+        command = mutation(kind, self.id, self._client.name, key, expect, durability, **fields)
+        self._is_changed = True
+        reply, _ = await self._client.request(command, replies.Ack, records)
+        ack = ack_of(reply, command.key)
+        if self._mirror is not None and not self._mirror.has_reached(ack.head):
+            await self._contain(ack)
+        return ack
+
+    async def _contain(self, ack: Ack) -> None:
+        with anyio.move_on_after(self._client.timeout):
+            await self._client.reach(self._followed(), ack.head, urgent=True)
+            return
+        raise not_contained(self.id, ack)

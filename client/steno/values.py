@@ -1,0 +1,139 @@
+"""What the client hands to its caller: acks, records, and the events of a subscription."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+
+from steno_protocol import replies
+from steno_protocol.positions import Position
+
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """What is true now that a mutation has returned.
+
+    Attributes:
+        first: cursor of the command's first record; the new head for a rewrite.
+        last: cursor of its last record; the new head for a rewrite.
+        head: where the session ended right after the command.
+        durability: what was reached. `synced`: the bytes are on the disk. `written`: they are in
+            the page cache, survive the death of the daemon, and may be lost in a power cut.
+        duplicate: the key had been applied before; this is the answer of that time.
+        checkpoint_id: the id that a checkpoint got.
+        rotated: for a rewrite, the file that holds what was left behind.
+        overtaken: lines of a foreign program came between `expect` and the command's own.
+        key: the command's idempotency key.
+    """
+
+    first: Position
+    last: Position
+    head: Position
+    durability: Literal["synced", "written"]
+    duplicate: bool
+    checkpoint_id: int | None
+    rotated: Path | None
+    overtaken: bool
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a session: its cursor, its JSON object, and its bytes with the newline."""
+
+    cursor: Position
+    record: dict[str, Any]
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsEvent:
+    """Durable lines that follow each other; `first` and `next` are the positions around them.
+
+    Attributes:
+        block: the lines as they lie in the file, each with its newline. They are decoded only when
+            `records` is asked for.
+    """
+
+    first: Position
+    next: Position
+    block: bytes
+
+    def lines(self) -> list[bytes]:
+        """The lines, each with its newline."""
+        return split_lines(self.block)
+
+    def records(self) -> list[Record]:
+        """The records; blank lines and lines that are no JSON object are left out."""
+        return [record for _, record in decode_block(self.first, self.block) if record is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The backlog ends here; what follows is new."""
+
+    head: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A rewrite took place: the first `kept` lines live on in `generation`, the rest is gone.
+
+    Records continue from position `generation:kept`. Another `incarnation` than before means that
+    the session was deleted and made again.
+    """
+
+    generation: int
+    kept: int
+    why: str
+    incarnation: str
+
+
+SubscriptionEvent = RecordsEvent | Live | Reset
+
+
+def ack_of(reply: replies.Ack, key: str) -> Ack:
+    """The caller's view of an ack."""
+    first = Position.parse(reply.first)
+    last = first if reply.last == reply.first else Position.parse(reply.last)
+    return Ack(
+        first=first,
+        last=last,
+        head=Position.parse(reply.head),
+        durability=reply.durability,
+        duplicate=reply.duplicate,
+        checkpoint_id=reply.checkpoint_id,
+        rotated=Path(reply.rotated) if reply.rotated is not None else None,
+        overtaken=reply.overtaken,
+        key=key,
+    )
+
+
+def split_lines(block: bytes) -> list[bytes]:
+    """The lines of a block, newlines included; only `\\n` ends a line."""
+    if b"\r" not in block:
+        return block.splitlines(keepends=True)
+    lines = [line + b"\n" for line in block.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def decode_line(cursor: Position, line: bytes) -> Record | None:
+    """The record of one line, or None when it is damaged: not JSON, or not an object."""
+    try:
+        value = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Record(cursor, cast("dict[str, Any]", value), line) if isinstance(value, dict) else None
+
+
+def decode_block(first: Position, block: bytes) -> Iterator[tuple[Position, Record | None]]:
+    """Cursor and record of every line that is not blank; None stands for a damaged one."""
+    for number, line in enumerate(split_lines(block), first.line):
+        if line.strip():
+            cursor = Position(first.generation, number)
+            yield cursor, decode_line(cursor, line)
