@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steno_protocol import places
+from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest
 
 _MOUNT_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -50,11 +51,9 @@ def load(root: Path, socket: str) -> Config:
     if unknown:
         raise BadRequest(f"{path}: unknown key {unknown[0]!r}: the only table is [mounts]")
     mounts = table.get("mounts", {})
-    if not isinstance(mounts, dict):
+    if not is_object(mounts):
         raise BadRequest(f"{path}: [mounts] has to be a table of name = folder")
-    return Config(
-        root, Path(socket), {name: _mount(path, name, mounts[name]) for name in mounts}
-    )
+    return Config(root, Path(socket), {name: _mount(path, name, mounts[name]) for name in mounts})
 
 
 def _mount(path: Path, name: str, folder: object) -> Path:

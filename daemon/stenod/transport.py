@@ -97,7 +97,7 @@ class Transport:
 
     def after_sends(self) -> None:
         """Look at the socket again: sends may have swallowed the edge of an arrival."""
-        if self._socket.get(zmq.EVENTS) & zmq.POLLIN:
+        if int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
             self._unread = True
             self._waiting.cancel()
 

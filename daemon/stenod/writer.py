@@ -6,14 +6,21 @@ is the only place where the two meet, and the order of these steps is the produc
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.errors import ErrorCode, Expired, OutcomeUnknown, StenoError, StorageFailed
+from steno_protocol.errors import (
+    ErrorCode,
+    Expired,
+    Internal,
+    OutcomeUnknown,
+    StenoError,
+    StorageFailed,
+)
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery, rewriting
@@ -62,6 +69,25 @@ class Workshop:
     tell: Callable[..., None]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenHow:
+    """How a session's files are to be opened.
+
+    Attributes:
+        create: make the session if there is none.
+        stamp: whether a new session's lines bear `_id`.
+        by: the client that asks.
+        proven: the length that was durable when a sync failed, or None.
+    """
+
+    create: bool = False
+    stamp: bool = True
+    by: str | None = None
+    proven: int | None = None
+
+
+_AS_IT_IS = OpenHow()
+
 _Answer = tuple[Item, Ack, bool]
 """A command, its ack, and whether this group's bytes are what it waits for."""
 
@@ -80,14 +106,13 @@ class Writer:
 
     Args:
         session: its id.
-        opener: opens the session's files, or opens them again; blocks. Its argument is the length
-            that was durable when a sync failed, or None.
+        opener: opens the session's files, or opens them again; blocks.
         feed: who is told of every commit.
         workshop: what it works with.
     """
 
     def __init__(
-        self, session: str, opener: Callable[[int | None], Opened], feed: Feed, workshop: Workshop
+        self, session: str, opener: Callable[[OpenHow], Opened], feed: Feed, workshop: Workshop
     ) -> None:
         self.session = session
         self.mailbox = Mailbox(session)
@@ -97,6 +122,8 @@ class Writer:
         self._shop = workshop
         self._opened: Opened | None = None
         self._unsynced_since: float | None = None
+        self._opening = anyio.Lock()
+        self._is_serving = False
         self._unpublished: list[bytes] = []
         self._marked = 0
         self._proven: int | None = None
@@ -104,37 +131,43 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing waits, nothing is unsynced and nobody follows."""
-        return not self.mailbox and self._unsynced_since is None and not self.feed
+        """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
+        at_rest = not self._is_serving and not self.mailbox and not self.feed
+        return at_rest and self._unsynced_since is None
 
     @property
     def opened(self) -> Opened | None:
         """The open session, or None while its files are closed."""
         return self._opened
 
-    async def open(self) -> Opened:
+    async def open(self, how: OpenHow = _AS_IT_IS) -> Opened:
         """Open the files if they are not open.
 
         Raises:
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
-        if self._opened is None:
-            proven = self._proven
-            opened = await self._shop.read(lambda: self._opener(proven))
-            self._opened, self._proven = opened, None
-            self._marked = opened.log.synced
-            self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
-        return self._opened
+        if self._opened is not None:
+            return self._opened
+        async with self._opening:
+            if self._opened is None:
+                how = replace(how, proven=self._proven)
+                opened = await self._shop.read(lambda: self._opener(how))
+                self._opened, self._proven = opened, None
+                self._marked = opened.log.synced
+                self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
+            return self._opened
 
     async def serve(self) -> None:
         """Write until the mailbox is closed and empty, then sync, mark and close the files."""
         try:
             while await self._wait():
+                self._is_serving = True
                 group = self.mailbox.take()
                 self.used_at = self._shop.monotonic()
                 if group:
                     await self._serve_group(group)
                 await self._sync_when_due()
+                self._is_serving = False
         finally:
             self._close()
 
@@ -158,6 +191,8 @@ class Writer:
                 item.to.refuse(error)
             except OSError as error:
                 item.to.refuse(self._storage_failed(error))
+            except Exception as error:
+                item.to.refuse(self._internal(error))
         await self._write(group)
         self._shop.flush()
 
@@ -194,7 +229,7 @@ class Writer:
         before = opened.machine.head
         kept = await self._shop.read(opened.log.keep_replaced)
         self._abandon()
-        again = await self.open()
+        again = await self.open(OpenHow(create=True))
         after = again.machine.head
         told = Happening(
             kind="foreign",
@@ -226,11 +261,12 @@ class Writer:
     async def _write(self, group: _Group) -> None:
         """Write and sync a group, then answer it; afterwards the group is empty."""
         opened = self._opened
-        if opened is None or not group.answers:
+        if opened is None:
             return
         data, answers, synced = b"".join(group.data), group.answers, group.synced
         group.data, group.answers, group.synced = [], [], False
-        if not data and self._unsynced_since is None:
+        has_work = data or (synced and self._unsynced_since is not None)
+        if not has_work:
             self._answer(answers, synced=True)
             return
         try:
@@ -451,6 +487,15 @@ class Writer:
         return StorageFailed(
             f"the disk refused: {error}; nothing of the command was kept, make room or mend the"
             " disk and send it again",
+            session=self.session,
+        )
+
+    def _internal(self, error: Exception) -> Internal:
+        self.last_error = repr(error)
+        self._shop.tell("internal", session=self.session, error=repr(error))
+        return Internal(
+            f"steno itself failed ({type(error).__name__}); nothing was written: please report it"
+            " with the daemon's log",
             session=self.session,
         )
 

@@ -76,6 +76,9 @@ INFLIGHT_BYTES_MAX: Final = 512 * MIB
 READERS_MAX: Final = 256
 """Requests that are being read for at a time; each may hold a block. The next is `busy`."""
 
+ANSWERS_TOGETHER_MAX: Final = 512
+"""Replies that travel in one message; about 64 KiB of JSON."""
+
 BURST_MESSAGES: Final = 1024
 """Messages that are taken in before the writers get their turn."""
 

@@ -172,7 +172,11 @@ def key_time_ms(key: str) -> int | None:
     """
     if len(key) != UUID_CHARS or key[14] != "7" or key[8] != "-" or key[13] != "-":
         return None
+    digits = key[:8] + key[9:13]
+    # int() alone would take signs and underscores, too.
+    if not digits.isalnum():
+        return None
     try:
-        return int(key[:8] + key[9:13], 16)
+        return int(digits, 16)
     except ValueError:
         return None

@@ -117,14 +117,14 @@ class Lines(Reply, frozen=True, kw_only=True):
     Attributes:
         first: position of the block's first line.
         next: position after its last line: where to go on.
-        head: the end of what is durable in that generation.
+        head: the end of that generation, unless it is a past one whose end is not reached yet.
         offset: byte offset of `next`, a hint for the next read.
         skipped: lines longer than the reader can be given, passed over at `first`.
     """
 
     first: str
     next: str
-    head: str
+    head: str | None = None
     offset: int
     skipped: int = 0
 

@@ -76,6 +76,23 @@ def last_rewrite(entries: Iterable[Happening]) -> Happening | None:
     return found
 
 
+def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[Happening]:
+    """The entries, with one for each rotation that nobody told of (kimi-cli's own reverts).
+
+    Args:
+        entries: what the timeline has.
+        rotated: for each generation that began with a rotation, when the file before it last
+            changed, in Unix seconds.
+    """
+    told = {entry.generation for entry in entries if entry.kind in REWRITES}
+    inferred = [
+        Happening(kind="rotated", generation=generation, at=at, inferred=True)
+        for generation, at in rotated.items()
+        if generation not in told
+    ]
+    return sorted([*entries, *inferred], key=lambda entry: entry.at) if inferred else entries
+
+
 def fingerprint_of(entry: Happening, which: str) -> Fingerprint | None:
     """The `old` or `new` fingerprint of a rewrite, None if the entry has none."""
     value: Any = entry.details.get(which)

@@ -1,0 +1,7 @@
+"""`python -m stenod`: the same as the `stenod` command."""
+
+import sys
+
+from stenod.cli import main
+
+sys.exit(main())

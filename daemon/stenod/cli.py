@@ -1,0 +1,128 @@
+"""The `stenod` command: takes the root, then serves it in the foreground or detached.
+
+Exit codes: 0 it ended (in the foreground) or it is ready (detached); 1 it could not start;
+2 the command line is wrong; 3 another daemon holds the root.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from steno_protocol import __version__, places
+from steno_protocol.errors import Held, StenoError
+from stenod import config, journal, lifecycle
+from stenod.config import Config
+from stenod.store.lock import RootLock
+
+EXIT_FAILED: Final = 1
+EXIT_HELD: Final = 3
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `stenod`."""
+    parser = argparse.ArgumentParser(
+        prog="stenod",
+        description="The daemon that owns the session files of one root; it detaches itself once"
+        " it answers.",
+        epilog="exit codes: 0 ready or ended, 1 could not start, 2 wrong usage, 3 the root is"
+        " held by another daemon",
+    )
+    parser.add_argument("--version", action="version", version=f"stenod {__version__}")
+    parser.add_argument(
+        "--root", metavar="DIR", help="the folder to own (default: STENO_HOME, or the state folder)"
+    )
+    parser.add_argument(
+        "--socket", metavar="PATH", help="where to listen (default: STENO_SOCKET, or in the root)"
+    )
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground and log to stderr"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    lifecycle.prepare_process()
+    try:
+        settings = _settings(options.root, options.socket)
+        if options.foreground:
+            return _serve(settings, log=None, ready=None)
+        return _detach(settings)
+    except Held as error:
+        print(f"stenod: {error}", file=sys.stderr)
+        return EXIT_HELD
+    except (StenoError, OSError) as error:
+        print(f"stenod: cannot start: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def _settings(root: str | None, socket: str | None) -> Config:
+    folder = Path(places.root_folder(root, os.environ, str(Path.home())))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = folder.resolve()
+    path = places.socket_path(str(folder), socket, os.environ, os.getuid())
+    return config.load(folder, str(Path(path).absolute()))
+
+
+def _serve(settings: Config, *, log: Path | None, ready: int | None) -> int:
+    journal.start(log)
+
+    def on_ready() -> None:
+        if ready is not None:
+            os.write(ready, b"ready")
+            os.close(ready)
+
+    lifecycle.serve(settings, RootLock(settings.root), on_ready)
+    return 0
+
+
+def _detach(settings: Config) -> int:
+    """Fork before anything is opened; the parent ends when the child answers, or cannot."""
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            told = pipe.read()
+        if told == b"ready":
+            return 0
+        print(told.decode(errors="replace").partition(":")[2], file=sys.stderr)
+        return int(told.partition(b":")[0] or EXIT_FAILED)
+    os.close(reader)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    _leave_terminal(settings.root)
+    os._exit(_serve_detached(settings, writer))
+
+
+def _serve_detached(settings: Config, writer: int) -> int:
+    try:
+        return _serve(settings, log=settings.root / places.LOG, ready=writer)
+    except Exception as error:
+        code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
+        journal.tell("cannot_start", error=str(error))
+        _tell_parent(writer, f"{code}:stenod: cannot start: {error}")
+        return code
+
+
+def _tell_parent(writer: int, text: str) -> None:
+    try:
+        os.write(writer, text.encode())
+    except OSError:
+        # It was ready, and told its parent so, long ago: the log has the reason.
+        return
+
+
+def _leave_terminal(root: Path) -> None:
+    os.chdir(root)
+    null = os.open(os.devnull, os.O_RDWR)
+    log = os.open(root / places.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(null)
+    os.close(log)

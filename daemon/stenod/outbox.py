@@ -1,0 +1,47 @@
+"""Answers on their way out: gathered while a group is served, then one message a peer."""
+
+from collections.abc import Callable, Sequence
+
+from steno_protocol import limits
+from steno_protocol.events import Event
+from steno_protocol.frames import encode_answer, encode_together
+from steno_protocol.replies import Reply
+from stenod.peers import Peer
+
+Send = Callable[[Peer, Sequence[bytes]], bool]
+"""Sends frames to a peer; False when they were dropped."""
+
+
+class Outbox:
+    """Queues replies by peer; `flush` sends all of a peer's replies in one message."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._waiting: dict[Peer, list[tuple[bytes, Reply]]] = {}
+
+    def reply(self, peer: Peer, request_id: bytes, body: Reply) -> None:
+        """Queue a reply that has no block."""
+        self._waiting.setdefault(peer, []).append((request_id, body))
+
+    def reply_block(self, peer: Peer, request_id: bytes, body: Reply, block: bytes) -> None:
+        """Send a reply with its block at once, behind what is queued."""
+        self.flush()
+        self._send(peer, encode_answer(request_id, body, block))
+
+    def event(self, peer: Peer, request_id: bytes, body: Event, block: bytes | None) -> bool:
+        """Send an event at once, behind what is queued; False if it was dropped."""
+        self.flush()
+        return self._send(peer, encode_answer(request_id, body, block))
+
+    def flush(self) -> None:
+        """Send everything that is queued."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, {}
+        for peer, answers in waiting.items():
+            if len(answers) == 1:
+                self._send(peer, encode_answer(*answers[0]))
+                continue
+            for start in range(0, len(answers), limits.ANSWERS_TOGETHER_MAX):
+                part = answers[start : start + limits.ANSWERS_TOGETHER_MAX]
+                self._send(peer, encode_together(part))

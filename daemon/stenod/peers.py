@@ -1,0 +1,58 @@
+"""Who is connected: names, subscriptions, and what each peer did not read."""
+
+from dataclasses import dataclass, field
+
+from steno_protocol.replies import ClientEntry
+from stenod.feed import Feed, Subscriber
+
+
+@dataclass(slots=True)
+class Subscription:
+    """One subscription of a peer: where it is fed from."""
+
+    session: str
+    feed: Feed
+    subscriber: Subscriber
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """One connection.
+
+    Attributes:
+        identity: what the socket calls it.
+        since_s: monotonic time of its first message.
+        dropped: messages that it was too slow, or gone, to get.
+    """
+
+    identity: bytes
+    since_s: float
+    name: str | None = None
+    pid: int | None = None
+    requests: int = 0
+    dropped: int = 0
+    subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
+
+    def unsubscribe(self, name: str) -> bool:
+        """End one subscription; False if there is none of this name."""
+        subscription = self.subscriptions.pop(name, None)
+        if subscription is None:
+            return False
+        subscription.feed.remove(subscription.subscriber)
+        return True
+
+    def unsubscribe_all(self) -> None:
+        """End all subscriptions: the peer is gone."""
+        for name in list(self.subscriptions):
+            self.unsubscribe(name)
+
+    def entry(self, now_s: float) -> ClientEntry:
+        """What others are told of this peer."""
+        return ClientEntry(
+            name=self.name,
+            pid=self.pid,
+            connected_s=round(now_s - self.since_s, 3),
+            requests=self.requests,
+            dropped=self.dropped,
+            subscriptions=sorted({item.session for item in self.subscriptions.values()}),
+        )

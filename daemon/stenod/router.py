@@ -1,0 +1,406 @@
+"""From message to answer: decodes each request, gives it to who can serve it, tells who asked."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from steno_protocol import PROTOCOL_VERSION, __version__, limits
+from steno_protocol.commands import (
+    AnyCommand,
+    Append,
+    Checkpoint,
+    Clear,
+    Clients,
+    Drain,
+    Grant,
+    Hello,
+    List,
+    Open,
+    Read,
+    RestoreGeneration,
+    RevertTo,
+    SessionCommand,
+    Stat,
+    Status,
+    Subscribe,
+    Timeline,
+    Unsubscribe,
+    UpdateTokenCount,
+    WriteSystemPrompt,
+)
+from steno_protocol.errors import (
+    Busy,
+    Incompatible,
+    Internal,
+    NotFound,
+    ShuttingDown,
+    StenoError,
+    StorageFailed,
+    TooLarge,
+)
+from steno_protocol.events import Event, Lagged, Reset
+from steno_protocol.frames import Request, decode_request, request_id_of
+from steno_protocol.positions import Position
+from steno_protocol.replies import (
+    ClientsReport,
+    Done,
+    ErrorReply,
+    Lines,
+    Reply,
+    Sessions,
+    SessionStat,
+    StatusReport,
+    Subscribed,
+    TimelineReport,
+    Welcome,
+)
+from stenod.config import Config
+from stenod.core.machine import AnyMutation
+from stenod.feed import Spawn, Subscriber
+from stenod.mailbox import Item
+from stenod.outbox import Outbox
+from stenod.peers import Peer, Subscription
+from stenod.reading import read_block
+from stenod.recovery import Inspection
+from stenod.registry import Registry, place
+from stenod.writer import Workshop
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """The request that an answer goes to."""
+
+    peer: Peer
+    request_id: bytes
+    session: str | None
+    outbox: Outbox
+
+    def reply(self, body: Reply) -> None:
+        """Queue the answer."""
+        self.outbox.reply(self.peer, self.request_id, body)
+
+    def refuse(self, error: StenoError) -> None:
+        """Queue an error as the answer."""
+        self.reply(ErrorReply.of(error, self.session))
+
+
+class Router:
+    """Serves the requests of all peers.
+
+    Args:
+        config: what the daemon was told at its start.
+        registry: who has the writers.
+        outbox: where answers go.
+        workshop: clocks, threads and statistics.
+        spawn: starts a task in the background.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        outbox: Outbox,
+        workshop: Workshop,
+        spawn: Spawn,
+    ) -> None:
+        self.peers: dict[bytes, Peer] = {}
+        self.ignored = 0
+        self.draining: list[_Asker] = []
+        self.drain: Callable[[], None] = lambda: None
+        self._config = config
+        self._registry = registry
+        self._outbox = outbox
+        self._shop = workshop
+        self._spawn = spawn
+        self._readers = 0
+        self._is_draining = False
+        self._started_s = workshop.monotonic()
+        self._started_at = workshop.wall()
+
+    def handle(self, identity: bytes, frames: list[bytes]) -> None:
+        """Serve one message. Whatever it is, nobody but its sender is affected."""
+        peer = self._peer(identity)
+        peer.requests += 1
+        try:
+            request = decode_request(frames)
+        except StenoError as error:
+            request_id = request_id_of(frames)
+            if request_id is None:
+                # There is nobody to answer: without a request id no client could match it.
+                self.ignored += 1
+                return
+            self._outbox.reply(peer, request_id, ErrorReply.of(error))
+            return
+        command = request.command
+        session = command.session if isinstance(command, SessionCommand) else None
+        asker = _Asker(peer, request.id, session, self._outbox)
+        try:
+            self._serve(asker, command, request)
+        except StenoError as error:
+            asker.refuse(error)
+
+    def finish_drain(self) -> None:
+        """Everything is on disk: tell those who asked for the drain."""
+        for asker in self.draining:
+            asker.reply(Done())
+        self._outbox.flush()
+
+    def begin_drain(self) -> None:
+        """Take no more commands."""
+        self._is_draining = True
+        self._registry.close()
+
+    def forget(self, peer: Peer) -> None:
+        """A peer is gone: end what it subscribed to."""
+        peer.unsubscribe_all()
+        self.peers.pop(peer.identity, None)
+
+    def _peer(self, identity: bytes) -> Peer:
+        peer = self.peers.get(identity)
+        if peer is None:
+            if len(self.peers) >= limits.PEERS_MAX:
+                self.forget(next(iter(self.peers.values())))
+            peer = self.peers[identity] = Peer(identity, self._shop.monotonic())
+        return peer
+
+    def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
+        match command:
+            case (
+                Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
+                | WriteSystemPrompt() | RestoreGeneration()
+            ):  # fmt: skip
+                self._submit(asker, command, request)
+            case Grant():
+                self._grant(asker, command)
+            case Hello():
+                asker.reply(self._hello(asker.peer, command))
+            case Status():
+                asker.reply(self._status())
+            case Unsubscribe():
+                self._unsubscribe(asker, command)
+            case Clients():
+                asker.reply(self._clients(command))
+            case Drain():
+                self.draining.append(asker)
+                self.drain()
+            case List() | Stat() | Open() | Read() | Timeline() | Subscribe():
+                self._start(asker, command)
+            case _:
+                assert_never(command)
+
+    def _submit(self, asker: _Asker, command: AnyMutation, request: Request) -> None:
+        if self._is_draining:
+            raise ShuttingDown("the daemon is ending: the next one takes the command, try again")
+        deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
+        size = sum(map(len, request.records))
+        item = Item(command, request.records, asker, size, deadline_s)
+        self._registry.submit(command.session, item)
+
+    def _start(
+        self, asker: _Asker, command: List | Stat | Open | Read | Timeline | Subscribe
+    ) -> None:
+        if self._readers >= limits.READERS_MAX:
+            raise Busy(f"{self._readers} requests are being read for: try again in a moment")
+        self._readers += 1
+        self._spawn(lambda: self._serve_slowly(asker, command))
+
+    async def _serve_slowly(
+        self, asker: _Asker, command: List | Stat | Open | Read | Timeline | Subscribe
+    ) -> None:
+        """Serve what has to look at files; every end of it is an answer."""
+        try:
+            await self._look(asker, command)
+        except StenoError as error:
+            asker.refuse(error)
+        except OSError as error:
+            asker.refuse(StorageFailed(f"the files cannot be read: {error}"))
+        except Exception as error:
+            self._shop.tell("internal", error=repr(error))
+            asker.refuse(Internal(f"steno itself failed: {error!r}; please report it"))
+        finally:
+            self._readers -= 1
+            self._outbox.flush()
+
+    async def _look(
+        self, asker: _Asker, command: List | Stat | Open | Read | Timeline | Subscribe
+    ) -> None:
+        match command:
+            case List():
+                sessions, more = await self._registry.sessions(
+                    command.prefix, command.after, command.limit
+                )
+                asker.reply(Sessions(sessions=sessions, more=more))
+            case Stat():
+                asker.reply(await self._stat(command.session))
+            case Open():
+                asker.reply(await self._open(command))
+            case Read():
+                await self._read(asker, command)
+            case Timeline():
+                entries = await self._registry.timeline(command.session)
+                asker.reply(TimelineReport(entries=entries))
+            case Subscribe():
+                await self._subscribe(asker, command)
+            case _:
+                assert_never(command)
+
+    def _hello(self, peer: Peer, command: Hello) -> Welcome:
+        if command.protocol != PROTOCOL_VERSION:
+            raise Incompatible(
+                f"the client speaks version {command.protocol}, this daemon {PROTOCOL_VERSION}:"
+                " restart the daemon with `steno restart`, or update the client"
+            )
+        peer.name, peer.pid = command.name, command.pid
+        return Welcome(
+            version=__version__,
+            protocol=PROTOCOL_VERSION,
+            pid=os.getpid(),
+            root=str(self._config.root),
+            started_at=self._started_at,
+            clock_ms=int(self._shop.monotonic() * 1000),
+            limits=limits.told_in_hello(),
+        )
+
+    def _status(self) -> StatusReport:
+        statistics = self._shop.statistics
+        return StatusReport(
+            version=__version__,
+            protocol=PROTOCOL_VERSION,
+            pid=os.getpid(),
+            root=str(self._config.root),
+            endpoint=self._config.endpoint,
+            uptime_s=round(self._shop.monotonic() - self._started_s, 3),
+            mounts={name: str(folder) for name, folder in self._config.mounts.items()},
+            sessions_open=len(self._registry),
+            clients=len(self.peers),
+            queued=self._registry.queued,
+            appended_records=statistics.appended_records,
+            syncs=statistics.syncs,
+            sync_s=statistics.sync_s,
+            slowest_sync_s=statistics.slowest_sync_s,
+            dropped=sum(peer.dropped for peer in self.peers.values()),
+            draining=self._is_draining,
+        )
+
+    def _clients(self, command: Clients) -> ClientsReport:
+        now_s = self._shop.monotonic()
+        entries = [peer.entry(now_s) for peer in self.peers.values()]
+        if command.session is not None:
+            entries = [entry for entry in entries if command.session in entry.subscriptions]
+        return ClientsReport(clients=entries)
+
+    async def _stat(self, session: str) -> SessionStat:
+        inspection, view = await self._registry.look(session)
+        if view is not None:
+            view.release()
+        return self._stat_of(session, inspection, is_open=view is None)
+
+    async def _open(self, command: Open) -> SessionStat:
+        opened = await self._registry.open(
+            command.session,
+            create=command.create,
+            exclusive=command.exclusive,
+            stamp=command.stamp,
+            by=command.by,
+        )
+        inspection, _ = await self._registry.look(command.session)
+        return self._stat_of(command.session, inspection, is_open=True, created=opened.created)
+
+    def _stat_of(
+        self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False
+    ) -> SessionStat:
+        counters = inspection.counters
+        return SessionStat(
+            session=session,
+            head=str(inspection.head),
+            bytes=inspection.size,
+            generation=inspection.head.generation,
+            token_count=counters.token_count,
+            token_count_with_pending=counters.token_count_with_pending,
+            n_checkpoints=counters.n_checkpoints,
+            has_system_prompt=counters.has_system_prompt,
+            created=created,
+            stamp=inspection.stamp,
+            incarnation=inspection.incarnation,
+            folder=place(self._config, session).path,
+            open=is_open,
+        )
+
+    async def _read(self, asker: _Asker, command: Read) -> None:
+        after = Position.parse(command.after) if command.after is not None else None
+        view, head = await self._registry.view(
+            command.session, after.generation if after is not None else None
+        )
+        generation = head.generation if after is None else after.generation
+        line = after.line if after is not None else 0
+        until = Position.parse(command.until) if command.until is not None else None
+        last = until.line if until is not None and until.generation == generation else None
+        try:
+            block = await self._shop.read(
+                lambda: read_block(view, line, command.offset, command.bytes_max, last)
+            )
+        finally:
+            view.release()
+        is_present = generation == head.generation
+        end = Position(generation, block.next) if block.offset == view.size else None
+        body = Lines(
+            first=str(Position(generation, block.first)),
+            next=str(Position(generation, block.next)),
+            head=str(head if is_present else end) if is_present or end else None,
+            offset=block.offset,
+            skipped=block.skipped,
+        )
+        self._outbox.reply_block(asker.peer, asker.request_id, body, block.data)
+
+    async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
+        peer = asker.peer
+        if len(peer.subscriptions) >= limits.SUBSCRIPTIONS_PER_PEER_MAX:
+            raise TooLarge(
+                f"this connection has {len(peer.subscriptions)} subscriptions, as many as it may"
+                " have: end one first"
+            )
+        writer = await self._registry.writer(command.session)
+        feed = writer.feed
+        after = self._position(command, feed.head)
+        is_other = command.incarnation not in {None, feed.incarnation}
+        if is_other:
+            after = Position(feed.head.generation, 0)
+        peer.unsubscribe(command.subscription)
+        subscriber = Subscriber(
+            lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
+            after,
+            command.window,
+        )
+        asker.reply(Subscribed(head=str(feed.head), incarnation=feed.incarnation))
+        if is_other:
+            reset = Reset(
+                generation=after.generation, kept=0, why="made again", incarnation=feed.incarnation
+            )
+            subscriber.send(reset, None)
+        self._outbox.flush()
+        feed.add(subscriber)
+        peer.subscriptions[command.subscription] = Subscription(command.session, feed, subscriber)
+
+    def _position(self, command: Subscribe, head: Position) -> Position:
+        match command.after:
+            case "start":
+                return Position(head.generation, 0)
+            case "now":
+                return head
+            case text:
+                return Position.parse(text)
+
+    def _grant(self, asker: _Asker, command: Grant) -> None:
+        subscription = asker.peer.subscriptions.get(command.subscription)
+        if subscription is None or subscription.subscriber.gone:
+            asker.peer.subscriptions.pop(command.subscription, None)
+            event: Event = Lagged(next="0:0", why="the daemon does not know this subscription")
+            self._outbox.event(asker.peer, asker.request_id, event, None)
+            return
+        subscription.feed.grant(subscription.subscriber, command.bytes)
+
+    def _unsubscribe(self, asker: _Asker, command: Unsubscribe) -> None:
+        if not asker.peer.unsubscribe(command.subscription):
+            raise NotFound(f"there is no subscription {command.subscription!r} here")
+        asker.reply(Done())
