@@ -1,0 +1,221 @@
+"""Ids, keys and names cannot leave their place, and roots and sockets have one derivation."""
+
+import posixpath
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest
+
+SESSION_ALPHABET = "aZ09_.@+=,-/:~ \\\n\0é"
+OWN_FILES = [
+    places.CONTEXT, places.WIRE, places.TIMELINE, places.STATE, places.QUARANTINE, places.MARK,
+    places.REWRITE, places.generation_file(1), places.generation_file(12),
+]  # fmt: skip
+
+
+# --- session ids ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("session", "mount", "segments"),
+    [
+        ("demo", None, ("demo",)),
+        ("team/planner-1", None, ("team", "planner-1")),
+        ("kimi:2f1a/7c9e", "kimi", ("2f1a", "7c9e")),
+        ("2f1a/7c9e/subagents/a1", None, ("2f1a", "7c9e", "subagents", "a1")),
+        ("a.b", None, ("a.b",)),
+        ("_", None, ("_",)),
+        ("x@host+1=2,3", None, ("x@host+1=2,3",)),
+        ("a" * 128 + "/" + "b" * 126, None, ("a" * 128, "b" * 126)),
+    ],
+)
+def test_a_session_id_is_cut_into_mount_and_folders(
+    session: str, mount: str | None, segments: tuple[str, ...]
+) -> None:
+    assert places.split_session(session) == (mount, segments)
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        "", ".", "..", "../x", "a/../b", "a/..", "/etc/passwd", "/", "a/", "/a", "a//b", "./a",
+        "a/./b", ".hidden", "a/.hidden", "~", "~/x", "a b", "a\nb", "a\n", "a\0b", "a\x1bb", "a\\b",
+        "a:b:c", ":a", "Kimi:a", "1k:a", "kimi:", "kimi:/a", "kimi:../a", "-a", "a/-b", "é", "a?b",
+        "a*b", "a|b", "m" * 33 + ":a", "x" * 10_000, "x" * 129, "a/" + "x" * 129, "a/" * 200 + "a",
+        *OWN_FILES, *(f"team/{name}" for name in OWN_FILES), f"{places.QUARANTINE}/x",
+        "context.jsonl.new", "state.json.new", "wire.anything", "other.jsonl",
+    ],
+)  # fmt: skip
+def test_what_is_no_session_id_is_refused_briefly_and_with_advice(session: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        places.split_session(session)
+    assert re.search(r"use |choose ", refused.value.message)
+    assert len(refused.value.message) < 400
+    assert refused.value.message.isprintable()
+
+
+@given(session=st.text(alphabet=SESSION_ALPHABET, max_size=300))
+def test_no_session_id_leads_out_of_its_folder_or_into_another_sessions_files(
+    session: str,
+) -> None:
+    try:
+        mount, segments = places.split_session(session)
+    except BadRequest:
+        return
+    path = posixpath.join("/sessions", *segments)
+    assert posixpath.normpath(path) == path
+    assert not any(segment.startswith(".") for segment in segments)
+    assert not {*segments} & {*OWN_FILES}
+    assert "/".join(segments) == session.removeprefix(f"{mount}:" if mount else "")
+
+
+def test_a_session_id_at_its_limit_is_taken_and_one_character_more_is_not() -> None:
+    longest = "/".join(["a" * 63] * 4)
+    assert len(longest) == limits.SESSION_ID_CHARS_MAX
+    assert places.split_session(longest)[1] == ("a" * 63,) * 4
+    with pytest.raises(BadRequest, match="256 characters"):
+        places.split_session(longest + "a")
+
+
+# --- generations ---------------------------------------------------------------------------------
+
+
+@given(number=st.integers(1, 10**9 - 1))
+def test_the_file_of_a_generation_tells_its_number(number: int) -> None:
+    assert places.generation_of(places.generation_file(number)) == number
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "context.jsonl", "context_0.jsonl", "context_01.jsonl", "context_.jsonl", "context_1.jsonl\n",
+        "context_1.jsonl.bak", "xcontext_1.jsonl", "context_-1.jsonl", "context_١.jsonl", "wire_1.jsonl",
+    ],
+)  # fmt: skip
+def test_no_other_file_is_a_generation(name: str) -> None:
+    assert places.generation_of(name) is None
+
+
+# --- keys and names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["a", "A-Z_0", "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11", "k" * 64])
+def test_a_key_is_returned_as_it_is(key: str) -> None:
+    assert places.check_key(key) == key
+
+
+@pytest.mark.parametrize("key", ["", "k" * 65, "a.b", "a/b", "a b", "k\n", "\nk", "k\0", "ä", '"', "٣"])
+def test_what_is_no_key_is_refused(key: str) -> None:
+    with pytest.raises(BadRequest, match="use 1 to 64 of A-Z a-z 0-9 _ -"):
+        places.check_key(key)
+
+
+@pytest.mark.parametrize("name", ["planner", "agent@host:1/2", "a+b.c-d", "n" * 64])
+def test_a_name_is_returned_as_it_is(name: str) -> None:
+    assert places.check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "n" * 65, "a b", "n\n", "n\0", "ä", '"', "\\", "{"])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(BadRequest, match="use 1 to 64 letters"):
+        places.check_name(name)
+
+
+def test_a_uuid7_tells_the_time_it_was_made() -> None:
+    assert places.key_time_ms("0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11") == 0x0199F1C25B1E
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "mine", "0199f1c2-5b1e-4a90-8000-3d1c5e9b7a11", "0199f1c25b1e7a9080003d1c5e9b7a11",
+        "0199f1cg-5b1e-7a90-8000-3d1c5e9b7a11", "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a111",
+        "0_99f1c2-5b1e-7a90-8000-3d1c5e9b7a11", "0199f1c2x5b1e-7a90-8000-3d1c5e9b7a11",
+    ],
+)  # fmt: skip
+def test_another_key_tells_no_time(key: str) -> None:
+    assert places.key_time_ms(key) is None
+
+
+@given(key=st.text(max_size=40) | st.from_regex(r".{14}7.{21}", fullmatch=True))
+def test_no_key_makes_the_reading_of_its_time_fail(key: str) -> None:
+    told = places.key_time_ms(key)
+    assert told is None or 0 <= told < 2**48
+
+
+# --- roots and sockets ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_root", "environ", "root"),
+    [
+        ("/given", {"STENO_HOME": "/home", "XDG_STATE_HOME": "/state"}, "/given"),
+        (None, {"STENO_HOME": "/home", "XDG_STATE_HOME": "/state"}, "/home"),
+        (None, {"STENO_HOME": "", "XDG_STATE_HOME": "/state"}, "/state/steno"),
+        (None, {"XDG_STATE_HOME": ""}, "/users/ada/.local/state/steno"),
+        ("", {}, "/users/ada/.local/state/steno"),
+    ],
+)
+def test_the_root_is_the_first_that_is_given(
+    given_root: str | None, environ: dict[str, str], root: str
+) -> None:
+    assert places.root_folder(given_root, environ, "/users/ada") == root
+
+
+def test_the_socket_of_a_short_root_lies_in_it() -> None:
+    root = "/" + "r" * (limits.SOCKET_PATH_BYTES_MAX - len("//stenod.sock"))
+    assert places.socket_path(root, None, {}, 1000) == f"{root}/stenod.sock"
+    assert len(f"{root}/stenod.sock") == limits.SOCKET_PATH_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({}, "/tmp/steno-1000"),
+        ({"XDG_RUNTIME_DIR": "/run/user/1000"}, "/run/user/1000/steno-1000"),
+        ({"XDG_RUNTIME_DIR": "/run/" + "x" * 90}, "/tmp/steno-1000"),
+    ],
+)
+def test_the_socket_of_a_long_root_lies_in_a_folder_of_its_user(
+    environ: dict[str, str], folder: str
+) -> None:
+    path = places.socket_path("/" + "r" * 100, None, environ, 1000)
+    assert posixpath.dirname(path) == folder
+    assert len(path) <= limits.SOCKET_PATH_BYTES_MAX
+
+
+def test_two_long_roots_have_two_sockets_and_one_root_has_one() -> None:
+    paths = [places.socket_path("/" + "r" * 100 + end, None, {}, 0) for end in "aba"]
+    assert paths[0] != paths[1]
+    assert paths[0] == paths[2]
+
+
+@pytest.mark.parametrize(
+    ("given_socket", "environ"),
+    [("/x/s.sock", {"STENO_SOCKET": "/y/s.sock"}), (None, {"STENO_SOCKET": "/x/s.sock"})],
+)
+def test_a_socket_that_is_given_is_taken(
+    given_socket: str | None, environ: dict[str, str]
+) -> None:
+    assert places.socket_path("/root", given_socket, environ, 0) == "/x/s.sock"
+
+
+@pytest.mark.parametrize(
+    ("given_socket", "environ"),
+    [("/" + "s" * 107, {}), (None, {"STENO_SOCKET": "/" + "é" * 54})],
+)
+def test_a_socket_that_is_given_and_too_long_is_refused(
+    given_socket: str | None, environ: dict[str, str]
+) -> None:
+    with pytest.raises(BadRequest, match="at most 107 are possible: choose a shorter one"):
+        places.socket_path("/root", given_socket, environ, 0)
+
+
+@given(root=st.binary(min_size=1, max_size=200))
+def test_a_root_of_any_bytes_has_a_socket_that_fits(root: bytes) -> None:
+    path = places.socket_path("/" + root.decode(errors="surrogateescape"), None, {}, 0)
+    assert len(path.encode(errors="surrogateescape")) <= limits.SOCKET_PATH_BYTES_MAX
