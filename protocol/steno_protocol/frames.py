@@ -2,7 +2,7 @@
 
 Request:   b"STENO/1", request id, header, record, record, ...
 Answer:    b"STENO/1", request id, header [, block]
-Acks:      b"STENO/1", b"",        [ack, ack, ...]      several acks for one peer in one message
+Answers:   b"STENO/1", b"",        [reply, reply, ...]  several replies for one peer, without blocks
 """
 
 import re

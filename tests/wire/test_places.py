@@ -92,8 +92,9 @@ def test_the_file_of_a_generation_tells_its_number(number: int) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "context.jsonl", "context_0.jsonl", "context_01.jsonl", "context_.jsonl", "context_1.jsonl\n",
-        "context_1.jsonl.bak", "xcontext_1.jsonl", "context_-1.jsonl", "context_١.jsonl", "wire_1.jsonl",
+        "context.jsonl", "context_0.jsonl", "context_01.jsonl", "context_.jsonl",
+        "context_1.jsonl\n", "context_1.jsonl.bak", "xcontext_1.jsonl", "context_-1.jsonl",
+        "context_١.jsonl", "wire_1.jsonl",
     ],
 )  # fmt: skip
 def test_no_other_file_is_a_generation(name: str) -> None:
@@ -108,7 +109,9 @@ def test_a_key_is_returned_as_it_is(key: str) -> None:
     assert places.check_key(key) == key
 
 
-@pytest.mark.parametrize("key", ["", "k" * 65, "a.b", "a/b", "a b", "k\n", "\nk", "k\0", "ä", '"', "٣"])
+@pytest.mark.parametrize(
+    "key", ["", "k" * 65, "a.b", "a/b", "a b", "k\n", "\nk", "k\0", "ä", '"', "٣"]
+)
 def test_what_is_no_key_is_refused(key: str) -> None:
     with pytest.raises(BadRequest, match="use 1 to 64 of A-Z a-z 0-9 _ -"):
         places.check_key(key)
@@ -198,9 +201,7 @@ def test_two_long_roots_have_two_sockets_and_one_root_has_one() -> None:
     ("given_socket", "environ"),
     [("/x/s.sock", {"STENO_SOCKET": "/y/s.sock"}), (None, {"STENO_SOCKET": "/x/s.sock"})],
 )
-def test_a_socket_that_is_given_is_taken(
-    given_socket: str | None, environ: dict[str, str]
-) -> None:
+def test_a_socket_that_is_given_is_taken(given_socket: str | None, environ: dict[str, str]) -> None:
     assert places.socket_path("/root", given_socket, environ, 0) == "/x/s.sock"
 
 

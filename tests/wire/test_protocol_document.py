@@ -77,7 +77,7 @@ def _request(example: Example, taken: list[Example]) -> Request:
 
 
 def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
-    tested = {"request", "record", "reply", "event", "acks", "lock", "grammar"}
+    tested = {"request", "record", "reply", "event", "replies", "lock", "grammar"}
     assert {each.kind for each in EXAMPLES} == {
         *tested, "block", "line", "happening", "text"
     }  # fmt: skip
@@ -108,15 +108,15 @@ def test_an_example_of_an_event_is_decoded_as_its_kind(example: Example) -> None
     assert type(_answer(example).body) is EVENTS[example.name]
 
 
-@_examples("acks")
-def test_an_example_of_several_acks_is_decoded_with_their_ids(example: Example) -> None:
+@_examples("replies")
+def test_an_example_of_several_replies_is_decoded_with_their_ids(example: Example) -> None:
     answers = decode_answers([PROTOCOL_MAGIC, b"", example.text.encode()])
     assert [answer.id for answer in answers] == [b"r1", b"r2"]
 
 
 @pytest.mark.parametrize(
     "example",
-    [each for each in EXAMPLES if each.kind in {"request", "reply", "event", "acks"}],
+    [each for each in EXAMPLES if each.kind in {"request", "reply", "event", "replies"}],
     ids=lambda example: f"line {example.line}",
 )
 def test_an_example_has_no_field_that_the_code_does_not_know(example: Example) -> None:

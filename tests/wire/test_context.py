@@ -1,0 +1,274 @@
+"""What lines mean: counters and state agree, and a rewrite leaves what a replay would."""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol import limits, records
+from steno_protocol.context import (
+    Blank,
+    Checkpoint,
+    ContextCounters,
+    ContextState,
+    Damaged,
+    MessageLine,
+    SystemPrompt,
+    Usage,
+    UsageEntry,
+    parse_line,
+)
+from steno_protocol.positions import Position
+
+COUNTS = st.integers(0, 20) | st.just(limits.COUNT_MAX)
+
+
+def _line(record: object) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def _user(text: str, **extra: Any) -> bytes:
+    return _line({"role": "user", "content": text, **extra})
+
+
+def _usage(count: int) -> bytes:
+    return _line({"role": "_usage", "token_count": count})
+
+
+def _checkpoint(number: int) -> bytes:
+    return _line({"role": "_checkpoint", "id": number})
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
+PART = st.builds(
+    lambda kind, text: {"type": kind, "text": text}, st.sampled_from(["text", "think", "x"]), TEXT
+)
+GOOD_LINES = st.one_of(
+    st.builds(_user, TEXT | st.none() | st.lists(PART, max_size=3)),
+    st.builds(_user, TEXT, _id=st.just("k1"), _by=st.just("planner"), name=TEXT),
+    COUNTS.map(_usage),
+    COUNTS.map(_checkpoint),
+    TEXT.map(lambda text: _line({"role": "_system_prompt", "content": text})),
+)
+BAD_LINES = st.sampled_from(
+    [
+        b"\n", b"  \n", b"\r\n", b"{\n", b"\xff\xfe\n", b"[]\n", b"5\n", b"\0\0\0\n", b"{}\n",
+        b'{"role":"robot","content":""}\n', b'{"role":"user"}\n', b'{"role":"_checkpoint"}\n',
+        b'{"role":"_checkpoint","id":true}\n', b'{"role":"_usage","token_count":"5"}\n',
+        b'{"role":"_system_prompt","content":5}\n', b'{"role":7,"content":""}\n',
+        b'{"role":"_checkpoint","id":-5}\n', b'{"role":"_usage","token_count":-1}\n',
+        b'{"role":"_checkpoint","id":99999999999999999999}\n', b'{"role":"user","content":"a"}\r\n',
+    ]
+)  # fmt: skip
+LINES = st.lists(GOOD_LINES | BAD_LINES, max_size=25)
+
+
+def _state_of(lines: list[bytes], generation: int = 0) -> ContextState:
+    state = ContextState(generation)
+    state.apply_block(b"".join(lines))
+    return state
+
+
+def _facts(state: ContextState) -> dict[str, Any]:
+    """All that a state tells."""
+    names = (
+        "head", "damaged", "system_prompt", "history", "token_count", "n_checkpoints",
+        "token_count_with_pending", "usage_history", "checkpoints", "is_empty",
+    )  # fmt: skip
+    return {name: getattr(state, name) for name in names}
+
+
+# --- the two replayers agree ---------------------------------------------------------------------
+
+
+@given(lines=LINES)
+def test_counters_and_state_agree_on_any_lines(lines: list[bytes]) -> None:
+    counters = ContextCounters()
+    for line in lines:
+        counters.apply(parse_line(line))
+    state = _state_of(lines)
+    assert counters.token_count == state.token_count
+    assert counters.token_count_with_pending == state.token_count_with_pending
+    assert counters.n_checkpoints == state.n_checkpoints
+    assert counters.has_system_prompt == (state.system_prompt is not None)
+    assert state.head == Position(0, len(lines))
+
+
+@given(lines=LINES, cut=st.integers(0, 25))
+def test_blocks_may_be_cut_between_any_lines(lines: list[bytes], cut: int) -> None:
+    state = _state_of(lines[:cut])
+    state.apply_block(b"".join(lines[cut:]))
+    one_by_one = ContextState()
+    for line in lines:
+        one_by_one.apply_lines([line])
+    assert _facts(state) == _facts(one_by_one) == _facts(_state_of(lines))
+
+
+@given(lines=LINES, kept=st.integers(0, 30))
+def test_a_reset_leaves_what_a_replay_of_the_kept_lines_gives(
+    lines: list[bytes], kept: int
+) -> None:
+    state = _state_of(lines)
+    state.reset(1, kept)
+    assert _facts(state) == _facts(_state_of(lines[:kept], generation=1))
+
+
+@given(lines=LINES, kept=st.integers(0, 25), more=LINES, again=st.integers(0, 40))
+def test_a_state_lives_on_through_resets_as_if_it_were_read_anew(
+    lines: list[bytes], kept: int, more: list[bytes], again: int
+) -> None:
+    state = _state_of(lines)
+    state.reset(1, kept)
+    state.apply_block(b"".join(more))
+    present = [*lines[:kept], *more]
+    assert _facts(state) == _facts(_state_of(present, generation=1))
+    state.reset(2, again)
+    assert _facts(state) == _facts(_state_of(present[:again], generation=2))
+
+
+@given(lines=LINES)
+def test_a_copy_of_counters_is_independent(lines: list[bytes]) -> None:
+    counters = ContextCounters()
+    before = counters.copy()
+    for line in lines:
+        counters.apply(parse_line(line))
+    assert before == ContextCounters()
+    copied = counters.copy()
+    assert all(
+        getattr(copied, field.name) == getattr(counters, field.name) for field in fields(counters)
+    )
+
+
+# --- the rules -----------------------------------------------------------------------------------
+
+
+def test_the_pending_estimate_is_a_quarter_of_the_text_after_the_last_usage() -> None:
+    state = _state_of([_user("x" * 100), _usage(7), _user("abc"), _user("defg"), _user("h")])
+    assert state.token_count == 7
+    assert state.token_count_with_pending == 7 + 8 // 4
+    state.apply_lines([_usage(3)])
+    assert state.token_count_with_pending == 3
+
+
+def test_the_estimate_is_of_the_sum_and_not_the_sum_of_estimates() -> None:
+    assert _state_of([_user("abc")] * 4).token_count_with_pending == 3
+
+
+def test_the_estimate_counts_only_text_parts() -> None:
+    content = [
+        {"type": "text", "text": "four"},
+        {"type": "think", "think": "x" * 100, "text": "x" * 100},
+        {"type": "image_url", "image_url": {"url": "x" * 100}},
+    ]
+    message = {"role": "assistant", "content": content, "tool_calls": [{"id": "x" * 100}]}
+    assert _state_of([_line(message)]).token_count_with_pending == 1
+
+
+def test_a_revert_to_before_the_usage_brings_back_what_was_pending() -> None:
+    state = _state_of([_user("12345678"), _usage(50), _user("1234")])
+    state.reset(1, 1)
+    assert (state.token_count, state.token_count_with_pending) == (0, 2)
+
+
+def test_ids_go_on_from_the_largest_although_they_are_there_twice() -> None:
+    state = _state_of([_checkpoint(0), _checkpoint(1), _checkpoint(0), _checkpoint(1)])
+    assert state.n_checkpoints == 2
+    assert state.checkpoints == [
+        (0, Position(0, 0)), (1, Position(0, 1)), (0, Position(0, 2)), (1, Position(0, 3))
+    ]  # fmt: skip
+
+
+def test_the_next_id_comes_back_with_a_revert() -> None:
+    state = _state_of([_checkpoint(0), _user("a"), _checkpoint(1), _user("b")])
+    assert state.n_checkpoints == 2
+    state.reset(1, 2)
+    assert state.n_checkpoints == 1
+
+
+def test_the_last_of_two_system_prompts_counts_and_the_first_comes_back() -> None:
+    prompts = [_line({"role": "_system_prompt", "content": text}) for text in ("one", "two")]
+    state = _state_of(prompts)
+    assert state.system_prompt == "two"
+    state.reset(1, 1)
+    assert state.system_prompt == "one"
+    state.reset(2, 0)
+    assert state.system_prompt is None
+
+
+def test_the_history_is_the_messages_without_our_own_keys() -> None:
+    line = _user("hi", _id="k1.0/2", _by="planner", _at="0:3", name="ada", x={"_id": 1})
+    assert _state_of([line]).history == [
+        {"role": "user", "content": "hi", "name": "ada", "x": {"_id": 1}}
+    ]
+
+
+def test_unknown_parts_and_keys_come_through() -> None:
+    content = [{"type": "hologram", "data": [1, {"a": None}]}, {"type": "text", "text": "é"}]
+    message = {"role": "tool", "content": content, "tool_call_id": "c1", "new": 1.5}
+    assert _state_of([_line(message)]).history == [message]
+
+
+def test_blank_lines_have_a_position_and_no_meaning() -> None:
+    state = _state_of([b"\n", _user("a"), b"   \n", b"\t\n", _user("b")])
+    assert (state.damaged, state.head, len(state.history)) == (0, Position(0, 5), 2)
+
+
+def test_damaged_lines_are_counted_and_forgotten_with_their_revert() -> None:
+    state = _state_of([b"{\n", _user("a"), b"\xff\n", _user("b"), b"[]\n"])
+    assert (state.damaged, len(state.history)) == (3, 2)
+    state.reset(1, 3)
+    assert (state.damaged, len(state.history)) == (2, 1)
+
+
+def test_every_usage_is_kept_with_its_cursor() -> None:
+    state = _state_of([_usage(5), _user("a"), _usage(9)], generation=3)
+    assert state.usage_history == [
+        UsageEntry(Position(3, 0), 5), UsageEntry(Position(3, 2), 9)
+    ]  # fmt: skip
+
+
+def test_a_new_state_is_empty_until_something_is_applied() -> None:
+    state = ContextState()
+    assert state.is_empty
+    state.apply_lines([b"\n"])
+    assert not state.is_empty
+
+
+def test_a_carriage_return_inside_a_line_does_not_end_it() -> None:
+    state = _state_of([b'{"role":"user",\r"content":"a"}\n', _user("b")])
+    assert (len(state.history), state.head) == (2, Position(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("data", "meaning"),
+    [
+        (b'{"role":"_checkpoint","id":3}\n', Checkpoint(3)),
+        (b'{"role":"_usage","token_count":0}', Usage(0)),
+        (b'{"role":"_system_prompt","content":""}', SystemPrompt("")),
+        (b'{"role":"user","content":"hi"}', MessageLine(2, {"role": "user", "content": "hi"})),
+        (b'{"role":"user","content":5}', MessageLine(0, {"role": "user", "content": 5})),
+        (b"", Blank()),
+        (b" \t\r\n", Blank()),
+    ],
+)
+def test_a_line_has_one_meaning(data: bytes, meaning: object) -> None:
+    assert parse_line(data) == meaning
+
+
+@given(data=st.binary(max_size=60))
+def test_no_line_makes_a_reader_fail(data: bytes) -> None:
+    parse_line(data)
+
+
+def test_a_line_too_deep_for_the_reader_is_damaged() -> None:
+    assert isinstance(parse_line(b'{"role":"user","content":' + b"[" * 100_000), Damaged)
+
+
+def test_what_the_gate_lets_through_the_replayer_counts_alike() -> None:
+    checked = records.check_message(b'{"role": "user", "content": [{"type":"text","text":"abcd"}]}')
+    meaning = parse_line(checked.data)
+    assert isinstance(meaning, MessageLine)
+    assert meaning.text_chars == checked.text_chars == 4
