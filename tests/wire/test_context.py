@@ -258,6 +258,22 @@ def test_a_line_has_one_meaning(data: bytes, meaning: object) -> None:
     assert parse_line(data) == meaning
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        [], 5, "x", None, {}, {"role": 7, "content": ""}, {"role": "robot", "content": ""},
+        {"role": "user"}, {"role": "_checkpoint"}, {"role": "_checkpoint", "id": True},
+        {"role": "_checkpoint", "id": "0"}, {"role": "_checkpoint", "id": 0.0},
+        {"role": "_checkpoint", "id": -1}, {"role": "_checkpoint", "id": limits.COUNT_MAX + 1},
+        {"role": "_usage"}, {"role": "_usage", "token_count": None},
+        {"role": "_usage", "token_count": -1}, {"role": "_usage", "token_count": 10**40},
+        {"role": "_system_prompt"}, {"role": "_system_prompt", "content": ["x"]},
+    ],
+)  # fmt: skip
+def test_a_record_that_readers_cannot_use_is_damaged(record: object) -> None:
+    assert isinstance(parse_line(_line(record)), Damaged)
+
+
 @given(data=st.binary(max_size=60))
 def test_no_line_makes_a_reader_fail(data: bytes) -> None:
     parse_line(data)

@@ -388,6 +388,12 @@ def test_a_field_that_a_command_has_and_the_daemon_does_not_know_is_refused() ->
         [PROTOCOL_MAGIC, b"r1", b'{"kind":"invented"}'], [PROTOCOL_MAGIC, b"", b'{"kind":"done"}'],
         [PROTOCOL_MAGIC, b"r1", b'[{"kind":"done"}]'], [PROTOCOL_MAGIC, b"", b"[" * 500_000],
         [PROTOCOL_MAGIC, b"r1", b'{"kind":"timeline","entries":' + b"[" * 500_000],
+        [PROTOCOL_MAGIC, b"r1", b'{"kind":"done","added":' + b"[" * 500_000],
+        [
+            PROTOCOL_MAGIC, b"r1",
+            b'{"kind":"timeline","entries":[{"kind":"x","generation":0,"details":{"x":'
+            + b"[" * 500_000,
+        ],
         [PROTOCOL_MAGIC, b"", rb'[{"kind":"done","id":"\ud800"}]'],
     ],
 )  # fmt: skip
