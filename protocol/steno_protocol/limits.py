@@ -185,6 +185,9 @@ DRAIN_TIMEOUT_S: Final = 30.0
 DAEMON_IDLE_S: Final = 0.0
 """A daemon that was started by a client ends after this long without one; 0 means never."""
 
+LOG_POLL_S: Final = 0.2
+"""How often `steno logs -f` looks for new lines; a person does not notice it."""
+
 HOUSEKEEPING_S: Final = 30.0
 """The daemon's only timer: closes idle sessions and re-checks the socket."""
 
