@@ -185,6 +185,9 @@ DRAIN_TIMEOUT_S: Final = 30.0
 DAEMON_IDLE_S: Final = 0.0
 """A daemon that was started by a client ends after this long without one; 0 means never."""
 
+DEMO_TIMEOUT_S: Final = 60.0
+"""`steno demo` gives up after this long; it takes about 5 s on two cores."""
+
 LOG_POLL_S: Final = 0.2
 """How often `steno logs -f` looks for new lines; a person does not notice it."""
 

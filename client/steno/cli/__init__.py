@@ -1,0 +1,24 @@
+"""The command `steno`: what agents do through the client, done from a shell.
+
+stdout is data, stderr is talk. With `--json` the data are the documents that `steno.cli.contract`
+describes: one object for a command that answers once, one object a line for `read`, `tail`, `logs`
+and an `append` from stdin; an error is then one JSON object on stderr.
+
+Exit codes, a closed table (`steno.cli.exits`):
+
+    0  done
+    1  refused or failed; nothing happened
+    2  the command line is wrong
+    3  conflict: another writer was faster, and --expect no longer holds
+    4  not found: no such session, checkpoint, generation, position or log
+    5  no daemon answered; nothing happened
+    6  nobody knows whether it happened: repeat it with the key that is named
+    130  interrupted
+
+A command loads only what it needs, and never an event loop: it has to start in a blink.
+"""
+
+from steno.cli.entry import main
+from steno.cli.parser import build_parser
+
+__all__ = ["build_parser", "main"]

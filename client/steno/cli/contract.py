@@ -1,0 +1,99 @@
+"""The documents of `--json`: what each one holds, and that every key is always there.
+
+ack         session first last head durability duplicate checkpoint_id rotated overtaken key
+sessions    {"sessions": [{session bytes modified_at generations}]}
+record      cursor record                       `read`, `tail`: one a line
+reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
+state       session head generation system_prompt token_count token_count_with_pending
+            n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
+usage       session token_count token_count_with_pending usages [{cursor token_count}]
+prompt      session system_prompt
+timeline    session head entries [{kind generation kept at by why key details inferred}]
+status      version protocol pid root endpoint uptime_s mounts sessions_open clients queued
+            appended_records syncs sync_s slowest_sync_s dropped draining
+start       started version pid root endpoint
+stop        stopped pid root
+clients     {"clients": [{name pid connected_s requests dropped subscriptions}]}
+demo        proved proofs [{claim holds detail}] root session file agents records repeated
+            killed_pid next_pid away_s
+line        {"line": text}                      `logs`: one a line
+error       {"error": {code message outcome session head key}}, on stderr
+
+Positions are text, `generation:line`; times are Unix seconds. Keys may be added, never taken away.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from steno.values import Ack, Record, Reset
+from steno_protocol.context import ContextState
+from steno_protocol.replies import Happening
+
+
+def ack(session: str, value: Ack) -> dict[str, Any]:
+    """What a mutation answers."""
+    return {
+        "session": session,
+        "first": str(value.first),
+        "last": str(value.last),
+        "head": str(value.head),
+        "durability": value.durability,
+        "duplicate": value.duplicate,
+        "checkpoint_id": value.checkpoint_id,
+        "rotated": None if value.rotated is None else str(value.rotated),
+        "overtaken": value.overtaken,
+        "key": value.key,
+    }
+
+
+def record(value: Record) -> bytes:
+    """One record of a session, as the line of JSON it is printed as; its own bytes are kept."""
+    return b'{"cursor":"%s","record":%s}\n' % (str(value.cursor).encode(), value.raw.strip())
+
+
+def reset(value: Reset) -> dict[str, Any]:
+    """A rewrite that a follower met."""
+    return {
+        "reset": {"generation": value.generation, "kept": value.kept, "why": value.why},
+    }
+
+
+def state(session: str, value: ContextState) -> dict[str, Any]:
+    """A session's context, as a model would be given it."""
+    return {
+        "session": session,
+        "head": str(value.head),
+        "generation": value.head.generation,
+        "system_prompt": value.system_prompt,
+        "token_count": value.token_count,
+        "token_count_with_pending": value.token_count_with_pending,
+        "n_checkpoints": value.n_checkpoints,
+        "checkpoints": [{"id": number, "cursor": str(at)} for number, at in value.checkpoints],
+        "messages": value.history,
+        "damaged": value.damaged,
+    }
+
+
+def usage(session: str, value: ContextState) -> dict[str, Any]:
+    """A session's token counts."""
+    return {
+        "session": session,
+        "token_count": value.token_count,
+        "token_count_with_pending": value.token_count_with_pending,
+        "usages": [
+            {"cursor": str(entry.cursor), "token_count": entry.token_count}
+            for entry in value.usage_history
+        ],
+    }
+
+
+def timeline(session: str, head: str, entries: Sequence[Happening]) -> dict[str, Any]:
+    """What ever happened to a session."""
+    return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
+
+
+def reply(value: msgspec.Struct) -> dict[str, Any]:
+    """A reply of the daemon with all of its fields; those with their default value, too."""
+    return {name: getattr(value, name) for name in value.__struct_fields__ if name != "id"}

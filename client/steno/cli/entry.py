@@ -1,0 +1,57 @@
+"""One call of the command: the arguments in, the exit code out, and every error as one line."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+
+from steno.cli.exits import Exit, exit_of
+from steno.cli.output import Output
+from steno.cli.parser import build_parser
+from steno_protocol.errors import StenoError
+
+Handler = Callable[[Namespace, Output], int]
+"""What carries out a subcommand."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `steno` with these arguments (None: those of the process); returns its exit code."""
+    try:
+        options = build_parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    output = Output(sys.stdout, sys.stderr, as_json=options.json)
+    try:
+        code = _handler(options.handler)(options, output)
+        sys.stdout.flush()
+    except StenoError as error:
+        output.error(error)
+        return exit_of(error)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Who reads our output has seen enough, which is no failure: `steno read demo | head`.
+        _silence_stdout()
+        return Exit.DONE
+    except OSError as error:
+        output.failure(f"{error.strerror or error}: {error.filename or 'standard output'}")
+        _silence_stdout()
+        return Exit.FAILED
+    return code
+
+
+def _handler(name: str) -> Handler:
+    # Fetched when it is called: a command pays for its own imports only.
+    module, _, function = name.partition(":")
+    handler: Handler = getattr(import_module(f"steno.cli.{module}"), function)
+    return handler
+
+
+def _silence_stdout() -> None:
+    """What is still buffered has no reader; the interpreter must not try again at its end."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

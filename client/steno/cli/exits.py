@@ -1,0 +1,60 @@
+"""The exit codes of `steno`: a closed table that scripts can rely on."""
+
+import enum
+from typing import Final
+
+from steno_protocol.errors import (
+    BadRequest,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    StenoError,
+    Unreachable,
+)
+
+
+class Exit(enum.IntEnum):
+    """What a command's end means."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    CONFLICT = 3
+    NOT_FOUND = 4
+    UNREACHABLE = 5
+    UNKNOWN = 6
+    INTERRUPTED = 130
+
+
+MEANINGS: Final = {
+    Exit.DONE: "done",
+    Exit.FAILED: "refused or failed; nothing happened",
+    Exit.USAGE: "the command line is wrong",
+    Exit.CONFLICT: "conflict: another writer was faster, and --expect no longer holds",
+    Exit.NOT_FOUND: "not found: no such session, checkpoint, generation, position or log",
+    Exit.UNREACHABLE: "no daemon answered; nothing happened",
+    Exit.UNKNOWN: "nobody knows whether it happened: repeat it with the key that is named",
+    Exit.INTERRUPTED: "interrupted",
+}
+"""Each exit code in words, as `steno --help` shows them."""
+
+
+class WrongUsage(BadRequest):
+    """Options that do not go together; argparse finds the other mistakes."""
+
+
+def exit_of(error: StenoError) -> Exit:
+    """The exit code of a command that ended with `error`."""
+    match error:
+        case WrongUsage():
+            return Exit.USAGE
+        case Conflict():
+            return Exit.CONFLICT
+        case NotFound():
+            return Exit.NOT_FOUND
+        case Unreachable():
+            return Exit.UNREACHABLE
+        case OutcomeUnknown():
+            return Exit.UNKNOWN
+        case _:
+            return Exit.FAILED

@@ -1,0 +1,23 @@
+"""The subcommand `timeline`: a session's past, drawn as a tree."""
+
+from argparse import Namespace
+
+from steno.cli import contract, tree
+from steno.cli.connection import connected
+from steno.cli.exits import Exit
+from steno.cli.output import Output
+from steno_protocol.positions import Position
+
+
+def timeline(options: Namespace, output: Output) -> int:
+    """Draw what ever happened to a session."""
+    with connected(options) as client:
+        entries = client.timeline(options.session)
+        # Asked for after the timeline: a rewrite between the two must not be missing its entry.
+        head = client.stat(options.session).head
+    if output.as_json:
+        output.document(contract.timeline(options.session, head, entries))
+        return Exit.DONE
+    for line in tree.draw(entries, Position.parse(head), output.width, output.style):
+        output.write(line)
+    return Exit.DONE

@@ -1,0 +1,61 @@
+"""The subcommand `logs`: the daemon's log from its file, whether the daemon runs or not."""
+
+import os
+import time
+from argparse import Namespace
+from collections import deque
+from pathlib import Path
+from typing import BinaryIO
+
+from steno.cli.connection import root_of
+from steno.cli.exits import Exit
+from steno.cli.output import Output
+from steno_protocol import limits, places
+from steno_protocol.errors import NotFound
+
+
+def logs(options: Namespace, output: Output) -> int:
+    """Print the log, or its end, and with -f what is added."""
+    path = root_of(options) / places.LOG
+    with _open(path) as log:
+        for line in log if options.lines is None else deque(log, options.lines):
+            _print(output, line)
+        if options.follow:
+            _follow(path, log, output)
+    return Exit.DONE
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise NotFound(
+            f"there is no log at {path}: no daemon ever ran there; check --root, or start one with"
+            " `steno start`"
+        ) from None
+
+
+def _follow(path: Path, log: BinaryIO, output: Output) -> None:
+    """Print what is added, for ever; a rotated log is read to its end, then the new one."""
+    while True:
+        output.flush()
+        time.sleep(limits.LOG_POLL_S)
+        for line in log:
+            _print(output, line)
+        if _is_replaced(path, log):
+            log.close()
+            log = path.open("rb")
+
+
+def _is_replaced(path: Path, log: BinaryIO) -> bool:
+    try:
+        return path.stat().st_ino != os.fstat(log.fileno()).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _print(output: Output, line: bytes) -> None:
+    if output.as_json:
+        output.document({"line": line.decode(errors="replace").rstrip("\n")})
+    else:
+        output.raw(line)

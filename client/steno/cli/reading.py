@@ -1,0 +1,137 @@
+"""The subcommands that print records: sessions, read, tail."""
+
+from argparse import Namespace
+from typing import assert_never
+
+from steno.blocking import BlockingClient, BlockingSession
+from steno.cli import contract
+from steno.cli.connection import connected
+from steno.cli.exits import Exit, WrongUsage
+from steno.cli.output import Output, printable, table
+from steno.cli.wording import count, moment, number, size
+from steno.values import Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno_protocol.positions import Position
+from steno_protocol.replies import SessionEntry
+
+
+def sessions(options: Namespace, output: Output) -> int:
+    """List the sessions."""
+    with connected(options) as client:
+        entries = client.sessions(options.prefix or "")
+        root = client.welcome.root
+    if output.as_json:
+        output.document({"sessions": [contract.reply(entry) for entry in entries]})
+        return Exit.DONE
+    rows = [_row(entry) for entry in entries]
+    if rows and output.is_terminal:
+        rows.insert(0, ("SESSION", "SIZE", "GENERATIONS", "CHANGED"))
+    for line in table(rows, right=frozenset({1, 2})):
+        output.write(line)
+    if not rows:
+        begins = f" that begins with {options.prefix!r}" if options.prefix else ""
+        output.say(f"no session{begins} in {root}: `steno append SESSION TEXT` makes one")
+    return Exit.DONE
+
+
+def read(options: Namespace, output: Output) -> int:
+    """Print the records between two positions of one generation."""
+    after = _start(options)
+    with connected(options) as client:
+        records = client.session(options.session).records(
+            after, options.until, strict=options.strict
+        )
+        for record in records:
+            print_record(output, record)
+        tell_damaged(output, records.damaged)
+    return Exit.DONE
+
+
+def tail(options: Namespace, output: Output) -> int:
+    """Print the last records, and with -f those that come."""
+    with connected(options) as client:
+        session = client.session(options.session)
+        after = options.after or _last_lines(client, options.session, options.lines)
+        if options.follow:
+            return _follow(session, after, output)
+        records = session.records(after)
+        for record in records:
+            print_record(output, record)
+        tell_damaged(output, records.damaged)
+    return Exit.DONE
+
+
+def print_record(output: Output, record: Record) -> None:
+    """One record: its bytes as they lie in the file, or a document with its cursor."""
+    if output.as_json:
+        output.raw(contract.record(record))
+    else:
+        output.raw(record.raw if record.raw.endswith(b"\n") else record.raw + b"\n")
+
+
+def tell_damaged(output: Output, damaged: int) -> None:
+    """Say how many lines were passed over, if any."""
+    if damaged:
+        what = "line was no record and was" if damaged == 1 else "lines were no records and were"
+        output.say(f"{number(damaged)} {what} passed over; --strict stops at the first")
+
+
+def tell_reset(output: Output, reset: Reset) -> None:
+    """Say what a rewrite did to the lines before it."""
+    kept = f"its first {count(reset.kept, 'line')} stay" if reset.kept else "no line stays"
+    output.say(f"the session was {reset.why}: generation {reset.generation} begins, {kept}")
+
+
+def _follow(session: BlockingSession, after: Position, output: Output) -> int:
+    with session.subscribe(after) as events:
+        for event in events:
+            _print_event(output, event)
+            output.flush()
+    return Exit.DONE
+
+
+def _print_event(output: Output, event: SubscriptionEvent) -> None:
+    match event:
+        case RecordsEvent():
+            for record in event.records():
+                print_record(output, record)
+        case Reset():
+            if output.as_json:
+                output.document(contract.reset(event))
+            else:
+                output.flush()
+                tell_reset(output, event)
+        case Live():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _start(options: Namespace) -> Position | None:
+    """Where to begin; a place to end at says which generation is meant, too."""
+    after: Position | None = options.after
+    until: Position | None = options.until
+    if options.generation is not None:
+        after = Position(options.generation, 0)
+    if after is None and until is not None:
+        after = Position(until.generation, 0)
+    if after is not None and until is not None and after.generation != until.generation:
+        raise WrongUsage(
+            f"{after} and {until} lie in different generations, which are different files:"
+            " read one generation at a time",
+            session=options.session,
+        )
+    return after
+
+
+def _last_lines(client: BlockingClient, session: str, lines: int) -> Position:
+    head = Position.parse(client.stat(session).head)
+    return Position(head.generation, max(0, head.line - lines))
+
+
+def _row(entry: SessionEntry) -> tuple[str, str, str, str]:
+    return (
+        printable(entry.session),
+        size(entry.bytes),
+        number(entry.generations + 1),
+        moment(entry.modified_at),
+    )

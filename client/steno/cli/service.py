@@ -1,0 +1,178 @@
+"""The subcommands that look after the daemon: status, start, stop, restart, clients."""
+
+import fcntl
+import time
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from steno.cli import contract
+from steno.cli.connection import connected, prepared_root, root_of
+from steno.cli.exits import Exit
+from steno.cli.output import Output, printable, table
+from steno.cli.wording import count, duration, number
+from steno_protocol import limits, places
+from steno_protocol.errors import Busy, OutcomeUnknown, Unreachable
+from steno_protocol.replies import ClientEntry, StatusReport
+
+
+def status(options: Namespace, output: Output) -> int:
+    """Say how the daemon is."""
+    with connected(options, spawn=False) as client:
+        report = client.status()
+    if output.as_json:
+        output.document(contract.reply(report))
+        return Exit.DONE
+    for line in table(_status_rows(report)):
+        output.write(printable(line))
+    return Exit.DONE
+
+
+def start(options: Namespace, output: Output) -> int:
+    """Start the daemon if it does not run, and print where it listens."""
+    _print_start(output, _started(options))
+    return Exit.DONE
+
+
+def stop(options: Namespace, output: Output) -> int:
+    """Let the daemon end, and wait until the root is free."""
+    told = _stopped(options)
+    if output.as_json:
+        output.document(told)
+    elif told["stopped"]:
+        output.say(f"stenod (pid {told['pid']}) ended; {told['root']} is free")
+    else:
+        output.say(f"no daemon runs on {told['root']}: nothing to stop")
+    return Exit.DONE
+
+
+def restart(options: Namespace, output: Output) -> int:
+    """Stop the daemon, if it runs, and start one."""
+    _stopped(options)
+    _print_start(output, _started(options))
+    return Exit.DONE
+
+
+def clients(options: Namespace, output: Output) -> int:
+    """Say who is connected."""
+    with connected(options, spawn=False) as client:
+        entries = client.clients(options.session)
+    if output.as_json:
+        output.document({"clients": [contract.reply(entry) for entry in entries]})
+        return Exit.DONE
+    rows = [_client_row(entry) for entry in entries]
+    if rows and output.is_terminal:
+        rows.insert(0, ("NAME", "PID", "FOR", "REQUESTS", "DROPPED", "FOLLOWS"))
+    for line in table(rows, right=frozenset({1, 3, 4})):
+        output.write(printable(line))
+    return Exit.DONE
+
+
+def _started(options: Namespace) -> dict[str, Any]:
+    if options.socket is not None and options.root is None:
+        # A socket alone would mean whoever answers there; what is started needs a root.
+        options.root = str(root_of(options))
+    is_running = True
+    try:
+        with connected(options, spawn=False) as client:
+            report = client.status()
+    except Unreachable:
+        is_running = False
+        with connected(options) as client:
+            report = client.status()
+    return {
+        "started": not is_running,
+        "version": report.version,
+        "pid": report.pid,
+        "root": report.root,
+        "endpoint": report.endpoint,
+    }
+
+
+def _print_start(output: Output, told: dict[str, Any]) -> None:
+    if output.as_json:
+        output.document(told)
+        return
+    output.write(told["endpoint"])
+    did = "started" if told["started"] else "runs already"
+    output.say(f"stenod {told['version']} (pid {told['pid']}) {did} on {told['root']}")
+
+
+def _stopped(options: Namespace) -> dict[str, Any]:
+    try:
+        with connected(options, spawn=False) as client:
+            root, pid = Path(client.welcome.root), client.welcome.pid
+            # Its last answer can be lost with its socket; that the lock is free says more.
+            with suppress(Unreachable, OutcomeUnknown):
+                client.drain()
+    except Unreachable as error:
+        prepared_root(options)
+        root = root_of(options)
+        if not is_free(root):
+            raise Unreachable(
+                f"a daemon holds {root} but does not answer ({error.message}): see"
+                f" {root / places.LOG}, and end it with `kill` if it hangs"
+            ) from None
+        return {"stopped": False, "pid": None, "root": str(root)}
+    wait_until_free(root)
+    return {"stopped": True, "pid": pid, "root": str(root)}
+
+
+def wait_until_free(root: Path) -> None:
+    """Return when no daemon holds the root.
+
+    Raises:
+        Busy: it is still held after all the time that a drain may take.
+    """
+    deadline = time.monotonic() + limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S
+    while not is_free(root):
+        if time.monotonic() >= deadline:
+            raise Busy(
+                f"the daemon still holds {root}: it is writing what was queued; see"
+                f" {root / places.LOG} and try again"
+            )
+        time.sleep(limits.START_LOCK_POLL_S)
+
+
+def is_free(root: Path) -> bool:
+    """True when no daemon holds the root."""
+    try:
+        with (root / places.LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
+    average_ms = 1000 * report.sync_s / report.syncs if report.syncs else 0.0
+    rows = [
+        ("stenod", f"{report.version}, protocol {report.protocol}, pid {report.pid}"),
+        ("root", report.root),
+        ("listens at", report.endpoint),
+        ("up for", duration(report.uptime_s) + (", draining" if report.draining else "")),
+        ("sessions", f"{number(report.sessions_open)} open"),
+        ("clients", f"{number(report.clients)}, {count(report.dropped, 'message')} dropped"),
+        ("queued", count(report.queued, "command")),
+        ("appended", count(report.appended_records, "record")),
+        (
+            "syncs",
+            f"{number(report.syncs)}, {average_ms:.2f} ms each,"
+            f" {1000 * report.slowest_sync_s:.2f} ms the slowest",
+        ),
+    ]
+    return rows + [("mount", f"{name}: {folder}") for name, folder in report.mounts.items()]
+
+
+def _client_row(entry: ClientEntry) -> tuple[str, ...]:
+    return (
+        entry.name or "?",
+        "?" if entry.pid is None else str(entry.pid),
+        duration(entry.connected_s),
+        number(entry.requests),
+        number(entry.dropped),
+        " ".join(entry.subscriptions) or "-",
+    )

@@ -1,0 +1,60 @@
+"""Numbers, sizes and times as a person reads them; pure but for the time zone."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+
+
+def number(value: int) -> str:
+    """A number with its thousands apart.
+
+    >>> number(1472)
+    '1 472'
+    """
+    return f"{value:,}".replace(",", " ")
+
+
+def size(value: int) -> str:
+    """A number of bytes in the unit that suits it.
+
+    >>> size(999), size(13400), size(2500000)
+    ('999 B', '13 kB', '2.5 MB')
+    """
+    amount, unit = float(value), _UNITS[0]
+    for name in _UNITS[1:]:
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, name
+    digits = 1 if unit != "B" and amount < 9.95 else 0
+    return f"{amount:.{digits}f} {unit}"
+
+
+def count(value: int, noun: str) -> str:
+    """A number and what it counts.
+
+    >>> count(1, "record"), count(1200, "record")
+    ('1 record', '1 200 records')
+    """
+    return f"{number(value)} {noun if value == 1 else noun + 's'}"
+
+
+def moment(at: float) -> str:
+    """A Unix time as local date and time of day."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(seconds: float) -> str:
+    """A time span in its two largest units.
+
+    >>> duration(0.31), duration(75), duration(90000)
+    ('0.31 s', '1 min 15 s', '1 d 1 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest_s = divmod(int(seconds), 60)
+    hours, rest_min = divmod(minutes, 60)
+    days, rest_h = divmod(hours, 24)
+    if days:
+        return f"{days} d {rest_h} h"
+    return f"{hours} h {rest_min} min" if hours else f"{minutes} min {rest_s} s"

@@ -1,0 +1,177 @@
+"""The subcommands that change a session; each prints the new head, a checkpoint its id."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from steno.blocking import BlockingClient, BlockingSession
+from steno.cli import contract
+from steno.cli.connection import connected
+from steno.cli.exits import Exit, WrongUsage
+from steno.cli.output import Output, printable
+from steno.cli.wording import count, number
+from steno.values import Ack
+from steno_protocol import limits
+from steno_protocol.errors import NotFound, StenoError, TooLarge
+
+
+def append(options: Namespace, output: Output) -> int:
+    """Append one message, or the records on stdin."""
+    _check_append(options)
+    if options.text is not None:
+        message = {"role": options.role or "user", "content": options.text}
+        return _change(options, output, lambda session, how: session.append_message(message, **how))
+    lines = _lines(sys.stdin.buffer)
+    if sys.stdin.isatty():
+        output.say("reading records from the terminal, one JSON object a line; Ctrl-D ends")
+    if options.batch:
+        batch = [line for _, line in lines]
+        return _change(options, output, lambda session, how: session.append_message(batch, **how))
+    return _append_stream(options, output, lines)
+
+
+def checkpoint(options: Namespace, output: Output) -> int:
+    """Append a checkpoint and print its id."""
+    visible = options.add_user_message
+    return _change(options, output, lambda session, how: session.checkpoint(visible, **how))
+
+
+def revert(options: Namespace, output: Output) -> int:
+    """Drop a checkpoint and all that follows it."""
+    target, why = options.checkpoint, options.why
+    return _change(options, output, lambda session, how: session.revert_to(target, why=why, **how))
+
+
+def clear(options: Namespace, output: Output) -> int:
+    """Drop everything."""
+    return _change(options, output, lambda session, how: session.clear(why=options.why, **how))
+
+
+def restore(options: Namespace, output: Output) -> int:
+    """Bring back a generation that was left behind."""
+    target, why = options.generation, options.why
+    return _change(
+        options, output, lambda session, how: session.restore_generation(target, why=why, **how)
+    )
+
+
+def usage(options: Namespace, output: Output) -> int:
+    """Append a token count, or print those that were told."""
+    tokens = options.tokens
+    if tokens is not None:
+        return _change(
+            options, output, lambda session, how: session.update_token_count(tokens, **how)
+        )
+    with connected(options) as client:
+        state = client.session(options.session).history_at()
+    if output.as_json:
+        output.document(contract.usage(options.session, state))
+        return Exit.DONE
+    for entry in state.usage_history:
+        output.write(f"{entry.cursor}  {entry.token_count}")
+    pending = state.token_count_with_pending - state.token_count
+    output.say(f"{count(state.token_count, 'token')}, and about {number(pending)} not yet counted")
+    return Exit.DONE
+
+
+def prompt(options: Namespace, output: Output) -> int:
+    """Write the system prompt, or print the present one."""
+    if options.text is not None:
+        text = sys.stdin.read() if options.text == "-" else options.text
+        return _change(
+            options, output, lambda session, how: session.write_system_prompt(text, **how)
+        )
+    with connected(options) as client:
+        state = client.session(options.session).history_at()
+    if output.as_json:
+        output.document({"session": options.session, "system_prompt": state.system_prompt})
+    elif state.system_prompt is None:
+        output.say(f"the session {options.session} has no system prompt: give one as TEXT")
+    else:
+        output.write(printable(state.system_prompt) if output.is_terminal else state.system_prompt)
+    return Exit.DONE
+
+
+# --- how a change is made ------------------------------------------------------------------------
+
+Verb = Callable[[BlockingSession, dict[str, Any]], Ack]
+"""A verb of a session, given the options that all of them have."""
+
+
+def _change(options: Namespace, output: Output, verb: Verb) -> int:
+    with connected(options) as client:
+        ack = _apply(client, options, verb, options.key)
+    _print_ack(options, output, ack)
+    return Exit.DONE
+
+
+def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int, bytes]]) -> int:
+    """Append each line by itself; what was acknowledged before a refusal stays appended."""
+    done = 0
+    with connected(options) as client:
+        for line_number, line in lines:
+            key = None if options.key is None else f"{options.key}-{line_number}"
+            try:
+                ack = _apply(client, options, _appending(line), key)
+            except StenoError:
+                stored = f"; {count(done, 'record')} before it stay appended" if done else ""
+                output.say(f"line {line_number} of stdin was not acknowledged{stored}")
+                raise
+            _print_ack(options, output, ack)
+            output.flush()
+            done += 1
+    return Exit.DONE
+
+
+def _appending(line: bytes) -> Verb:
+    return lambda session, how: session.append_message(line, **how)
+
+
+def _apply(client: BlockingClient, options: Namespace, verb: Verb, key: str | None) -> Ack:
+    """Ask for the change; the session is made when that alone is missing."""
+    how = {"key": key, "expect": options.expect, "durability": options.durability}
+    session = client.session(options.session)
+    try:
+        return verb(session, how)
+    except NotFound:
+        if getattr(options, "no_create", True):
+            raise
+    # The rarer case second: a session that is there costs one round trip, not two.
+    client.open(options.session, follow=False)
+    return verb(session, how)
+
+
+def _print_ack(options: Namespace, output: Output, ack: Ack) -> None:
+    if output.as_json:
+        output.document(contract.ack(options.session, ack))
+        return
+    is_checkpoint = options.command == "checkpoint"
+    output.write(str(ack.checkpoint_id if is_checkpoint else ack.head))
+    if ack.rotated is not None:
+        output.say(f"what was there before is kept in {ack.rotated}")
+    if ack.duplicate:
+        output.say(f"the key {ack.key} had been applied before; this is its answer of that time")
+
+
+def _check_append(options: Namespace) -> None:
+    if options.text is None and options.role is not None:
+        raise WrongUsage("--role is for one TEXT: a record on stdin has its own role")
+    if options.text is not None and options.batch:
+        raise WrongUsage("--batch is for records on stdin: leave TEXT out")
+    if options.text is None and options.expect is not None and not options.batch:
+        raise WrongUsage("--expect can hold for one command only: add --batch, or give one TEXT")
+
+
+def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, without their ends, counted from 1."""
+    line_number = 0
+    while line := stream.readline(limits.RECORD_BYTES_MAX + 2):
+        line_number += 1
+        if not line.endswith(b"\n") and len(line) > limits.RECORD_BYTES_MAX:
+            raise TooLarge(
+                f"line {line_number} of stdin is longer than {limits.RECORD_BYTES_MAX} bytes:"
+                " split it, or store the large part elsewhere and refer to it"
+            )
+        if line.strip():
+            yield line_number, line.rstrip(b"\r\n")
