@@ -2,8 +2,14 @@
 
 It may be lost, old or foreign; nothing depends on it but speed and how damage is judged: behind a
 true mark it is a torn tail, before it corruption. It is believed only if the file's generation,
-inode and fingerprint agree.
+inode and fingerprint agree, and if it is whole itself: it is never synced, so a power cut may leave
+any part of it. Its first word is the CRC-32 of the rest:
+
+    5b1c90e2 {"generation":3,"inode":812,"bytes":4194400,"crc":99182217,"lines":8120,...}
 """
+
+import zlib
+from typing import Final
 
 import msgspec
 
@@ -36,12 +42,14 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Mark)
 
+_CHECK_BYTES: Final = 9
+
 
 def encode_mark(
     *, generation: int, inode: int, size: int, crc: int, lines: int, counters: ContextCounters
 ) -> bytes:
     """The bytes of a mark."""
-    return _encode(
+    body = _encode(
         Mark(
             generation=generation,
             inode=inode,
@@ -54,11 +62,19 @@ def encode_mark(
             has_system_prompt=counters.has_system_prompt,
         )
     )
+    return _check(body) + body
 
 
 def decode_mark(data: bytes) -> Mark | None:
     """The mark in these bytes, or None when they are no mark."""
+    word, body = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
+    if word != _check(body):
+        return None
     try:
-        return _decoder.decode(data)
+        return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _check(body: bytes) -> bytes:
+    return b"%08x " % zlib.crc32(body)

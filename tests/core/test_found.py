@@ -1,0 +1,78 @@
+"""Commands are found again in lines only when all of their lines are there, whole."""
+
+from steno_protocol import records
+from steno_protocol.positions import Position
+from stenod.core.found import applied_in
+from stenod.core.keys import Applied
+from support.lines import foreign, line, stamped
+
+
+def found_in(*lines: bytes, generation: int = 2, first: int = 10) -> dict[str, Applied]:
+    return dict(applied_in(list(lines), generation, first))
+
+
+def test_a_single_record_is_found_at_its_line() -> None:
+    assert found_in(foreign("x"), *stamped("k1", ["one"])) == {
+        "k1": Applied("append", Position(2, 11), 1)
+    }
+
+
+def test_a_batch_is_found_at_its_first_line() -> None:
+    lines = [*stamped("k1", ["one"]), *stamped("k2", ["two", "three", "four"])]
+
+    assert found_in(*lines)["k2"] == Applied("append", Position(2, 11), 3)
+
+
+def test_a_batch_that_misses_a_line_is_not_found() -> None:
+    batch = stamped("k2", ["two", "three", "four"])
+
+    for missing in range(3):
+        rest = batch[:missing] + batch[missing + 1 :]
+        assert found_in(*rest, *stamped("k3", ["five"])).keys() == {"k3"}
+
+
+def test_a_batch_that_a_foreign_line_interrupts_is_not_found() -> None:
+    first, second = stamped("k2", ["two", "three"])
+
+    assert not found_in(first, foreign("theirs"), second)
+
+
+def test_a_damaged_line_with_a_stamp_is_not_found() -> None:
+    (whole,) = stamped("k1", ["one"])
+
+    assert not found_in(b"{broken" + whole)
+    assert not found_in(whole[:-1].replace(b"one", b"o\0e") + b"\n")
+
+
+def test_a_batch_that_was_begun_twice_is_found_where_it_is_whole() -> None:
+    batch = stamped("k2", ["two", "three"])
+
+    assert found_in(batch[0], *batch) == {"k2": Applied("append", Position(2, 11), 2)}
+
+
+def test_the_batches_of_two_keys_do_not_complete_each_other() -> None:
+    assert not found_in(stamped("k1", ["a", "b"])[0], stamped("k2", ["a", "b"])[1])
+
+
+def test_every_kind_of_command_is_told_by_its_first_record() -> None:
+    def one(key: str, record: bytes) -> bytes:
+        return records.line(record, next(records.stamps(key, 1, "planner")))
+
+    marks = records.stamps("c2", 2, None)
+    notice = records.checkpoint_notice(5)
+    found = found_in(
+        one("c1", records.checkpoint_record(4)),
+        records.line(records.checkpoint_record(5), next(marks)),
+        records.line(notice, next(marks)),
+        one("u", records.usage_record(7)),
+        one("p", records.system_prompt_record("be kind")),
+        one("odd", line({"role": "robot"})[:-1]),
+    )
+
+    assert found == {
+        "c1": Applied("checkpoint", Position(2, 10), 1, 4),
+        "c2": Applied("checkpoint", Position(2, 11), 2, 5),
+        "u": Applied("update_token_count", Position(2, 13), 1),
+        "p": Applied("write_system_prompt", Position(2, 14), 1),
+        "odd": Applied("append", Position(2, 15), 1),
+    }

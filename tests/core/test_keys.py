@@ -1,0 +1,130 @@
+"""What a session remembers of its keys: enough that none is applied twice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol import limits
+from steno_protocol.positions import Position
+from stenod.core.keys import Applied, KeyFilter, KeyTable
+from support.lines import line, stamped, uuid7
+
+OPENED_MS = 1_700_000_000_000
+KEYS = st.text("abcXYZ019_-", min_size=1, max_size=12)
+
+
+def applied(number: int = 0) -> Applied:
+    return Applied("append", Position(0, number), 1)
+
+
+def test_a_key_in_the_table_is_not_looked_up() -> None:
+    table = KeyTable(OPENED_MS)
+    table.add("job-1", applied())
+
+    assert table.get("job-1") == applied()
+    assert not table.must_be_looked_up("job-1", repeat=True)
+
+
+def test_a_uuid7_made_after_the_opening_cannot_have_been_used() -> None:
+    table = KeyTable(OPENED_MS)
+
+    assert not table.must_be_looked_up(uuid7(OPENED_MS + 1, 1), repeat=False)
+
+
+def test_a_key_that_is_as_old_as_the_opening_is_looked_up() -> None:
+    table = KeyTable(OPENED_MS)
+
+    assert table.must_be_looked_up(uuid7(OPENED_MS, 1), repeat=False)
+    assert table.must_be_looked_up(uuid7(OPENED_MS - 1, 1), repeat=False)
+
+
+def test_a_repeat_and_a_key_of_the_caller_are_looked_up() -> None:
+    table = KeyTable(OPENED_MS)
+
+    assert table.must_be_looked_up(uuid7(OPENED_MS + 1, 1), repeat=True)
+    assert table.must_be_looked_up("job-1", repeat=False)
+
+
+def test_the_table_forgets_its_oldest_key_and_then_looks_it_up() -> None:
+    table = KeyTable(OPENED_MS, keys_max=2)
+    keys = [uuid7(OPENED_MS + made, made) for made in (30, 10, 20)]
+    for number, key in enumerate(keys):
+        table.add(key, applied(number))
+
+    assert table.get(keys[0]) is None
+    assert table.get(keys[1]) == applied(1)
+    assert table.must_be_looked_up(keys[0], repeat=False)
+
+
+def test_a_key_that_is_younger_than_every_forgotten_one_is_not_looked_up() -> None:
+    table = KeyTable(OPENED_MS, keys_max=1)
+    for made in (30, 10, 20):
+        table.add(uuid7(OPENED_MS + made, made), applied())
+
+    assert not table.must_be_looked_up(uuid7(OPENED_MS + 31, 1), repeat=False)
+    assert table.must_be_looked_up(uuid7(OPENED_MS + 25, 1), repeat=False)
+
+
+def test_a_key_that_is_added_again_is_remembered_once() -> None:
+    table = KeyTable(OPENED_MS, keys_max=2)
+    for key in ("a", "b", "a", "b"):
+        table.add(key, applied())
+
+    assert table.get("a") == table.get("b") == applied()
+
+
+def test_with_a_filter_only_keys_that_may_be_in_the_files_are_looked_up() -> None:
+    table = KeyTable(OPENED_MS, keys_max=1)
+    table.add("in-the-table", applied())
+    assert table.needs_filter
+    found = KeyFilter(0)
+    found.add_block(b"".join(stamped("in-the-files", ["x"])))
+    table.use_filter(found)
+    table.add("later", applied())
+
+    assert not table.needs_filter
+    for key in ("in-the-files", "in-the-table"):
+        assert table.must_be_looked_up(key, repeat=False)
+    assert not table.must_be_looked_up("never-used", repeat=True)
+
+
+@given(st.lists(KEYS, max_size=40), st.integers(0, 5), st.integers(1, 6))
+def test_a_used_key_is_in_the_table_or_looked_up_whatever_was_forgotten(
+    keys: list[str], known: int, keys_max: int
+) -> None:
+    table = KeyTable(OPENED_MS, keys_max=keys_max)
+    for key in keys[:known]:
+        table.add(key, applied())
+    table.use_filter(KeyFilter(1000))
+    for key in keys[known:]:
+        table.add(key, applied())
+
+    for key in keys[max(0, known - keys_max) :]:
+        assert table.get(key) is not None or table.must_be_looked_up(key, repeat=False)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=200))
+def test_the_filter_never_denies_a_key_that_it_saw(keys: list[bytes]) -> None:
+    key_filter = KeyFilter(0)
+    for key in keys:
+        key_filter.add(key)
+
+    assert all(key in key_filter for key in keys)
+
+
+@given(st.lists(KEYS, min_size=1, max_size=6, unique=True))
+def test_the_filter_finds_the_keys_of_lines_and_of_timelines(keys: list[str]) -> None:
+    key_filter = KeyFilter(0)
+    key_filter.add_block(b"".join(b"".join(stamped(key, ["x", "y"])) for key in keys[::2]))
+    key_filter.add_block(b"".join(line({"kind": "cleared", "key": key}) for key in keys[1::2]))
+
+    assert all(key.encode() in key_filter for key in keys)
+
+
+def test_the_filter_is_seldom_wrong_and_never_larger_than_its_limit() -> None:
+    key_filter = KeyFilter(10_000 * 256)
+    for number in range(10_000):
+        key_filter.add(b"used-%d" % number)
+    wrong = sum(b"other-%d" % number in key_filter for number in range(10_000))
+
+    assert wrong < 500
+    assert len(KeyFilter(2**50)._bits) * 8 == limits.KEY_FILTER_BITS_MAX

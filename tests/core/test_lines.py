@@ -1,0 +1,156 @@
+"""What recovery may believe of a file's end: whole batches of whole lines, and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stenod.core.lines import Tail, examine_tail, is_object, split_lines, whole_lines
+from support.lines import foreign, stamped, uuid7
+
+ONE = b"".join(stamped("k1", ["one"]))
+BATCH = b"".join(stamped("k2", ["two", "three", "four"]))
+LAST = b"".join(stamped(uuid7(5, 6), ["five", "six"]))
+LOG = ONE + BATCH + LAST
+WHOLE = [0, len(ONE), len(ONE + BATCH), len(LOG)]
+MARKED = pytest.mark.parametrize("marked", [True, False], ids=["marked", "unmarked"])
+
+
+def kept(region: bytes, *, marked: bool) -> bytes:
+    return region[: examine_tail(region, marked=marked).keep]
+
+
+@given(st.lists(st.binary(max_size=5), max_size=5).map(b"\n".join))
+def test_split_lines_lose_no_byte_and_end_where_newlines_are(data: bytes) -> None:
+    lines = split_lines(data)
+
+    assert b"".join(lines) == data
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines[:-1])
+    assert all(lines)
+    assert whole_lines(data) == sum(len(line) for line in lines if line.endswith(b"\n"))
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b"{", b"[]", b'"x"', b"\xff{}", b"{}\0", b"\0{}", b"[" * 100_000]
+)
+def test_what_is_not_one_json_object_is_no_object(line: bytes) -> None:
+    assert not is_object(line)
+
+
+def whole_before(size: int) -> int:
+    return max(whole for whole in WHOLE if whole <= size)
+
+
+@MARKED
+def test_a_tail_cut_at_any_byte_keeps_its_whole_batches(marked: bool) -> None:
+    for cut in range(len(LOG) + 1):
+        tail = examine_tail(LOG[:cut], marked=marked)
+
+        assert tail.keep == whole_before(cut)
+        assert (tail.damage is None) == (cut in WHOLE)
+        assert not tail.unended
+
+
+@MARKED
+def test_a_tail_that_is_nul_from_any_byte_on_keeps_its_whole_batches(marked: bool) -> None:
+    for cut in range(len(LOG)):
+        region = LOG[:cut] + bytes(len(LOG) - cut)
+
+        assert kept(region, marked=marked) == LOG[: whole_before(cut)]
+
+
+@MARKED
+def test_a_lost_page_in_the_middle_tears_all_that_follows_it(marked: bool) -> None:
+    for hole in range(len(LOG) - 1):
+        region = LOG[:hole] + b"\0" + LOG[hole + 1 :]
+
+        assert kept(region, marked=marked) == LOG[: whole_before(hole)]
+
+
+def test_damage_without_nul_behind_a_mark_is_a_torn_tail() -> None:
+    assert kept(ONE + b"{broken\n" + BATCH, marked=True) == ONE
+
+
+def test_damage_without_nul_that_no_mark_bounds_may_be_old_and_stays() -> None:
+    region = ONE + b"{broken\n" + BATCH
+
+    assert examine_tail(region, marked=False) == Tail(len(region))
+
+
+@MARKED
+def test_a_last_line_that_is_not_json_is_cut(marked: bool) -> None:
+    assert kept(ONE + b"{broken\n", marked=marked) == ONE
+
+
+@MARKED
+def test_damaged_lines_at_the_end_are_cut_together(marked: bool) -> None:
+    assert kept(ONE + b"{broken\n\xff\n", marked=marked) == ONE
+
+
+def test_a_batch_that_another_command_interrupts_is_torn_behind_a_mark() -> None:
+    head = stamped("k2", ["two", "three"])[0]
+
+    assert kept(ONE + head + LAST, marked=True) == ONE
+
+
+def test_an_old_batch_without_its_end_stays_when_whole_commands_follow_it() -> None:
+    region = ONE + stamped("k2", ["two", "three"])[0] + LAST
+
+    assert kept(region, marked=False) == region
+
+
+@MARKED
+def test_the_end_of_a_batch_whose_head_a_rewrite_dropped_stays(marked: bool) -> None:
+    region = stamped("k2", ["two", "three"])[1] + ONE
+
+    assert kept(region, marked=marked) == region
+
+
+@MARKED
+def test_blank_lines_are_no_damage(marked: bool) -> None:
+    region = ONE + b"\n  \n" + BATCH + b"\r\n"
+
+    assert kept(region, marked=marked) == region
+
+
+@MARKED
+@pytest.mark.parametrize("damage", [b"{broken\n", b"\0\0\0\n", BATCH[:-5] + b"\n"])
+def test_what_lies_behind_a_foreign_line_is_not_cut(damage: bytes, marked: bool) -> None:
+    region = ONE + damage + foreign("theirs") + LAST
+
+    assert examine_tail(region, marked=marked) == Tail(len(region))
+
+
+@MARKED
+def test_only_the_damaged_end_is_cut_when_a_foreign_line_lies_before_it(marked: bool) -> None:
+    region = ONE + b"{broken\n" + foreign("theirs") + b"\0\0{"
+
+    assert kept(region, marked=marked) == ONE + b"{broken\n" + foreign("theirs")
+
+
+@MARKED
+def test_a_whole_foreign_record_that_only_lacks_its_newline_is_kept(marked: bool) -> None:
+    region = ONE + foreign("theirs")[:-1]
+
+    assert examine_tail(region, marked=marked) == Tail(len(region), unended=True)
+
+
+@MARKED
+def test_a_record_of_ours_without_its_newline_is_torn(marked: bool) -> None:
+    assert kept(BATCH + ONE[:-1], marked=marked) == BATCH
+
+
+@MARKED
+def test_a_foreign_record_without_newline_behind_a_torn_batch_is_kept_whole(marked: bool) -> None:
+    head = stamped("k2", ["two", "three"])[0]
+    tail = examine_tail(ONE + head + foreign("theirs")[:-1], marked=marked)
+
+    assert tail.keep == len(ONE)
+    assert tail.damage is not None
+
+
+@MARKED
+@given(st.binary(max_size=60))
+def test_any_bytes_behind_whole_lines_never_cost_those_lines(marked: bool, rubbish: bytes) -> None:
+    region = ONE + BATCH + rubbish
+
+    assert kept(region, marked=marked).startswith(ONE + BATCH)

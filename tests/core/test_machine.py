@@ -1,0 +1,353 @@
+"""The writer's decisions: what each command becomes, and that a refused one changes nothing."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from steno_protocol import records
+from steno_protocol.context import ContextCounters, parse_line
+from steno_protocol.errors import BadRequest, Conflict, Refused, TooLarge
+from steno_protocol.positions import Position
+from steno_protocol.replies import Ack
+from stenod.core.keys import Applied, KeyTable
+from stenod.core.lines import split_lines
+from stenod.core.machine import Answered, AnyMutation, Lines, Machine, Rewrite
+from support.lines import SESSION, append, checkpoint, clear, prompt, restore, revert, usage, user
+
+
+def fresh(line: int = 0, *, stamp: bool = True, **counters: Any) -> Machine:
+    return Machine(
+        SESSION, Position(0, line), ContextCounters(**counters), KeyTable(0), stamp=stamp
+    )
+
+
+def lines_of(machine: Machine, command: AnyMutation, *data: bytes) -> Lines:
+    decision = machine.decide(command, data)
+    assert isinstance(decision, Lines)
+    return decision
+
+
+def ack_of(machine: Machine, command: AnyMutation, *data: bytes) -> Ack:
+    decision = machine.decide(command, data)
+    assert isinstance(decision, (Lines, Answered))
+    return decision.ack
+
+
+def state_of(machine: Machine) -> tuple[object, ...]:
+    return (
+        machine.head,
+        machine.spoken_head,
+        machine.counters.copy(),
+        machine.applied("used"),
+    )
+
+
+# --- appending ---------------------------------------------------------------------------------
+
+
+def test_an_append_becomes_stamped_lines_and_their_positions() -> None:
+    machine = fresh(line=4)
+
+    decision = lines_of(machine, append("k1", by="planner"), user("one"), user("two"))
+
+    assert decision.data.splitlines() == [
+        b'{"role":"user","content":"one","_by":"planner","_id":"k1.0/2"}',
+        b'{"role":"user","content":"two","_by":"planner","_id":"k1.1/2"}',
+    ]
+    assert (decision.ack.first, decision.ack.last, decision.ack.head) == ("0:4", "0:5", "0:6")
+    assert not decision.ack.duplicate
+
+
+def test_a_session_without_stamps_holds_what_the_caller_gave() -> None:
+    machine = fresh(stamp=False)
+    record = b'{ "role": "user", "content" : "hi" }'
+
+    assert lines_of(machine, append("k1", by="planner"), record).data == record + b"\n"
+    assert lines_of(machine, usage("k2", 7)).data == records.usage_record(7) + b"\n"
+
+
+def test_a_checkpoint_gets_the_next_id_and_its_message_is_of_the_same_batch() -> None:
+    machine = fresh(n_checkpoints=3)
+
+    silent = lines_of(machine, checkpoint("c1"))
+    shown = lines_of(machine, checkpoint("c2", add_user_message=True))
+
+    assert (silent.ack.checkpoint_id, shown.ack.checkpoint_id) == (3, 4)
+    first, second = map(json.loads, shown.data.splitlines())
+    assert (first["id"], first["_id"]) == (4, "c2.0/2")
+    assert second["content"] == "<system>CHECKPOINT 4</system>"
+    assert second["_id"] == "c2.1/2"
+
+
+def test_a_prompt_is_a_line_in_an_empty_session_and_a_rewrite_in_any_other() -> None:
+    assert isinstance(fresh().decide(prompt("p", "be kind"), []), Lines)
+    assert isinstance(fresh(line=1).decide(prompt("p", "be kind"), []), Rewrite)
+
+
+def test_a_prompt_behind_a_line_of_the_same_group_is_a_rewrite() -> None:
+    machine = fresh()
+    lines_of(machine, append("k1"), user("one"))
+
+    assert isinstance(machine.decide(prompt("p", "be kind"), []), Rewrite)
+
+
+@pytest.mark.parametrize("command", [revert("r", 0), clear("r"), restore("r", 0)])
+def test_a_rewrite_is_left_to_the_files(command: AnyMutation) -> None:
+    machine = fresh(line=2)
+    before = state_of(machine)
+
+    decision = machine.decide(command, [])
+
+    assert isinstance(decision, Rewrite)
+    assert decision.command is command
+    assert state_of(machine) == before
+
+
+# --- keys --------------------------------------------------------------------------------------
+
+
+def test_a_repeat_inside_one_group_gets_the_first_answer() -> None:
+    machine = fresh()
+    first = ack_of(machine, append("k1"), user("one"))
+    lines_of(machine, append("k2"), user("two"))
+
+    again = ack_of(machine, append("k1", repeat=True), user("one"))
+
+    assert again.duplicate
+    assert (again.first, again.last, again.head) == (first.first, first.last, first.head)
+    assert machine.spoken_head == Position(0, 2)
+
+
+def test_a_repeat_after_the_commit_gets_the_first_answer() -> None:
+    machine = fresh(n_checkpoints=2)
+    ack_of(machine, checkpoint("c1", add_user_message=True))
+    machine.commit()
+
+    again = ack_of(machine, checkpoint("c1", add_user_message=True))
+
+    assert again.duplicate
+    assert (again.checkpoint_id, again.first, again.last) == (2, "0:0", "0:1")
+
+
+def test_a_key_that_was_found_in_the_files_is_answered_from_there() -> None:
+    machine = fresh(line=9)
+    found = Applied("append", Position(0, 3), 2)
+
+    decision = machine.decide(append("k1"), [user("one"), user("two")], found)
+
+    assert isinstance(decision, Answered)
+    assert (decision.ack.first, decision.ack.last, decision.ack.duplicate) == ("0:3", "0:4", True)
+
+
+def test_a_repeat_is_answered_before_its_expectation_is_looked_at() -> None:
+    machine = fresh()
+    ack_of(machine, append("k1", expect="0:0"), user("one"))
+    machine.commit()
+
+    assert ack_of(machine, append("k1", expect="0:0"), user("one")).duplicate
+
+
+def test_a_key_of_another_command_is_refused() -> None:
+    machine = fresh()
+    ack_of(machine, append("k1"), user("one"))
+
+    with pytest.raises(BadRequest, match="a key names one command for ever"):
+        machine.decide(usage("k1", 5), [])
+
+
+def test_a_key_that_was_rolled_back_can_be_used_again() -> None:
+    machine = fresh()
+    ack_of(machine, append("k1"), user("one"))
+    machine.roll_back()
+
+    assert machine.applied("k1") is None
+    assert not ack_of(machine, append("k1", repeat=True), user("one")).duplicate
+
+
+def test_a_rewrite_is_remembered_with_its_answer() -> None:
+    machine = fresh(line=7, n_checkpoints=3)
+    applied = Applied("revert_to", Position(1, 4), 0, rotated="context_1.jsonl")
+
+    ack = machine.rewritten("r", applied, Position(1, 4), ContextCounters(n_checkpoints=1))
+    again = ack_of(machine, revert("r", 1))
+
+    assert (ack.first, ack.last, ack.head, ack.rotated) == ("1:4",) * 3 + ("context_1.jsonl",)
+    assert again.duplicate
+    assert (again.first, again.rotated) == (ack.first, ack.rotated)
+    assert ack_of(machine, checkpoint("c")).checkpoint_id == 1
+
+
+# --- expectations ------------------------------------------------------------------------------
+
+
+def test_an_expected_head_that_is_the_head_lets_the_command_through() -> None:
+    machine = fresh(line=2)
+
+    ack_of(machine, append("k1", expect="0:2"), user("one"))
+    ack_of(machine, append("k2", expect="0:3"), user("two"))
+
+
+@pytest.mark.parametrize("expect", ["0:1", "0:3", "1:2"])
+def test_another_head_is_a_conflict_that_names_the_real_one(expect: str) -> None:
+    machine = fresh(line=2)
+    before = state_of(machine)
+
+    for command in (append("k", expect=expect), revert("k", 0, expect=expect)):
+        with pytest.raises(Conflict) as caught:
+            machine.decide(command, [user("one")])
+        assert caught.value.head == "0:2"
+        assert state_of(machine) == before
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+LARGE = user("x" * 16 * 1024 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("command", "data", "error"),
+    [
+        (append("k"), [user("fine"), b"{"], BadRequest),
+        (append("k"), [user("fine"), b'{"role":"_checkpoint","id":1,"content":""}'], BadRequest),
+        (append("k"), [user("fine"), LARGE], TooLarge),
+        (prompt("k", "\ud800"), [], BadRequest),
+    ],
+)
+def test_a_refused_command_leaves_the_state_as_it_was(
+    command: AnyMutation, data: list[bytes], error: type[Refused]
+) -> None:
+    machine = fresh()
+    machine.commit()
+    before = state_of(machine)
+
+    with pytest.raises(error):
+        machine.decide(command, data)
+
+    assert state_of(machine) == before
+    assert machine.applied("k") is None
+
+
+def test_a_refused_record_is_named_by_its_place_in_the_batch() -> None:
+    with pytest.raises(BadRequest, match="record 1 of 2"):
+        fresh().decide(append("k"), [user("fine"), b"{"])
+
+
+# --- the whole machine against a list ----------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Model:
+    """What a session is without any cleverness: its lines, and the answer to each key."""
+
+    lines: list[bytes]
+    answers: dict[str, Ack]
+
+    def copy(self) -> "Model":
+        return Model(list(self.lines), dict(self.answers))
+
+    @property
+    def counters(self) -> ContextCounters:
+        counters = ContextCounters()
+        for data in self.lines:
+            counters.apply(parse_line(data))
+        return counters
+
+
+KEYS = st.sampled_from([f"k{number}" for number in range(12)])
+RECORDS = st.lists(
+    st.sampled_from([user("a"), user("some text"), user("")]), min_size=1, max_size=3
+)
+
+
+class MachineAgainstList(RuleBasedStateMachine):
+    """Random commands, commits and roll-backs; the machine and a plain list stay equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = fresh()
+        self.durable = Model([], {})
+        self.spoken = self.durable.copy()
+        self.kinds: dict[str, type[AnyMutation]] = {}
+
+    def decide(self, command: AnyMutation, data: list[bytes]) -> None:
+        known = self.spoken.answers.get(command.key)
+        if known is not None and self.kinds[command.key] is not type(command):
+            with pytest.raises(BadRequest):
+                self.machine.decide(command, data)
+            return
+        decision = self.machine.decide(command, data)
+        if known is not None:
+            assert isinstance(decision, Answered)
+            assert decision.ack.duplicate
+            assert (decision.ack.first, decision.ack.head) == (known.first, known.head)
+            assert decision.ack.checkpoint_id == known.checkpoint_id
+            return
+        assert isinstance(decision, Lines)
+        assert decision.ack.first == f"0:{len(self.spoken.lines)}"
+        self.spoken.lines += split_lines(decision.data)
+        assert decision.ack.head == f"0:{len(self.spoken.lines)}"
+        self.spoken.answers[command.key] = decision.ack
+        self.kinds[command.key] = type(command)
+
+    @rule(key=KEYS, data=RECORDS)
+    def append(self, key: str, data: list[bytes]) -> None:
+        self.decide(append(key), data)
+
+    @rule(key=KEYS, shown=st.booleans())
+    def checkpoint(self, key: str, shown: bool) -> None:
+        expected = self.spoken.counters.n_checkpoints
+        is_new = key not in self.spoken.answers
+        self.decide(checkpoint(key, add_user_message=shown), [])
+        if is_new:
+            assert self.spoken.answers[key].checkpoint_id == expected
+
+    @rule(key=KEYS, count=st.integers(0, 99))
+    def usage(self, key: str, count: int) -> None:
+        self.decide(usage(key, count), [])
+
+    @rule(key=KEYS)
+    def bad_record(self, key: str) -> None:
+        if key not in self.spoken.answers:
+            with pytest.raises(BadRequest):
+                self.machine.decide(append(key), [user("fine"), b"[]"])
+
+    @rule(key=KEYS, off=st.sampled_from([-1, 1]))
+    @precondition(lambda self: self.spoken.lines)
+    def wrong_expectation(self, key: str, off: int) -> None:
+        if key not in self.spoken.answers:
+            expect = f"0:{len(self.spoken.lines) + off}"
+            with pytest.raises(Conflict):
+                self.machine.decide(append(key, expect=expect), [user("a")])
+
+    @rule()
+    def commit(self) -> None:
+        self.machine.commit()
+        self.durable = self.spoken.copy()
+
+    @rule()
+    def roll_back(self) -> None:
+        self.machine.roll_back()
+        self.spoken = self.durable.copy()
+
+    @invariant()
+    def both_are_equal(self) -> None:
+        assert self.machine.head == Position(0, len(self.durable.lines))
+        assert self.machine.spoken_head == Position(0, len(self.spoken.lines))
+        assert self.machine.counters == self.durable.counters
+
+
+TestMachineAgainstList = MachineAgainstList.TestCase
+TestMachineAgainstList.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+
+
+def test_counters_that_were_handed_out_are_no_window_into_the_speculation() -> None:
+    machine = fresh()
+    before = replace(machine.counters)
+    lines_of(machine, append("k1"), user("some text"))
+
+    assert machine.counters == before

@@ -1,0 +1,37 @@
+"""A mark is believed only if it is whole; anything else is no mark, and no error."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol.context import ContextCounters
+from stenod.core.mark import decode_mark, encode_mark
+
+COUNTERS = ContextCounters(token_count=7, pending_chars=8, n_checkpoints=9, has_system_prompt=True)
+MARK = encode_mark(generation=1, inode=2, size=300, crc=4, lines=5, counters=COUNTERS)
+
+
+def test_a_mark_comes_back_as_it_was() -> None:
+    mark = decode_mark(MARK)
+
+    assert mark is not None
+    assert (mark.generation, mark.inode, mark.bytes, mark.crc, mark.lines) == (1, 2, 300, 4, 5)
+    assert mark.counters() == COUNTERS
+
+
+def test_a_mark_that_is_cut_at_any_byte_is_none() -> None:
+    for cut in range(len(MARK)):
+        assert decode_mark(MARK[:cut]) is None
+        assert decode_mark(MARK[:cut] + bytes(len(MARK) - cut)) is None
+
+
+def test_a_mark_with_one_wrong_byte_is_none() -> None:
+    for place, byte in enumerate(MARK):
+        wrong = bytearray(MARK)
+        wrong[place] = ord("0") if byte != ord("0") else ord("1")
+
+        assert decode_mark(bytes(wrong)) is None
+
+
+@given(st.binary(max_size=40))
+def test_other_bytes_are_no_mark(data: bytes) -> None:
+    assert decode_mark(data) is None

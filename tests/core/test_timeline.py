@@ -1,0 +1,103 @@
+"""The timeline: what is read of it, what a void takes back, and what is told from files alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol import limits
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening
+from stenod.core import timeline
+from stenod.core.keys import Applied
+from support.lines import line
+
+
+def rewrite(generation: int, key: str = "k", kind: str = "reverted", lines: int = 5) -> Happening:
+    details = {"lines": lines, "old": (10, 20), "new": (30, 40)}
+    return Happening(kind=kind, generation=generation, key=key, at=1.0, details=details)
+
+
+def encoded(*entries: Happening) -> bytes:
+    return b"".join(map(timeline.encode, entries))
+
+
+def test_entries_come_back_in_their_order() -> None:
+    entries = timeline.decode(encoded(rewrite(1, "a"), rewrite(2, "b", "cleared")))
+
+    assert [(entry.key, entry.kind, entry.generation) for entry in entries] == [
+        ("a", "reverted", 1),
+        ("b", "cleared", 2),
+    ]
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"")), max_size=4))
+def test_lines_that_cannot_be_read_are_passed_over(rubbish: list[bytes]) -> None:
+    data = b"\n".join([*rubbish, timeline.encode(rewrite(1, "a"))])
+
+    assert [entry.key for entry in timeline.decode(data)] == ["a"]
+
+
+def test_a_void_takes_back_the_rewrite_before_it_and_nothing_else() -> None:
+    voided = Happening(kind=timeline.VOIDED, generation=2, key="b")
+    repaired = Happening(kind="repaired", generation=2)
+    data = encoded(rewrite(1, "a"), repaired, rewrite(2, "b"), voided, rewrite(2, "c"))
+
+    assert [entry.key for entry in timeline.decode(data)] == ["a", None, "c"]
+
+
+def test_the_last_rewrite_is_the_newest_that_replaced_the_file() -> None:
+    entries = [rewrite(1, "a"), rewrite(2, "b"), Happening(kind="repaired", generation=2)]
+
+    assert timeline.last_rewrite(entries) is entries[1]
+    assert timeline.last_rewrite([]) is None
+
+
+@pytest.mark.parametrize("kind", timeline.REWRITES)
+def test_a_rewrite_is_answered_from_its_entry(kind: str) -> None:
+    assert timeline.applied_of(rewrite(3, kind=kind), "context_3.jsonl") == Applied(
+        timeline.REWRITES[kind], Position(3, 5), 0, rotated="context_3.jsonl"
+    )
+
+
+@pytest.mark.parametrize(
+    "details", [{}, {"old": 5}, {"old": [1]}, {"old": ["a", "b"]}, {"old": None}]
+)
+def test_an_entry_without_a_fingerprint_has_none(details: dict[str, object]) -> None:
+    entries = timeline.decode(line({"kind": "reverted", "generation": 1, "details": details}))
+
+    assert timeline.fingerprint_of(entries[0], "old") is None
+
+
+def test_a_fingerprint_survives_the_file() -> None:
+    (entry,) = timeline.decode(encoded(rewrite(1)))
+
+    assert timeline.fingerprint_of(entry, "old") == (10, 20)
+    assert timeline.fingerprint_of(entry, "new") == (30, 40)
+
+
+def test_a_fingerprint_looks_at_the_length_and_the_end() -> None:
+    end = bytes(limits.FINGERPRINT_BYTES)
+
+    assert timeline.fingerprint(9, b"x" + end) == timeline.fingerprint(9, end)
+    assert timeline.fingerprint(9, b"abc") != timeline.fingerprint(9, b"abd")
+    assert timeline.fingerprint(9, b"abc") != timeline.fingerprint(8, b"abc")
+
+
+def test_a_rotation_that_nobody_told_of_is_inferred() -> None:
+    created = Happening(kind="created", generation=0, at=1.0)
+    told = rewrite(2)
+
+    entries = timeline.with_inferred([created, told], {1: 0.5, 2: 0.9})
+
+    assert [(entry.kind, entry.generation, entry.inferred) for entry in entries] == [
+        ("rotated", 1, True),
+        ("created", 0, False),
+        ("reverted", 2, False),
+    ]
+
+
+def test_the_lines_that_a_generation_began_with_are_those_of_its_rewrite() -> None:
+    entries = [rewrite(1, lines=5), rewrite(2, lines=7)]
+
+    assert timeline.first_lines_of(entries, 2) == 7
+    assert timeline.first_lines_of(entries, 3) == 0

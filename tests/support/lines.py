@@ -1,0 +1,82 @@
+"""Lines, keys and commands as tests need them: short to write, and the same every time."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from steno_protocol import records
+from steno_protocol.commands import (
+    Append,
+    Checkpoint,
+    Clear,
+    RestoreGeneration,
+    RevertTo,
+    UpdateTokenCount,
+    WriteSystemPrompt,
+)
+
+SESSION = "demo"
+
+
+def uuid7(made_ms: int, number: int) -> str:
+    """A key of the shape that steno's clients make, made at a time in Unix milliseconds."""
+    time = f"{made_ms:012x}"
+    return f"{time[:8]}-{time[8:]}-7000-8000-{number:012x}"
+
+
+def line(record: object) -> bytes:
+    """One line of compact JSON."""
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def user(text: str, **extra: Any) -> bytes:
+    """A user's message as the record frame of an append."""
+    return line({"role": "user", "content": text, **extra})[:-1]
+
+
+def foreign(text: str) -> bytes:
+    """A line as another program writes it."""
+    return user(text) + b"\n"
+
+
+def stamped(key: str, texts: Sequence[str]) -> list[bytes]:
+    """The lines of one append command."""
+    return [
+        records.line(user(text), stamp)
+        for text, stamp in zip(texts, records.stamps(key, len(texts), None), strict=True)
+    ]
+
+
+def append(key: str, **fields: Any) -> Append:
+    """An append; the records come beside it."""
+    return Append(session=SESSION, key=key, **fields)
+
+
+def checkpoint(key: str, **fields: Any) -> Checkpoint:
+    """A checkpoint."""
+    return Checkpoint(session=SESSION, key=key, **fields)
+
+
+def usage(key: str, token_count: int, **fields: Any) -> UpdateTokenCount:
+    """A token count."""
+    return UpdateTokenCount(session=SESSION, key=key, token_count=token_count, **fields)
+
+
+def prompt(key: str, text: str, **fields: Any) -> WriteSystemPrompt:
+    """A system prompt."""
+    return WriteSystemPrompt(session=SESSION, key=key, prompt=text, **fields)
+
+
+def revert(key: str, checkpoint_id: int, **fields: Any) -> RevertTo:
+    """A revert."""
+    return RevertTo(session=SESSION, key=key, checkpoint_id=checkpoint_id, **fields)
+
+
+def clear(key: str, **fields: Any) -> Clear:
+    """A clear."""
+    return Clear(session=SESSION, key=key, **fields)
+
+
+def restore(key: str, generation: int, **fields: Any) -> RestoreGeneration:
+    """A restore."""
+    return RestoreGeneration(session=SESSION, key=key, generation=generation, **fields)
