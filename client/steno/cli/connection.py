@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from steno_protocol import limits
 
 
 @contextmanager
-def connected(options: Namespace, *, spawn: bool = True) -> Iterator[BlockingClient]:
+def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingClient]:
     """A client for the length of one command; starts the daemon if `spawn` and there is none.
 
     A socket alone means whoever answers there, and nothing is started for it. A socket beside a

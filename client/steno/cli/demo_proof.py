@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from steno.cli.wording import count, number
+from steno_protocol._json import is_object
 from steno_protocol.positions import Position
 from steno_protocol.records import RESERVED_KEYS
 
@@ -106,7 +107,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
         value = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
 def _not_whole(lines: Sequence[bytes], records: Sequence[dict[str, Any] | None]) -> Iterator[str]:

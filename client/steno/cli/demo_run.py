@@ -15,7 +15,6 @@ from steno.blocking import BlockingClient, connect_sync
 from steno.cli.demo_proof import Acked, Seen
 from steno.cli.demo_stage import Player, Stage
 from steno.cli.service import wait_until_free
-from steno_protocol import limits, places
 from steno_protocol.errors import Exists, StenoError
 
 _LAST_KEY: Final = "the-end"
@@ -51,7 +50,7 @@ class Evidence:
 
 
 Watch = Callable[[str, Evidence], None]
-"""Told what happens: a phase (`agents`, `writing`, `killed`, `back`, `proving`) and what is known."""
+"""Told what happens: a phase (`agents`, `writing`, `killed`, `back`) and what is known by then."""
 
 
 def run(root: Path, agents: int, turns: int, watch: Watch) -> Evidence:

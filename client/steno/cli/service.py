@@ -149,6 +149,7 @@ def is_free(root: Path) -> bool:
 
 def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
     average_ms = 1000 * report.sync_s / report.syncs if report.syncs else 0.0
+    slowest_ms = 1000 * report.slowest_sync_s
     rows = [
         ("stenod", f"{report.version}, protocol {report.protocol}, pid {report.pid}"),
         ("root", report.root),
@@ -160,8 +161,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
         ("appended", count(report.appended_records, "record")),
         (
             "syncs",
-            f"{number(report.syncs)}, {average_ms:.2f} ms each,"
-            f" {1000 * report.slowest_sync_s:.2f} ms the slowest",
+            f"{number(report.syncs)}, {average_ms:.2f} ms each, the slowest {slowest_ms:.2f} ms",
         ),
     ]
     return rows + [("mount", f"{name}: {folder}") for name, folder in report.mounts.items()]

@@ -17,6 +17,7 @@ it. `◌` marks a generation that another program began, which is told from the 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from steno.cli.output import printable
 from steno.cli.wording import count, moment, number, size
@@ -67,7 +68,7 @@ def draw(
     first = generations[min(generations)]
     trunk = _lineage(generations, head.generation)
     drawing = _Drawing(head.generation, trunk, width, style)
-    return list(drawing.chain(first, "", is_last=True))
+    return list(drawing.chain(first, ""))
 
 
 def grow(entries: Sequence[Happening], head: Position) -> dict[int, Generation]:
@@ -82,7 +83,7 @@ def grow(entries: Sequence[Happening], head: Position) -> dict[int, Generation]:
         if entry.kind not in _MAKES_GENERATION:
             generations[entry.generation].notes.append(entry)
     ordered = list(generations.values())
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         _measure(before, after.made)
         _parent(generations, before, after).children.append(after)
     generations[head.generation].lines = head.line
@@ -130,7 +131,7 @@ class _Drawing:
         self._width = width
         self._style = style
 
-    def chain(self, first: Generation, margin: str, *, is_last: bool) -> Iterator[str]:
+    def chain(self, first: Generation, margin: str) -> Iterator[str]:
         """A generation and what continues it in the same column, their branches between."""
         generation: Generation | None = first
         while generation is not None:
@@ -148,7 +149,7 @@ class _Drawing:
             generation = following
 
     def _branch(self, branch: Generation, margin: str, *, has_more: bool) -> Iterator[str]:
-        lines = self.chain(branch, "", is_last=True)
+        lines = self.chain(branch, "")
         yield f"{margin}{'├' if has_more else '└'}─{next(lines)}"
         for line in lines:
             yield f"{margin}{'│' if has_more else ' '} {line}".rstrip()
