@@ -1,0 +1,163 @@
+"""The documents say what the code does: each example runs, each command and option is described."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from argparse import ArgumentParser
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import __version__
+from support.documents import Block, blocks, code_lines, command_words, table_rows
+from support.parsers import all_parsers, options, subcommand_in, subcommands
+from support.project import PROJECT
+
+README = PROJECT / "README.md"
+DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md"))]
+BIN = Path(sys.executable).parent
+
+
+def _examples(*languages: str) -> list[Block]:
+    """The blocks of the README that a reader would run; those under a command marker are CI's."""
+    return [
+        block
+        for block in blocks(README)
+        if block.language in languages
+        and not (block.marker or "").startswith(("command:", "not run:"))
+    ]
+
+
+def _run(arguments: list[str], root: Path, folder: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "STENO_SOCKET"}
+    path = f"{BIN}{os.pathsep}{environment['PATH']}"
+    ran = subprocess.run(
+        arguments,
+        cwd=folder,
+        env={**environment, "STENO_HOME": str(root), "PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def _line_of(block: Block) -> str:
+    return f"line {block.line}"
+
+
+@pytest.mark.parametrize("block", _examples("python"), ids=_line_of)
+def test_a_python_example_of_the_readme_runs(block: Block, root: Path, tmp_path: Path) -> None:
+    _run([sys.executable, "-W", "error", "-c", block.code], root, tmp_path)
+
+
+@pytest.mark.parametrize("block", _examples("sh"), ids=_line_of)
+def test_a_shell_example_of_the_readme_runs(block: Block, root: Path, tmp_path: Path) -> None:
+    _run(["bash", "-euo", "pipefail", "-c", block.code], root, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["demo", "test"])
+def test_the_readme_gives_each_command_once_and_on_one_line(name: str) -> None:
+    (found,) = [block for block in blocks(README) if block.marker == f"command: {name}"]
+    assert len(found.code.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def parser() -> ArgumentParser:
+    from steno.cli import build_parser
+
+    return build_parser()
+
+
+@pytest.fixture(scope="module")
+def daemon_parser() -> ArgumentParser:
+    from stenod.cli import build_parser
+
+    return build_parser()
+
+
+def _calls(command: str) -> list[tuple[str, list[str]]]:
+    """Each call of a command in the documents, with the document that it stands in."""
+    return [
+        (document.name, words)
+        for document in DOCUMENTS
+        for line in code_lines(document)
+        for words in command_words(line, command)
+    ]
+
+
+def _options_in(words: list[str]) -> set[str]:
+    found = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words))
+    return {option for option in found if option not in {"--help", "-h"}}
+
+
+def test_every_command_that_a_document_mentions_exists(parser: ArgumentParser) -> None:
+    known = {None, *subcommands(parser)}
+    assert [call for call in _calls("steno") if subcommand_in(parser, call[1]) not in known] == []
+
+
+def test_every_option_that_a_document_gives_a_command_exists(parser: ArgumentParser) -> None:
+    known = {name: options(sub) | options(parser) for name, sub in subcommands(parser).items()}
+    unknown = [
+        (document, words)
+        for document, words in _calls("steno")
+        if not _options_in(words) <= known.get(str(subcommand_in(parser, words)), options(parser))
+    ]
+    assert unknown == []
+
+
+def test_every_option_that_a_document_gives_the_daemon_exists(
+    daemon_parser: ArgumentParser,
+) -> None:
+    known = options(daemon_parser)
+    assert [call for call in _calls("stenod") if not _options_in(call[1]) <= known] == []
+
+
+def test_every_command_is_described_in_the_readme(parser: ArgumentParser) -> None:
+    described = {
+        subcommand_in(parser, words)
+        for line in code_lines(README)
+        for words in command_words(line, "steno")
+    }
+    assert subcommands(parser).keys() - described == set()
+
+
+def test_every_option_is_described_in_the_readme(
+    parser: ArgumentParser, daemon_parser: ArgumentParser
+) -> None:
+    described = _options_in(list(code_lines(README)))
+    there = {
+        option
+        for each in (*all_parsers(parser), daemon_parser)
+        for option in options(each)
+        if option.startswith("--")
+    }
+    assert there - described == set()
+
+
+def test_the_readme_has_the_exit_codes_of_the_command() -> None:
+    from steno.cli.exits import Exit
+
+    told = {int(row[0]) for row in table_rows(README, "Exit codes")}
+    assert told == {code.value for code in Exit}
+
+
+def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentParser) -> None:
+    handlers = {str(sub.get_default("handler")) for sub in subcommands(parser).values()}
+    missing = [
+        handler
+        for handler in sorted(handlers)
+        for module, _, function in [handler.partition(":")]
+        if not callable(getattr(import_module(f"steno.cli.{module}"), function, None))
+    ]
+    assert missing == []
+
+
+def test_the_version_of_the_distribution_is_the_one_that_the_code_tells() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__

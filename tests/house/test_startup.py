@@ -1,0 +1,59 @@
+"""What does not wait does not load an event loop: a one-shot command has to start in a blink."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("anyio", "asyncio", "trio", "typing_extensions", "pydantic")
+
+REPORT = f"""
+import json, sys
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
+"""
+
+
+def _loaded_after(code: str, root: Path) -> list[str]:
+    """Which of the heavy packages a fresh interpreter has loaded after it ran `code`."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code + REPORT],
+        env={**os.environ, "STENO_HOME": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded: list[str] = json.loads(ran.stdout.splitlines()[-1])
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def unavoidable() -> set[str]:
+    """What msgspec and pyzmq load by themselves."""
+    return set(_loaded_after("import msgspec, zmq", Path()))
+
+
+def test_importing_steno_loads_no_event_loop(unavoidable: set[str]) -> None:
+    assert set(_loaded_after("import steno", Path())) <= unavoidable
+
+
+def test_a_blocking_session_loads_no_event_loop(root: Path, unavoidable: set[str]) -> None:
+    code = """
+import steno
+with steno.connect_sync() as client:
+    session = client.open("demo")
+    session.append_message({"role": "user", "content": "hi"})
+    assert len(session.history) == 1
+"""
+    assert set(_loaded_after(code, root)) <= unavoidable
+
+
+def test_a_one_shot_command_loads_no_event_loop(root: Path, unavoidable: set[str]) -> None:
+    code = """
+from steno.cli import main
+for arguments in (["append", "demo", "hi"], ["sessions"], ["read", "demo"], ["status"]):
+    assert main(arguments) == 0
+"""
+    assert set(_loaded_after(code, root)) <= unavoidable

@@ -1,0 +1,49 @@
+"""What an argparse parser understands, laid open for the tests of the documents."""
+
+import argparse
+from collections.abc import Iterator
+
+# argparse offers no public way to ask a parser what it understands, hence its underscored names.
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each subcommand, aliases included."""
+    return {
+        name: sub
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, sub in action.choices.items()
+    }
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    """Every option string of a parser, without those that argparse adds by itself."""
+    return {
+        option
+        for action in parser._actions
+        if not isinstance(action, argparse._HelpAction) and action.help != argparse.SUPPRESS
+        for option in action.option_strings
+    }
+
+
+def all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its subcommands, however deep."""
+    yield parser
+    for sub in subcommands(parser).values():
+        yield from all_parsers(sub)
+
+
+def subcommand_in(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
+    """The subcommand that a call names: its first word that is no option and no option's value."""
+    valued = {
+        option
+        for action in parser._actions
+        if action.nargs != 0
+        for option in action.option_strings
+    }
+    is_value = False
+    for word in words:
+        if not is_value and not word.startswith("-"):
+            return word
+        is_value = word in valued
+    return None
