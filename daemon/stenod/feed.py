@@ -86,17 +86,20 @@ class Feed:
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
-    def add(self, subscriber: Subscriber) -> None:
-        """Begin to send; the first event goes out after this returns.
+    def check(self, position: Position) -> None:
+        """Refuse a position that nobody can subscribe after.
 
         Raises:
-            BadRequest: its position lies beyond the head.
+            BadRequest: it lies beyond the head.
         """
-        if subscriber.position > self.head:
+        if position > self.head:
             raise BadRequest(
-                f"the session ends at {self.head}, before {subscriber.position}: subscribe after a"
-                " position that exists, or after start or now"
+                f"the session ends at {self.head}, before {position}: subscribe after a position"
+                " that exists, or after start or now"
             )
+
+    def add(self, subscriber: Subscriber) -> None:
+        """Begin to send; the first event goes out after this returns."""
         self._subscribers.append(subscriber)
         self._advance(subscriber)
 

@@ -26,7 +26,8 @@ from stenod.router import Router
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.transport import Sent, Transport
-from stenod.writer import Statistics, Workshop
+from stenod.trees import Trees
+from stenod.workshop import Statistics, Workshop
 
 
 class Daemon:
@@ -53,8 +54,10 @@ class Daemon:
             statistics=Statistics(),
             tell=journal.tell,
         )
-        self._registry = Registry(config, PosixDisk(), workshop, self._spawn)
-        self._router = Router(config, self._registry, self._outbox, workshop, self._spawn)
+        disk = PosixDisk()
+        trees = Trees(config, disk)
+        self._registry = Registry(trees, disk, workshop, self._spawn)
+        self._router = Router(config, trees, self._registry, self._outbox, workshop, self._spawn)
         self._router.drain = self._drained.set
 
     async def run(self, lock: RootLock) -> None:

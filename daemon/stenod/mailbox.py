@@ -41,11 +41,19 @@ class Item:
     deadline_s: float | None
 
 
+@dataclass(slots=True)
+class Budget:
+    """Bytes that wait in all mailboxes of a daemon together."""
+
+    taken_bytes: int = 0
+
+
 class Mailbox:
     """Commands in the order they came; full is an answer, never a wait."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, budget: Budget) -> None:
         self._session = session
+        self._budget = budget
         self._items: deque[Item] = deque()
         self._bytes = 0
         self._closed = False
@@ -71,14 +79,16 @@ class Mailbox:
         if (
             len(self._items) >= limits.MAILBOX_COMMANDS_MAX
             or self._bytes + item.size > limits.MAILBOX_BYTES_MAX
+            or self._budget.taken_bytes + item.size > limits.INFLIGHT_BYTES_MAX
         ):
             raise Busy(
                 f"{len(self._items)} commands with {self._bytes} bytes wait for this session"
-                " already: try again in a moment",
+                f" already, {self._budget.taken_bytes} bytes for all: try again in a moment",
                 session=self._session,
             )
         self._items.append(item)
         self._bytes += item.size
+        self._budget.taken_bytes += item.size
         self._filled.set()
 
     def take(self) -> list[Item]:
@@ -90,6 +100,7 @@ class Mailbox:
             size += item.size
             group.append(item)
         self._bytes -= size
+        self._budget.taken_bytes -= size
         return group
 
     def close(self) -> None:

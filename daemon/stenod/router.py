@@ -63,8 +63,9 @@ from stenod.outbox import Outbox
 from stenod.peers import Peer, Subscription
 from stenod.reading import read_block
 from stenod.recovery import Inspection
-from stenod.registry import Registry, place
-from stenod.writer import Workshop
+from stenod.registry import Registry
+from stenod.trees import Trees
+from stenod.workshop import Workshop
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Router:
 
     Args:
         config: what the daemon was told at its start.
+        trees: where sessions lie.
         registry: who has the writers.
         outbox: where answers go.
         workshop: clocks, threads and statistics.
@@ -99,6 +101,7 @@ class Router:
     def __init__(
         self,
         config: Config,
+        trees: Trees,
         registry: Registry,
         outbox: Outbox,
         workshop: Workshop,
@@ -109,6 +112,7 @@ class Router:
         self.draining: list[_Asker] = []
         self.drain: Callable[[], None] = lambda: None
         self._config = config
+        self._trees = trees
         self._registry = registry
         self._outbox = outbox
         self._shop = workshop
@@ -279,6 +283,7 @@ class Router:
             syncs=statistics.syncs,
             sync_s=statistics.sync_s,
             slowest_sync_s=statistics.slowest_sync_s,
+            ignored=self.ignored,
             dropped=sum(peer.dropped for peer in self.peers.values()),
             draining=self._is_draining,
         )
@@ -323,7 +328,7 @@ class Router:
             created=created,
             stamp=inspection.stamp,
             incarnation=inspection.incarnation,
-            folder=place(self._config, session).path,
+            folder=self._trees.place(session).path,
             open=is_open,
         )
 
@@ -372,6 +377,7 @@ class Router:
             after,
             command.window,
         )
+        feed.check(after)
         asker.reply(Subscribed(head=str(feed.head), incarnation=feed.incarnation))
         if is_other:
             reset = Reset(

@@ -48,6 +48,7 @@ class Transport:
         self._inode = 0
         self._unread = False
         self._waiting = anyio.CancelScope()
+        self._is_asleep = False
 
     def bind(self, path: Path) -> None:
         """Listen at `path`; only the holder of the root's lock may call this.
@@ -76,7 +77,7 @@ class Transport:
             flush()
             if is_empty and not self._unread:
                 with anyio.CancelScope() as self._waiting:
-                    await anyio.wait_readable(self._socket.fileno())
+                    await self._sleep()
             else:
                 await anyio.lowlevel.checkpoint()
 
@@ -93,6 +94,10 @@ class Transport:
             if error.errno == zmq.EHOSTUNREACH:
                 return Sent.GONE
             raise
+        finally:
+            if self._is_asleep:
+                # A background task sends, and nobody would look at the socket after it.
+                self.after_sends()
         return Sent.OK
 
     def after_sends(self) -> None:
@@ -108,6 +113,13 @@ class Transport:
                 self._path.unlink()
         self._socket.close(linger=0)
         self._context.term()
+
+    async def _sleep(self) -> None:
+        self._is_asleep = True
+        try:
+            await anyio.wait_readable(self._socket.fileno())
+        finally:
+            self._is_asleep = False
 
     def _drain(self, handle: Handle) -> bool:
         """Take in one burst; True when nothing is left."""

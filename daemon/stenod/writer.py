@@ -7,7 +7,7 @@ is the only place where the two meet, and the order of these steps is the produc
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import anyio
 import msgspec
@@ -24,7 +24,6 @@ from steno_protocol.errors import (
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery, rewriting
-from stenod.blocking import Blocking
 from stenod.core import timeline
 from stenod.core.keys import Applied
 from stenod.core.machine import Answered, Lines, Rewrite, ack_of
@@ -32,41 +31,7 @@ from stenod.feed import Feed
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Opened
 from stenod.store.jsonl import JsonlLog
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Statistics:
-    """What a writer did, added up for the whole daemon."""
-
-    appended_records: int = 0
-    syncs: int = 0
-    sync_s: float = 0.0
-    slowest_sync_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What a writer works with, given from outside so that a simulator can give its own.
-
-    Attributes:
-        commit: runs writes and syncs.
-        read: runs lookups, copies and recovery, which may take long.
-        monotonic: seconds that only rise.
-        wall: Unix time in seconds.
-        flush: sends the answers that were queued.
-        statistics: where the writer counts.
-        tell: tells the operator something, as an event with fields.
-    """
-
-    commit: Blocking
-    read: Blocking
-    monotonic: Callable[[], float]
-    wall: Callable[[], float]
-    flush: Callable[[], None]
-    statistics: Statistics
-    tell: Callable[..., None]
+from stenod.workshop import Workshop
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +80,7 @@ class Writer:
         self, session: str, opener: Callable[[OpenHow], Opened], feed: Feed, workshop: Workshop
     ) -> None:
         self.session = session
-        self.mailbox = Mailbox(session)
+        self.mailbox = Mailbox(session, workshop.budget)
         self.feed = feed
         self.used_at = workshop.monotonic()
         self._opener = opener

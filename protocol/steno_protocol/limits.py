@@ -182,9 +182,6 @@ PROBE_TIMEOUT_S: Final = 2.0
 DRAIN_TIMEOUT_S: Final = 30.0
 """A draining daemon gives what is queued this long to reach the disk."""
 
-DAEMON_IDLE_S: Final = 0.0
-"""A daemon that was started by a client ends after this long without one; 0 means never."""
-
 DEMO_TIMEOUT_S: Final = 60.0
 """`steno demo` gives up after this long; it takes about 5 s on two cores."""
 

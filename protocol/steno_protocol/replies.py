@@ -49,6 +49,7 @@ class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
     sync_s: float
     slowest_sync_s: float
     dropped: int
+    ignored: int = 0
     draining: bool = False
 
 
@@ -84,7 +85,6 @@ class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
     incarnation: str = ""
     folder: str = ""
     open: bool = False
-    quarantined: int = 0
 
 
 class Ack(Reply, frozen=True, kw_only=True):

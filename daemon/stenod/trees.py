@@ -1,0 +1,228 @@
+"""Where sessions lie: ids to folders of the root and the mounts, and looks that change nothing.
+
+Everything here blocks. Folders are opened segment by segment and no symbolic link is followed, so
+that no id leads out of a tree.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.replies import Happening, SessionEntry
+from stenod import recovery
+from stenod.config import Config
+from stenod.core import timeline
+from stenod.recovery import Inspection
+from stenod.store import jsonl
+from stenod.store.disk import Disk
+from stenod.store.jsonl import FileView, SharedHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session lies.
+
+    Attributes:
+        session: its id.
+        tree: the folder of its tree, `sessions/` of the root or a mount.
+        segments: the folders below it.
+        shared: other programs write in this tree too.
+    """
+
+    session: str
+    tree: Path
+    segments: tuple[str, ...]
+    shared: bool
+
+    @property
+    def path(self) -> str:
+        """The session's folder."""
+        return str(self.tree.joinpath(*self.segments))
+
+
+class Trees:
+    """The session trees of one daemon.
+
+    Args:
+        config: root and mounts.
+        disk: the disk they lie on.
+    """
+
+    def __init__(self, config: Config, disk: Disk) -> None:
+        self._config = config
+        self._disk = disk
+
+    def place(self, session: str) -> Place:
+        """Where a session lies, by its id alone; no file is touched.
+
+        Raises:
+            BadRequest: the id is malformed.
+            NotFound: it names a mount that is not configured.
+        """
+        mount, segments = places.split_session(session)
+        if mount is None:
+            return Place(session, self._config.root / places.SESSIONS, segments, shared=False)
+        if mount not in self._config.mounts:
+            known = ", ".join(self._config.mounts) or "none"
+            raise NotFound(
+                f"the mount {mount!r} is not configured (known: {known}): add it to [mounts] in"
+                f" {self._config.root / places.CONFIG} and restart",
+                session=session,
+            )
+        return Place(session, self._config.mounts[mount], segments, shared=True)
+
+    def open_folder(self, found: Place, *, create: bool = False) -> int:
+        """Open a session's folder.
+
+        Raises:
+            NotFound: it is not there, and is not to be made.
+            BadRequest: something on the way is no folder.
+            OSError: it cannot be opened.
+        """
+        try:
+            return self._descend(found, create=create)
+        except FileNotFoundError:
+            raise _no_session(found) from None
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
+                raise
+            raise BadRequest(
+                f"{found.path} is no folder, or a symbolic link leads to it: steno follows none",
+                session=found.session,
+            ) from None
+
+    def identity(self, found: Place, *, create: bool) -> tuple[int, int]:
+        """What tells a session's folder from every other, whatever its id: device and inode."""
+        folder = self.open_folder(found, create=create)
+        try:
+            if not create and self._disk.stat_name(folder, places.CONTEXT) is None:
+                raise _no_session(found)
+            stat = self._disk.stat(folder)
+            return stat.device, stat.inode
+        finally:
+            self._disk.close(folder)
+
+    def inspect(self, found: Place) -> tuple[Inspection, FileView]:
+        """What a session's files say, and what of the present generation may be read."""
+        folder = self.open_folder(found)
+        try:
+            shared = SharedHandle(self._disk, self._disk.open_read(folder, places.CONTEXT))
+            try:
+                inspection = recovery.inspect(self._disk, folder, shared.handle)
+            except BaseException:
+                shared.release()
+                raise
+        except FileNotFoundError:
+            raise _no_session(found) from None
+        finally:
+            self._disk.close(folder)
+        return inspection, FileView(shared, inspection.size)
+
+    def past(self, found: Place, generation: int) -> FileView:
+        """What may be read of a generation that a rewrite left behind."""
+        folder = self.open_folder(found)
+        try:
+            handle = self._disk.open_read(folder, places.generation_file(generation + 1))
+        except FileNotFoundError:
+            raise NotFound(
+                f"there is no generation {generation}: `steno timeline` shows those that are",
+                session=found.session,
+            ) from None
+        finally:
+            self._disk.close(folder)
+        return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
+
+    def timeline(self, found: Place) -> list[Happening]:
+        """What ever happened to a session, rotations by other programs included."""
+        folder = self.open_folder(found)
+        try:
+            if self._disk.stat_name(folder, places.CONTEXT) is None:
+                raise _no_session(found)
+            entries = timeline.decode(jsonl.read_file(self._disk, folder, places.TIMELINE))
+            rotated: dict[int, float] = {}
+            for generation in jsonl.past_generations(self._disk, folder):
+                stat = jsonl.stat_generation(self._disk, folder, generation)
+                rotated[generation + 1] = stat.modified_s
+            return timeline.with_inferred(entries, rotated)
+        finally:
+            self._disk.close(folder)
+
+    def sessions(self, prefix: str, after: str, limit: int) -> tuple[list[SessionEntry], bool]:
+        """Sessions in order of their ids, and whether there are more than `limit`."""
+        trees = [("", self._config.root / places.SESSIONS)]
+        trees += [(f"{name}:", folder) for name, folder in self._config.mounts.items()]
+        found = [entry for start, folder in trees for entry in self._sessions_in(start, folder)]
+        chosen = sorted(
+            (e for e in found if e.session.startswith(prefix) and e.session > after),
+            key=lambda entry: entry.session,
+        )
+        return chosen[:limit], len(chosen) > limit
+
+    def _sessions_in(self, start: str, folder: Path) -> Iterator[SessionEntry]:
+        try:
+            handle = self._disk.open_root(str(folder))
+        except OSError:
+            # A tree that is not there, or not ours to read, has no sessions to show.
+            return
+        yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX)
+
+    def _descend(self, found: Place, *, create: bool) -> int:
+        handle = self._disk.open_root(str(found.tree), create=create)
+        for segment in found.segments:
+            parent = handle
+            try:
+                handle = self._disk.open_folder(parent, segment, create=create)
+            finally:
+                self._disk.close(parent)
+        return handle
+
+
+def _walk(disk: Disk, folder: int, address: str, depth: int) -> Iterator[SessionEntry]:
+    """The sessions in an open folder and below it; closes the folder."""
+    try:
+        names = disk.names(folder)
+        if places.CONTEXT in names and address and not address.endswith(":"):
+            stat = disk.stat_name(folder, places.CONTEXT)
+            if stat is not None:
+                yield SessionEntry(
+                    session=address,
+                    bytes=stat.size,
+                    modified_at=stat.modified_s,
+                    generations=sum(places.generation_of(name) is not None for name in names),
+                )
+        for name in names if depth else []:
+            joined = (
+                f"{address}/{name}" if address and not address.endswith(":") else address + name
+            )
+            if _may_be_session(joined):
+                yield from _walk_below(disk, folder, name, joined, depth - 1)
+    finally:
+        disk.close(folder)
+
+
+def _walk_below(
+    disk: Disk, parent: int, name: str, address: str, depth: int
+) -> Iterator[SessionEntry]:
+    try:
+        folder = disk.open_folder(parent, name)
+    except OSError:
+        return
+    yield from _walk(disk, folder, address, depth)
+
+
+def _may_be_session(address: str) -> bool:
+    try:
+        places.split_session(address)
+    except BadRequest:
+        return False
+    return True
+
+
+def _no_session(found: Place) -> NotFound:
+    return NotFound(
+        "there is no such session: `open` makes it (the command: `steno append`)",
+        session=found.session,
+    )
