@@ -1,0 +1,74 @@
+"""Measures steno beside what it could be measured against, in one run, and prints the ratios.
+
+    PYTHONPATH=tests python -m bench [appends] [reverts] [reads] [--rounds N] [--json FILE]
+
+Progress goes to stderr, the tables to stdout. Every figure is a median over rounds in which the
+candidates take turns; beside it stand the smallest and the largest. Figures of different runs, or
+of different machines, are not to be compared; the ratios are.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# `python tests/bench` knows only this folder.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench import appends, reads, reverts
+from bench.figures import Comparison
+from bench.table import draw
+
+PARTS = {"appends": appends.measure, "reverts": reverts.measure, "reads": reads.measure}
+
+
+def main() -> None:
+    """Run the command."""
+    options = _parser().parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
+    folder = Path(tempfile.mkdtemp(prefix="steno-bench-", dir=options.folder))
+    found: list[Comparison] = []
+    try:
+        for part in options.parts or PARTS:
+            measured = PARTS[part](folder, options.rounds, _tell)
+            found += measured
+            for comparison in measured:
+                print(draw(comparison), flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps(_report(options.rounds, found), indent=1) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", choices=list(PARTS), help="default: all")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds a comparison (default: 5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="on the disk to be measured (default: the temporary one)"
+    )
+    return parser
+
+
+def _report(rounds: int, found: list[Comparison]) -> dict[str, object]:
+    return {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "rounds": rounds,
+        "comparisons": [comparison.as_json() for comparison in found],
+    }
+
+
+def _tell(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Durable appends of many processes to one session: steno, the floor, and a file locked by hand."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import steno
+from bench.crew import Crew
+from bench.figures import Comparison, percentile
+from bench.tasks import SESSION, Outcome, Task
+from support.foreground import ForegroundDaemon
+
+MEASURES = ("p50_us", "p99_us", "acks_per_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many clients, each with so many appends in flight, and how many appends altogether."""
+
+    title: str
+    clients: int
+    in_flight: int
+    appends: int
+    lanes: Sequence[str]
+    ratio_of: str
+
+
+_ALL = ("floor", "by hand", "raw", "blocking", "async")
+
+LOADS = (
+    Load("1 client, one append after the other", 1, 1, 3000, _ALL, "p50_us"),
+    Load("16 clients, one append after the other", 16, 1, 16_000, _ALL, "acks_per_s"),
+    # Nothing can be in flight by hand, and a blocking call is one at a time: they go as before.
+    Load("16 clients, 64 appends in flight each", 16, 64, 160_000,
+         ("floor", "raw", "async"), "acks_per_s"),
+)  # fmt: skip
+
+
+def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+    """All loads, the lanes in turn within each round; the first round warms up and is dropped."""
+    found: list[Comparison] = []
+    with _services(folder) as places:
+        for load in LOADS:
+            beside = [lane for lane in ("floor", "by hand") if lane in load.lanes]
+            comparison = Comparison(load.title, MEASURES, load.ratio_of, beside)
+            with Crew(load.clients) as crew:
+                for number in range(rounds + 1):
+                    _round(crew, load, places, comparison if number else None, tell)
+            found.append(comparison)
+    return found
+
+
+def _round(
+    crew: Crew,
+    load: Load,
+    places: dict[str, str],
+    comparison: Comparison | None,
+    tell: Callable[[str], None],
+) -> None:
+    for lane in load.lanes:
+        total = load.appends if comparison is not None else load.appends // 10
+        task = Task(lane=lane, appends=total // load.clients, in_flight=load.in_flight, **places)
+        figures = _figures(crew.work(task))
+        tell(f"{load.title}: {lane}: {figures['acks_per_s']:,.0f} acks/s")
+        if comparison is not None:
+            comparison.add(lane, figures)
+
+
+def _figures(outcomes: list[Outcome]) -> dict[str, float]:
+    latencies = sorted(latency for outcome in outcomes for latency in outcome.latencies_us)
+    began = min(outcome.began_s for outcome in outcomes)
+    ended = max(outcome.ended_s for outcome in outcomes)
+    return {
+        "p50_us": percentile(latencies, 0.5),
+        "p99_us": percentile(latencies, 0.99),
+        "acks_per_s": len(latencies) / (ended - began),
+    }
+
+
+@contextmanager
+def _services(folder: Path) -> Iterator[dict[str, str]]:
+    """The daemon and the floor, side by side on one disk, and the fields of a task for them."""
+    root = folder / "root"
+    floor = f"ipc://{folder}/floor.sock"
+    command = [sys.executable, "-m", "bench.floor", floor, str(folder / "floor.jsonl")]
+    with (
+        ForegroundDaemon(root) as daemon,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            with steno.connect_sync(root, spawn=False) as client:
+                client.open(SESSION, follow=False)
+            yield {
+                "root": str(root),
+                "endpoint": daemon.endpoint,
+                "floor": floor,
+                "by_hand": str(folder / "by-hand.jsonl"),
+            }
+        finally:
+            process.kill()

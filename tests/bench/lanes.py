@@ -1,0 +1,212 @@
+"""The ways to append a line durably; each lane is prepared first and then timed.
+
+A lane is made from the places of the run; `run` appends `appends` lines, at most `in_flight` of
+them unanswered, and returns the latency of each in microseconds.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+import zmq
+
+import steno
+from bench.lines import message
+from bench.tasks import SESSION, Task
+from steno._keys import new_key
+from steno_protocol import frames
+from steno_protocol.commands import Append, Hello
+
+Latencies = list[float]
+
+
+class Lane(Protocol):
+    """One way to append."""
+
+    def run(self, begin: Callable[[], None]) -> Latencies:
+        """Get ready, call `begin`, append, and return the latencies."""
+        ...
+
+
+class ByHand:
+    """flock, write, fsync, unlock for each line: what a program does without a daemon."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def run(self, begin: Callable[[], None]) -> Latencies:
+        """See `Lane`."""
+        line = message(1) + b"\n"
+        latencies: Latencies = []
+        with open(self._task.by_hand, "ab", buffering=0) as file:  # noqa: PTH123 (as users do)
+            begin()
+            for _ in range(self._task.appends):
+                start = time.perf_counter()
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(line)
+                os.fsync(file.fileno())
+                fcntl.flock(file, fcntl.LOCK_UN)
+                latencies.append((time.perf_counter() - start) * 1e6)
+        return latencies
+
+
+class Blocking:
+    """The blocking client."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def run(self, begin: Callable[[], None]) -> Latencies:
+        """See `Lane`."""
+        line = message(1)
+        latencies: Latencies = []
+        with steno.connect_sync(self._task.root, spawn=False) as client:
+            session = client.open(SESSION, follow=False)
+            begin()
+            for _ in range(self._task.appends):
+                start = time.perf_counter()
+                session.append_message(line)
+                latencies.append((time.perf_counter() - start) * 1e6)
+        return latencies
+
+
+class Async:
+    """The async client on asyncio, one task for each append that may be in flight."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._latencies: Latencies = []
+        self._left = task.appends
+
+    def run(self, begin: Callable[[], None]) -> Latencies:
+        """See `Lane`."""
+        anyio.run(self._run, begin)
+        return self._latencies
+
+    async def _run(self, begin: Callable[[], None]) -> None:
+        async with steno.connect(self._task.root, spawn=False) as client:
+            session = await client.open(SESSION, follow=False)
+            begin()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(self._task.in_flight):
+                    tasks.start_soon(self._append, session)
+
+    async def _append(self, session: steno.Session) -> None:
+        line = message(1)
+        while self._left > 0:
+            self._left -= 1
+            start = time.perf_counter()
+            await session.append_message(line)
+            self._latencies.append((time.perf_counter() - start) * 1e6)
+
+
+class _Dealer:
+    """Frames over a bare socket: what is left to measure is the other end."""
+
+    def __init__(self, task: Task, endpoint: str) -> None:
+        self._task = task
+        self._left = task.appends
+        self._line = message(1)
+        self._socket = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.connect(endpoint)
+
+    def run(self, begin: Callable[[], None]) -> Latencies:
+        """See `Lane`."""
+        self.greet()
+        latencies: Latencies = []
+        sent: dict[bytes, float] = {}
+        begin()
+        for _ in range(min(self._task.in_flight, self._left)):
+            self._send(sent)
+        while sent:
+            for answered in self.answered(self._socket.recv_multipart()):
+                latencies.append((time.perf_counter() - sent.pop(answered)) * 1e6)
+                if self._left:
+                    self._send(sent)
+        self._socket.close()
+        return latencies
+
+    def greet(self) -> None:
+        """What goes before the first request."""
+
+    def request(self, request_id: bytes) -> list[bytes]:
+        """The frames of one append."""
+        raise NotImplementedError
+
+    def answered(self, message_frames: list[bytes]) -> list[bytes]:
+        """The ids of the requests that a message answers."""
+        raise NotImplementedError
+
+    def _send(self, sent: dict[bytes, float]) -> None:
+        self._left -= 1
+        request_id = str(self._left).encode()
+        sent[request_id] = time.perf_counter()
+        *firsts, last = self.request(request_id)
+        for frame in firsts:
+            self._socket.send(frame, zmq.SNDMORE)
+        self._socket.send(last)
+
+
+class Floor(_Dealer):
+    """A bare socket against the floor."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, task.floor)
+        self._line += b"\n"
+
+    def request(self, request_id: bytes) -> list[bytes]:
+        """See `_Dealer`."""
+        return [request_id, self._line]
+
+    def answered(self, message_frames: list[bytes]) -> list[bytes]:
+        """See `_Dealer`."""
+        return [message_frames[0]]
+
+
+class _Answer(msgspec.Struct):
+    kind: str
+    id: str = ""
+
+
+_decode_one = msgspec.json.Decoder(_Answer).decode
+_decode_many = msgspec.json.Decoder(list[_Answer]).decode
+
+
+class Raw(_Dealer):
+    """A bare socket against the daemon, in its own protocol."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, task.endpoint)
+
+    def greet(self) -> None:
+        """See `_Dealer`."""
+        hello = frames.encode_request(b"hello", Hello(protocol=1, name="bench"), ())
+        self._socket.send_multipart(hello)
+        self._socket.recv_multipart()
+
+    def request(self, request_id: bytes) -> list[bytes]:
+        """See `_Dealer`."""
+        command = Append(session=SESSION, key=new_key(), by="bench")
+        return frames.encode_request(request_id, command, [self._line])
+
+    def answered(self, message_frames: list[bytes]) -> list[bytes]:
+        """See `_Dealer`."""
+        _, request, header = message_frames
+        answers = [_decode_one(header)] if request else _decode_many(header)
+        for answer in answers:
+            assert answer.kind == "ack", header
+        return [request] if request else [answer.id.encode() for answer in answers]
+
+
+LANES: Final[dict[str, Callable[[Task], Lane]]] = {
+    "by hand": ByHand,
+    "floor": Floor,
+    "raw": Raw,
+    "blocking": Blocking,
+    "async": Async,
+}

@@ -1,0 +1,38 @@
+"""What a worker process is told to do, and what it tells afterwards: JSON, a line each."""
+
+from typing import Final
+
+import msgspec
+
+SESSION: Final = "bench/appends"
+"""The session that everybody appends to."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One round of one lane in one process.
+
+    Attributes:
+        lane: a name of `bench.lanes.LANES`.
+        appends: lines to append.
+        in_flight: how many of them may be unanswered at a time.
+        root: the daemon's root.
+        endpoint: the daemon's address.
+        floor: the floor's address.
+        by_hand: the file that is appended to by hand.
+    """
+
+    lane: str
+    appends: int
+    in_flight: int
+    root: str
+    endpoint: str
+    floor: str
+    by_hand: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """When the appends began and ended on the machine's monotonic clock, and how long each took."""
+
+    began_s: float
+    ended_s: float
+    latencies_us: list[float]
