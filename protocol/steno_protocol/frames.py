@@ -130,8 +130,10 @@ def _explain(header: bytes, error: msgspec.ValidationError) -> StenoError:
 
 
 def _cut(error: Exception) -> str:
-    # It can quote a field name, which is as long as the client wants.
-    return str(error)[:200]
+    # It can quote a field name or a tag, which is as long as the other side wants, and holds what
+    # it wants: what is not printable would reach a log or a terminal.
+    text = str(error)[:200]
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _check_batch(records: Sequence[bytes]) -> None:

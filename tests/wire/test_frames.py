@@ -407,6 +407,7 @@ def test_an_answer_that_cannot_be_read_is_incompatible_and_says_what_to_do(
 
 
 @given(frames=st.lists(FRAMES, max_size=5), magic=st.booleans())
+@example(frames=[b"r1", '{"kind":"\ud7fc"}'.encode()], magic=True)
 def test_whatever_the_daemon_sends_only_incompatible_is_raised(
     frames: list[bytes], magic: bool
 ) -> None:
