@@ -1,13 +1,19 @@
 """Looking a key up in the bytes of a session: every generation, and the timeline for rewrites."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from steno_protocol import limits, places
+from steno_protocol.records import stamp_of
 from stenod.core import timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import Applied, KeyFilter
 from stenod.core.lines import split_lines, whole_lines
 from stenod.store.log import Log
+
+_FIRST_READ_BYTES: Final = 64 * limits.KIB
+"""Most commands are shorter; a longer one is read again with four times as much."""
 
 
 def build_filter(log: Log) -> KeyFilter:
@@ -37,31 +43,33 @@ def look_up(log: Log, path: str, key: str) -> Applied | None:
 
 
 def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
-    wanted = f'"_id":"{key}'.encode()
+    # The place of a command's first line: a stamp of its own, or number 0 of a batch.
+    wanted = re.compile(rb'"_id":"%b(?:"|\.0/)' % key.encode())
     line = 0
     for offset, block in blocks(log, generation):
-        hit = block.find(wanted)
-        while hit >= 0:
-            start = block.rfind(b"\n", 0, hit) + 1
+        for hit in wanted.finditer(block):
+            start = block.rfind(b"\n", 0, hit.start()) + 1
             number = line + block.count(b"\n", 0, start)
             applied = _command_at(log, generation, offset + start, number, key)
             if applied is not None:
                 return applied
-            hit = block.find(wanted, hit + len(wanted))
         line += block.count(b"\n")
     return None
 
 
 def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -> Applied | None:
     """The command whose first line is at `offset`; its batch may go on beyond the block."""
-    size = limits.BLOCK_BYTES
+    size = _FIRST_READ_BYTES
     while True:
         data = log.read(generation, offset, size)
         lines = split_lines(data[: whole_lines(data)])
-        for found, applied in applied_in(lines, generation, number):
-            if found == key:
-                return applied
-        if len(data) < size or size > limits.BATCH_BYTES_MAX:
+        stamp = stamp_of(lines[0]) if lines else None
+        if stamp is not None and (stamp.key, stamp.index) != (key, 0):
+            return None
+        if stamp is not None and len(lines) >= stamp.size:
+            found = applied_in(lines[: stamp.size], generation, number)
+            return next((applied for name, applied in found if name == key), None)
+        if len(data) < size or (lines and stamp is None) or size > limits.BATCH_BYTES_MAX * 4:
             return None
         size *= 4
 

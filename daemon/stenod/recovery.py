@@ -165,13 +165,18 @@ def _open_files(
 ) -> Opened:
     generation = _generation(disk, folder)
     mark = _valid_mark(disk, folder, context, generation)
-    _make_durable(disk, folder, context, opening.proven if mark is None else mark.bytes)
-    size = _cut_tail(disk, folder, context, opening, generation, mark)
+    is_fresh = _is_fresh(disk, context, opening)
+    if is_fresh:
+        _examine(disk, context, opening, mark, is_fresh=True)
+    _make_durable(disk, folder, context, _proven(disk, context, opening, mark, entries))
+    repair = _examine(disk, context, opening, mark, is_fresh=is_fresh)
+    size = _carry_out(disk, folder, context, opening, generation, entries, repair)
     replay = _replay(disk, context, mark, size)
     created = not entries and replay.lines == 0
-    if not entries:
-        entries = [_first_entry(opening, generation, created=created)]
-        jsonl.tell(disk, folder, timeline.encode(entries[0]))
+    if _incarnation(entries) is None:
+        first = _first_entry(opening, generation, created=created)
+        jsonl.tell(disk, folder, timeline.encode(first))
+        entries = [*entries, first]
     log = JsonlLog(disk, folder, opening.path, context, generation, size)
     first_lines = timeline.first_lines_of(entries, generation)
     machine = Machine(
@@ -184,7 +189,7 @@ def _open_files(
     return Opened(log, machine, _incarnation(entries) or "", created, first_lines)
 
 
-def _make_durable(disk: Disk, folder: int, context: int, proven: int | None) -> None:
+def _make_durable(disk: Disk, folder: int, context: int, proven: int) -> None:
     """Sync first, then read: what was written and never synced must not be believed yet.
 
     After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et al.,
@@ -192,71 +197,115 @@ def _make_durable(disk: Disk, folder: int, context: int, proven: int | None) -> 
     process met one. So what lies behind the last proven length is written again first.
     """
     size = disk.stat(context).size
-    if proven is not None and proven < size:
+    named = disk.stat_name(folder, places.CONTEXT)
+    is_ours = named is not None and named.inode == disk.stat(context).inode
+    if proven < size and is_ours:
         disk.overwrite(folder, places.CONTEXT, proven, disk.read(context, size - proven, proven))
     disk.fsync(context)
     disk.fsync(folder)
 
 
+def _proven(
+    disk: Disk, context: int, opening: Opening, mark: Mark | None, entries: list[Happening]
+) -> int:
+    """The length that some sync is known to have made durable."""
+    if mark is not None:
+        return mark.bytes
+    if opening.proven is not None:
+        return opening.proven
+    size = disk.stat(context).size
+    # A file that was never ours has no acknowledged byte, and what others write is theirs to sync.
+    return max(0, size - limits.UNPROVEN_BYTES_MAX) if entries and not opening.shared else size
+
+
 def _settle_timeline(disk: Disk, folder: int) -> list[Happening]:
     """Repair the timeline's own tail, and take back a rewrite that did not take place."""
     jsonl.remove(disk, folder, places.REWRITE)
-    _cut_timeline(disk, folder)
+    _mend_timeline(disk, folder)
+    _unlink_twin(disk, folder)
     entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
     last = timeline.last_rewrite(entries)
     if last is None or _took_place(disk, folder, last):
         return entries
-    rotated = places.generation_file(last.generation)
-    if _is_same_file(disk, folder, rotated):
-        disk.unlink(folder, rotated)
-        disk.fsync(folder)
     voided = Happening(kind=timeline.VOIDED, generation=last.generation, key=last.key)
     jsonl.tell(disk, folder, timeline.encode(voided))
     return [entry for entry in entries if entry is not last]
 
 
-def _cut_timeline(disk: Disk, folder: int) -> None:
+def _mend_timeline(disk: Disk, folder: int) -> None:
+    """Cut what is torn, and make durable what is left before it is believed.
+
+    Every line is synced before the next, so only the last can be torn or unproven. Damage before a
+    whole line is old: it stays where it is.
+    """
     data = jsonl.read_file(disk, folder, places.TIMELINE)
-    keep = 0
-    for line in split_lines(data):
-        if not line.endswith(b"\n") or not is_object(line):
-            break
-        keep += len(line)
-    if keep == len(data):
+    lines = split_lines(data)
+    while lines and not (lines[-1].endswith(b"\n") and is_object(lines[-1])):
+        lines.pop()
+    keep = sum(map(len, lines))
+    if not data:
         return
-    jsonl.quarantine(disk, folder, places.TIMELINE, keep, data[keep:])
+    if keep < len(data):
+        jsonl.quarantine(disk, folder, places.TIMELINE, keep, data[keep:])
     handle = disk.open_append(folder, places.TIMELINE)
     try:
-        disk.truncate(handle, keep)
+        if keep < len(data):
+            disk.truncate(handle, keep)
+        if lines:
+            disk.overwrite(folder, places.TIMELINE, keep - len(lines[-1]), lines[-1])
         disk.fsync(handle)
     finally:
         disk.close(handle)
 
 
-def _took_place(disk: Disk, folder: int, rewrite: Happening) -> bool:
-    """Whether the last rewrite's rename happened: the old file has its number and is another one.
+def _unlink_twin(disk: Disk, folder: int) -> None:
+    """Take back the second name that a rewrite gave the present file before it was cut short."""
+    past = jsonl.past_generations(disk, folder)
+    if past and _is_present(disk, folder, past[-1]):
+        disk.unlink(folder, places.generation_file(past[-1] + 1))
+        disk.fsync(folder)
 
-    A rename is the only step that parts the two names, so that is enough; the old file's
-    fingerprint shows that it is ours and not a rotation of another program.
+
+def _took_place(disk: Disk, folder: int, rewrite: Happening) -> bool:
+    """Whether the last rewrite's rename happened.
+
+    Then the old file has its number, and what followed it begins with the new one; both may have
+    grown since, by other programs. A rotation by another program has other bytes.
     """
+    followed = places.generation_file(rewrite.generation + 1)
+    if disk.stat_name(folder, followed) is None:
+        followed = places.CONTEXT
+    old = timeline.fingerprint_of(rewrite, "old")
+    new = timeline.fingerprint_of(rewrite, "new")
     rotated = places.generation_file(rewrite.generation)
-    if disk.stat_name(folder, rotated) is None or _is_same_file(disk, folder, rotated):
-        return False
-    expected = timeline.fingerprint_of(rewrite, "old")
-    handle = disk.open_read(folder, rotated)
+    return _begins_with(disk, folder, rotated, old) and _begins_with(disk, folder, followed, new)
+
+
+def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerprint | None) -> bool:
     try:
-        return expected is None or _fingerprint(disk, handle, disk.stat(handle).size) == expected
+        handle = disk.open_read(folder, name)
+    except FileNotFoundError:
+        return False
+    try:
+        if expected is None:
+            return True
+        size = expected[0]
+        return disk.stat(handle).size >= size and _fingerprint(disk, handle, size) == expected
     finally:
         disk.close(handle)
 
 
-def _is_same_file(disk: Disk, folder: int, rotated: str) -> bool:
-    old, present = disk.stat_name(folder, rotated), disk.stat_name(folder, places.CONTEXT)
+def _is_present(disk: Disk, folder: int, generation: int) -> bool:
+    """True when a past generation's file is the very file that is the present one."""
+    old = disk.stat_name(folder, places.generation_file(generation + 1))
+    present = disk.stat_name(folder, places.CONTEXT)
     return old is not None and present is not None and old.inode == present.inode
 
 
 def _generation(disk: Disk, folder: int) -> int:
     past = jsonl.past_generations(disk, folder)
+    if past and _is_present(disk, folder, past[-1]):
+        past.pop()
     return past[-1] + 1 if past else 0
 
 
@@ -288,41 +337,81 @@ def _region(disk: Disk, context: int, mark: Mark | None) -> tuple[int, bytes]:
     return start, region
 
 
-def _cut_tail(
-    disk: Disk, folder: int, context: int, opening: Opening, generation: int, mark: Mark | None
-) -> int:
-    """Put the end of the file right, durably; returns the size of what is left."""
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """What the end of a file needs: `region` begins at `start`, `tail` says what of it stays."""
+
+    start: int
+    region: bytes
+    tail: Tail
+
+    @property
+    def keep(self) -> int:
+        return self.start + self.tail.keep
+
+
+def _is_fresh(disk: Disk, context: int, opening: Opening) -> bool:
+    """True when a program that shares the folder may be writing right now."""
+    age_s = opening.now - disk.stat(context).modified_s
+    return opening.shared and abs(age_s) < limits.FOREIGN_SETTLE_S
+
+
+def _examine(
+    disk: Disk, context: int, opening: Opening, mark: Mark | None, *, is_fresh: bool
+) -> _Repair:
+    """Look at the end of the file; nothing is changed.
+
+    Raises:
+        Busy: it is damaged, and fresh: another program seems to be in the middle of a line.
+    """
     start, region = _region(disk, context, mark)
     tail = examine_tail(region, marked=mark is not None)
-    if tail.damage is None and not tail.unended:
-        return start + len(region)
-    if opening.shared and opening.now - disk.stat(context).modified_s < limits.FOREIGN_SETTLE_S:
+    if is_fresh and (tail.damage is not None or tail.unended):
         raise Busy(
             f"another program seems to be writing a line of {opening.path}/{places.CONTEXT}: try"
             " again in a moment",
             session=opening.session,
         )
-    kept = _cut(disk, folder, context, start, region, tail)
+    return _Repair(start, region, tail)
+
+
+def _carry_out(
+    disk: Disk,
+    folder: int,
+    context: int,
+    opening: Opening,
+    generation: int,
+    entries: list[Happening],
+    repair: _Repair,
+) -> int:
+    """Put the end of the file right, durably; returns the size of what is left.
+
+    1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut. A crash between two
+    steps leaves the damage where it is, so that they are done again and told once.
+    """
+    tail, region = repair.tail, repair.region
+    if tail.damage is None and not tail.unended:
+        return repair.start + len(region)
+    kept = ""
+    if tail.damage is not None:
+        copied = jsonl.quarantine(disk, folder, places.CONTEXT, repair.keep, region[tail.keep :])
+        kept = f"{places.QUARANTINE}/{copied}"
     told = Happening(
         kind="repaired",
         generation=generation,
         at=opening.now,
         why=tail.damage or "the last line lacked its newline",
-        details={"offset": start + tail.keep, "bytes": len(region) - tail.keep, "kept_in": kept},
+        details={"offset": repair.keep, "bytes": len(region) - tail.keep, "kept_in": kept},
     )
-    jsonl.tell(disk, folder, timeline.encode(told))
-    return disk.stat(context).size
-
-
-def _cut(disk: Disk, folder: int, context: int, start: int, region: bytes, tail: Tail) -> str:
+    last = entries[-1] if entries else None
+    if last is None or (last.kind, last.details) != (told.kind, told.details):
+        jsonl.tell(disk, folder, timeline.encode(told))
     if tail.unended:
         jsonl.write_all(disk, context, b"\n")
-        disk.fsync(context)
-        return ""
-    kept = jsonl.quarantine(disk, folder, places.CONTEXT, start + tail.keep, region[tail.keep :])
-    disk.truncate(context, start + tail.keep)
+    else:
+        disk.truncate(context, repair.keep)
     disk.fsync(context)
-    return f"{places.QUARANTINE}/{kept}"
+    return disk.stat(context).size
 
 
 def _replay(disk: Disk, handle: int, mark: Mark | None, size: int) -> Replay:

@@ -174,12 +174,14 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
             f"generation {generation} was not left behind: there are {known}",
             session=machine.session,
         )
-    replay = Replay()
+    # Whole lines only: another program may have left the file in the middle of one.
+    size, replay = 0, Replay()
     for _, block in blocks(log, generation):
+        size += len(block)
         replay.feed(block)
     return Plan(
         kind="restored",
-        pieces=[Copy(generation, 0, log.length(generation))],
+        pieces=[Copy(generation, 0, size)],
         kept=0,
         head=Position(log.generation + 1, replay.lines),
         counters=replay.counters,

@@ -128,6 +128,10 @@ MARK_BYTES: Final = 4 * MIB
 """A session's mark is renewed after this many appended bytes: so much is examined at the next open,
 about 10 ms."""
 
+UNPROVEN_BYTES_MAX: Final = MARK_BYTES + GROUP_BYTES_MAX
+"""Bytes at the end of a session without a mark that no sync may ever have reached: a mark is
+written at least so often. They are written again when it is opened."""
+
 FINGERPRINT_BYTES: Final = 64 * KIB
 """Bytes before an offset whose CRC says that a file is still the one that was marked."""
 
@@ -143,6 +147,9 @@ inline sync delays the other sessions by no more than this."""
 
 WRITTEN_SYNC_S: Final = 1.0
 """Bytes that were acknowledged as `written` are synced no later than this."""
+
+LIVE_SYNC_S: Final = 0.05
+"""... and no later than this while somebody follows the file: a person sees no delay."""
 
 SLOW_SYNC_S: Final = 0.5
 """A sync slower than this is reported in the log with what it took."""

@@ -9,10 +9,14 @@ import contextlib
 import errno
 import zlib
 from collections.abc import Sequence
+from typing import Final
 
 from steno_protocol import limits, places
 from stenod.store.disk import Disk, FileStat
 from stenod.store.log import Copy, Piece
+
+_CLOSED: Final = -1
+"""No handle: a reader that comes too late must not reach whatever file got the number next."""
 
 
 class SharedHandle:
@@ -24,7 +28,10 @@ class SharedHandle:
         self._holders = 1
 
     def acquire(self) -> None:
-        """Keep the file open until `release`."""
+        """Keep the file open until `release`; OSError once it is closed."""
+        if self._holders == 0:
+            # The number may be another file's by now.
+            raise OSError(errno.EBADF, "the session's files were closed")
         self._holders += 1
 
     def release(self) -> None:
@@ -97,10 +104,11 @@ class JsonlLog:
         """
         handle = self._context.handle
         size = self._disk.stat(handle).size
-        tail = self._disk.read(handle, max(0, size - self.synced), self.synced)
-        if not self._unsynced.startswith(tail):
-            quarantine(self._disk, self._folder, places.CONTEXT, self.synced, tail)
-        self._disk.truncate(handle, self.synced)
+        if size > self.synced:
+            tail = self._disk.read(handle, size - self.synced, self.synced)
+            if not self._unsynced.startswith(tail):
+                quarantine(self._disk, self._folder, places.CONTEXT, self.synced, tail)
+            self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
         self.size = self.synced
         self._unsynced = b""
@@ -125,7 +133,11 @@ class JsonlLog:
         for generation in past:
             if stat_generation(self._disk, self._folder, generation).inode == self._inode:
                 return False
-        fresh, _ = self._build([Copy(self.generation, 0, self.synced)])
+        # It may have been cut, too; and nothing is kept of what held nothing.
+        size = min(self.synced, self._disk.stat(self._context.handle).size)
+        if size == 0:
+            return False
+        fresh, _ = self._build([Copy(self.generation, 0, size)])
         self._disk.close(fresh)
         kept = places.generation_file(past[-1] + 2 if past else 1)
         self._disk.link(self._folder, places.REWRITE, kept)
@@ -172,13 +184,18 @@ class JsonlLog:
         rotated = places.generation_file(generation)
         tell(self._disk, self._folder, intent)  # 1. what is about to happen, synced
         fresh, size = self._build(pieces)  # 2. the new file aside, synced
-        self._disk.link(self._folder, places.CONTEXT, rotated)  # 3. a second name for the old
-        self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
-        self._disk.rename(self._folder, places.REWRITE, places.CONTEXT)  # 5. the instant
-        self._disk.fsync(self._folder)  # 6. now it cannot be undone
+        try:
+            self._disk.link(self._folder, places.CONTEXT, rotated)  # 3. a second name for the old
+            self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
+            self._disk.rename(self._folder, places.REWRITE, places.CONTEXT)  # 5. the instant
+            self._disk.fsync(self._folder)  # 6. now it cannot be undone
+            inode = self._disk.stat(fresh).inode
+        except OSError:
+            self._disk.close(fresh)
+            raise
         self._context.release()
         self._context = SharedHandle(self._disk, fresh)
-        self._inode = self._disk.stat(fresh).inode
+        self._inode = inode
         self.generation, self.size, self.synced = generation, size, size
         return f"{self.path}/{rotated}"
 
@@ -208,8 +225,9 @@ class JsonlLog:
     def close(self) -> None:
         """Close the files and give up the session; never raises."""
         self._context.release()
+        folder, self._folder = self._folder, _CLOSED
         with contextlib.suppress(OSError):
-            self._disk.close(self._folder)
+            self._disk.close(folder)
 
     def _build(self, pieces: Sequence[Piece]) -> tuple[int, int]:
         remove(self._disk, self._folder, places.REWRITE)
@@ -316,8 +334,10 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
     kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
     nest = disk.open_folder(folder, places.QUARANTINE, create=True)
     try:
-        found = disk.stat_name(nest, kept)
-        if found is not None and found.size == len(data):
+        # Whoever put it there may have died before it was durable.
+        if read_file(disk, nest, kept) == data:
+            _sync_file(disk, nest, kept)
+            disk.fsync(nest)
             return kept
         remove(disk, nest, kept)
         _drop_oldest(disk, nest)
@@ -331,6 +351,14 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
     finally:
         disk.close(nest)
     return kept
+
+
+def _sync_file(disk: Disk, folder: int, name: str) -> None:
+    handle = disk.open_read(folder, name)
+    try:
+        disk.fsync(handle)
+    finally:
+        disk.close(handle)
 
 
 def _drop_oldest(disk: Disk, nest: int) -> None:

@@ -1,0 +1,640 @@
+"""Opening a session after an accident: whole batches of whole lines, and nothing thrown away."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.context import ContextCounters
+from steno_protocol.errors import Busy, Corrupt, Held, NotFound
+from steno_protocol.positions import Position
+from stenod.core.mark import encode_mark
+from stenod.store import jsonl
+from support.disk_worlds import RealWorld, SimulatedWorld, close_handles_below
+from support.lines import (
+    append,
+    checkpoint,
+    clear,
+    foreign,
+    prompt,
+    revert,
+    stamped,
+    usage,
+    user,
+    uuid7,
+)
+from support.simulated_disk import PowerCut, SimulatedDisk, Survival
+from support.stored_session import NOW_S, StoredSession, apply, find_key, save_mark
+
+World = RealWorld | SimulatedWorld
+
+ONE = b"".join(stamped("k1", ["one"]))
+BATCH = b"".join(stamped("k2", ["two", "three", "four"]))
+LAST = b"".join(stamped("k3", ["five", "six"]))
+LOG = ONE + LAST
+WHOLE = [0, len(ONE), len(LOG)]
+LATER_S = time.time() + 10 * limits.FOREIGN_SETTLE_S
+
+
+@pytest.fixture(params=["posix", "simulated"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    if request.param == "posix":
+        yield RealWorld(tmp_path)
+        close_handles_below(tmp_path)
+    else:
+        yield SimulatedWorld(SimulatedDisk())
+
+
+@pytest.fixture
+def session(world: World) -> StoredSession:
+    return StoredSession(world.disk, world.path)
+
+
+def created(session: StoredSession, **how: bool) -> None:
+    session.open(**how).log.close()
+
+
+def simulated(seed: int = 0, **options: bool) -> tuple[SimulatedDisk, StoredSession]:
+    disk = SimulatedDisk(seed, **options)
+    disk.foreign.make_folder("/root/demo")
+    disk.sync_all()
+    return disk, StoredSession(disk, "/root/demo")
+
+
+def whole_before(size: int) -> int:
+    return max(whole for whole in WHOLE if whole <= size)
+
+
+def repairs(session: StoredSession) -> list[dict[str, object]]:
+    return [entry.details for entry in session.happenings() if entry.kind == "repaired"]
+
+
+# --- opening -----------------------------------------------------------------------------------
+
+
+def test_a_new_session_is_made_with_its_first_happening(session: StoredSession) -> None:
+    opened = session.open()
+
+    assert opened.created
+    assert opened.incarnation == "first"
+    assert opened.machine.head == Position(0, 0)
+    assert [entry.kind for entry in session.happenings()] == ["created"]
+    assert session.names() == {places.CONTEXT, places.TIMELINE}
+
+
+def test_a_session_that_is_not_there_is_made_only_if_asked(session: StoredSession) -> None:
+    with pytest.raises(NotFound):
+        session.open(create=False)
+    assert session.names() == set()
+
+
+def test_a_session_keeps_the_incarnation_of_its_first_opening(session: StoredSession) -> None:
+    created(session)
+
+    opened = session.open(incarnation="second")
+
+    assert not opened.created
+    assert opened.incarnation == "first"
+
+
+def test_a_session_of_another_program_is_adopted_as_it_is(
+    world: World, session: StoredSession
+) -> None:
+    world.put(places.CONTEXT, foreign("theirs") + foreign("more"))
+
+    opened = session.open(stamp=False)
+
+    assert not opened.created
+    assert opened.machine.stamp
+    assert opened.machine.head == Position(0, 2)
+    assert [entry.kind for entry in session.happenings()] == ["adopted"]
+
+
+def test_an_adopted_session_whose_tail_was_cut_has_an_incarnation_also_after_a_crash() -> None:
+    disk, session = simulated()
+    disk.plant("/root/demo/context.jsonl", foreign("theirs") + b"{half")
+    rehearsal = disk.clone()
+    StoredSession(rehearsal, session.path).open()
+    for call in range(len(rehearsal.calls)):
+        broken = disk.clone()
+        broken.kill_at(call)
+        with pytest.raises(BaseException):  # noqa: B017 (the death that was planned)
+            StoredSession(broken, session.path).open()
+        broken.restart()
+
+        assert StoredSession(broken, session.path).open(incarnation="again").incarnation != ""
+
+
+def test_a_folder_that_is_locked_is_held(session: StoredSession) -> None:
+    opened = session.open()
+
+    with pytest.raises(Held, match="another daemon"):
+        session.open()
+
+    opened.log.close()
+    session.open()
+
+
+def test_older_generations_without_a_present_one_are_corrupt(
+    world: World, session: StoredSession
+) -> None:
+    world.put("context_1.jsonl", foreign("theirs"))
+
+    with pytest.raises(Corrupt, match="context_N"):
+        session.open()
+    assert session.names() == {"context_1.jsonl"}
+
+
+def test_a_failed_opening_gives_the_folder_and_its_handles_back(session: StoredSession) -> None:
+    with pytest.raises(NotFound):
+        session.open(create=False)
+
+    session.open()
+
+
+# --- torn tails --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "unmarked"])
+def test_a_log_cut_at_any_byte_opens_with_exactly_its_whole_batches(
+    world: World, tmp_path: Path, marked: bool
+) -> None:
+    for cut in range(len(LOG) + 1):
+        session = _session_in(world, f"cut-{cut}")
+        opened = session.open()
+        if marked:
+            save_mark(opened)
+        opened.log.append(LOG[:cut])
+        opened.log.close()
+
+        again = session.open()
+
+        keep = whole_before(cut)
+        assert session.file() == LOG[:keep]
+        assert again.machine.head == Position(0, LOG.count(b"\n", 0, keep))
+        assert session.quarantined() == ([LOG[keep:cut]] if cut > keep else [])
+        assert [entry["offset"] for entry in repairs(session)] == ([keep] if cut > keep else [])
+        again.log.close()
+        _close_all(world)
+
+
+def _session_in(world: World, name: str) -> StoredSession:
+    world.put_folder(name)
+    return StoredSession(world.disk, f"{world.path}/{name}")
+
+
+def _close_all(world: World) -> None:
+    if isinstance(world, RealWorld):
+        close_handles_below(Path(world.path))
+
+
+def test_a_session_that_was_cut_once_is_not_cut_again(session: StoredSession) -> None:
+    opened = session.open()
+    opened.log.append(ONE + BATCH[:-3])
+    opened.log.close()
+    for _ in range(3):
+        session.open().log.close()
+
+    assert session.file() == ONE
+    assert len(session.quarantined()) == len(repairs(session)) == 1
+
+
+def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSession) -> None:
+    created(session)
+    for number in range(limits.QUARANTINE_FILES_MAX + 3):
+        world.append(places.CONTEXT, b'{"half %d' % number)
+        session.open().log.close()
+
+    kept = session.quarantined()
+    assert len(kept) == limits.QUARANTINE_FILES_MAX
+    assert b'{"half %d' % (limits.QUARANTINE_FILES_MAX + 2) in kept
+
+
+def test_a_tail_of_nul_is_cut(world: World, session: StoredSession) -> None:
+    created(session)
+    world.append(places.CONTEXT, ONE + bytes(5000))
+
+    session.open()
+
+    assert session.file() == ONE
+    assert session.quarantined() == [bytes(5000)]
+
+
+def test_damage_in_the_middle_is_left_where_it_is(world: World, session: StoredSession) -> None:
+    created(session)
+    data = ONE + b'{"role":"user",\n' + BATCH
+    world.append(places.CONTEXT, data)
+
+    opened = session.open()
+
+    assert session.file() == data
+    assert opened.machine.head == Position(0, 5)
+    assert not session.quarantined()
+
+
+def test_a_whole_foreign_line_without_its_end_is_completed(
+    world: World, session: StoredSession
+) -> None:
+    created(session)
+    world.append(places.CONTEXT, ONE + foreign("theirs")[:-1])
+
+    opened = session.open()
+
+    assert session.file() == ONE + foreign("theirs")
+    assert opened.machine.head == Position(0, 2)
+    assert [entry["bytes"] for entry in repairs(session)] == [0]
+
+
+def test_the_next_append_after_a_repair_is_a_line_of_its_own(session: StoredSession) -> None:
+    opened = session.open()
+    opened.log.append(ONE[:-1])
+    opened.log.close()
+
+    opened = session.open()
+    ack = apply(opened, append("k9"), user("nine"))
+
+    assert ack.first == "0:0"
+    assert session.file() == b"".join(stamped("k9", ["nine"]))
+
+
+# --- a folder that others write too ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_mark", [True, False], ids=["marked", "unmarked"])
+@pytest.mark.parametrize("half", [b'{"role":"us', foreign("theirs")[:-1]], ids=["half", "unended"])
+def test_a_half_line_in_a_shared_folder_is_left_until_it_stood_still(
+    world: World, session: StoredSession, half: bytes, with_mark: bool
+) -> None:
+    opened = session.open(shared=True)
+    apply(opened, append("k1"), user("one"))
+    if with_mark:
+        save_mark(opened)
+    opened.log.close()
+    world.append(places.CONTEXT, half)
+    before = session.file()
+    now_s = time.time() if isinstance(world, RealWorld) else NOW_S
+
+    for _ in range(2):
+        with pytest.raises(Busy, match="writing a line"):
+            session.open(shared=True, now_s=now_s)
+        assert session.file() == before
+
+    # Looking at it must not make it look fresh: it is repaired once it is old enough.
+    session.open(shared=True, now_s=now_s + limits.FOREIGN_SETTLE_S + 1)
+    assert session.file() in (ONE, ONE + half + b"\n")
+
+
+def test_a_half_line_in_a_folder_of_our_own_is_cut_at_once(session: StoredSession) -> None:
+    opened = session.open()
+    opened.log.append(b'{"role":"us')
+    opened.log.close()
+
+    session.open(shared=False)
+
+    assert session.file() == b""
+
+
+# --- the mark ----------------------------------------------------------------------------------
+
+
+def commands(session: StoredSession) -> None:
+    opened = session.open()
+    apply(opened, prompt("p", "be kind"))
+    apply(opened, append("k1"), user("one"))
+    apply(opened, usage("u", 70))
+    apply(opened, checkpoint("c", add_user_message=True))
+    save_mark(opened)
+    apply(opened, append("k2"), user("two"), user("three"))
+    opened.log.close()
+
+
+def _rename_mark(session: StoredSession, make: Callable[[bytes], bytes]) -> None:
+    folder = session.disk.open_root(session.path)
+    mark = make(jsonl.read_file(session.disk, folder, places.MARK))
+    session.disk.unlink(folder, places.MARK)
+    handle = session.disk.open_new(folder, places.MARK)
+    jsonl.write_all(session.disk, handle, mark)
+    session.disk.close(handle)
+    session.disk.close(folder)
+
+
+def lying_mark(size: int) -> Callable[[bytes], bytes]:
+    counters = ContextCounters(token_count=999)
+    mark = encode_mark(generation=0, inode=5, size=size, crc=1, lines=1, counters=counters)
+    return lambda _: mark
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda mark: b"",
+        lambda mark: mark[:20],
+        lambda mark: mark.replace(b'"lines":5', b'"lines":3'),
+        lambda mark: bytes(len(mark)),
+        lying_mark(10),
+        lying_mark(10**9),
+        lying_mark(-5),
+    ],
+    ids=["empty", "cut", "changed", "nul", "short", "long", "negative"],
+)
+def test_a_mark_that_is_wrong_changes_nothing_but_speed(
+    session: StoredSession, make: Callable[[bytes], bytes]
+) -> None:
+    commands(session)
+    _rename_mark(session, make)
+
+    opened = session.open()
+
+    assert opened.machine.head == Position(0, 7)
+    assert opened.machine.counters.token_count == 70
+    assert opened.machine.counters.n_checkpoints == 1
+    assert opened.machine.counters.has_system_prompt
+
+
+def test_a_mark_gives_the_same_numbers_as_reading_everything(session: StoredSession) -> None:
+    commands(session)
+    opened = session.open()
+    marked = (opened.machine.head, opened.machine.counters.copy())
+    opened.log.close()
+    _rename_mark(session, lambda _: b"")
+
+    opened = session.open()
+
+    assert (opened.machine.head, opened.machine.counters) == marked
+
+
+def test_the_mark_of_a_file_that_was_replaced_is_not_believed(
+    world: World, session: StoredSession
+) -> None:
+    commands(session)
+    world.put(places.CONTEXT, foreign("x" * 1000))
+
+    assert session.open().machine.head == Position(0, 1)
+    assert session.inspect().head == Position(0, 1)
+
+
+def test_a_mark_from_before_a_rewrite_is_stale(session: StoredSession) -> None:
+    commands(session)
+    opened = session.open()
+    apply(opened, revert("r", 0))
+    opened.log.close()
+
+    assert session.open().machine.head == Position(1, 3)
+
+
+def test_damage_before_the_mark_is_corruption_and_stays(
+    world: World, session: StoredSession
+) -> None:
+    opened = session.open()
+    opened.log.append(ONE + b"{broken\n" + BATCH)
+    opened.log.close()
+    opened = session.open()
+    save_mark(opened)
+    opened.log.close()
+    world.append(places.CONTEXT, LAST[:-1])
+
+    session.open()
+
+    assert session.file() == ONE + b"{broken\n" + BATCH
+
+
+def test_a_session_of_10_mb_opens_quickly_with_its_mark(tmp_path: Path) -> None:
+    world = RealWorld(tmp_path)
+    session = StoredSession(world.disk, world.path)
+    opened = session.open()
+    block = b"".join(stamped("k", ["x" * 180])) * 50
+    opened.log.append(block * (10_000_000 // len(block)))
+    opened.log.close()
+    opened = session.open()
+    save_mark(opened)
+    head = opened.machine.head
+    opened.log.close()
+    started = time.perf_counter()
+
+    opened = session.open()
+    took_s = time.perf_counter() - started
+
+    assert opened.machine.head == head
+    # Keys of the last MiB are read; all 10 MB would take ten times as long.
+    assert took_s < 0.25
+    close_handles_below(tmp_path)
+
+
+# --- durability --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("survival", Survival)
+def test_what_was_believed_at_an_opening_survives_the_next_power_cut(survival: Survival) -> None:
+    disk, session = simulated()
+    created(session)
+    opened = session.open()
+    opened.log.append(ONE + BATCH)  # and killed before it was synced
+    disk.kill()
+
+    assert session.open().machine.head == Position(0, 4)
+
+    disk.crash(survival)
+    assert session.open().machine.head == Position(0, 4)
+
+
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is_believed() -> None:
+    for restarted in (True, False):
+        disk, session = simulated()
+        opened = session.open()
+        apply(opened, append("k1"), user("one"))
+        opened.log.append(BATCH)
+        disk.fail_next("fdatasync", 5)
+        with pytest.raises(OSError, match="context"):
+            opened.log.sync()
+        proven = None if restarted else opened.log.synced
+        disk.kill()
+
+        assert session.open(proven=proven).machine.head == Position(0, 4)
+
+        disk.crash(Survival.LOST)
+        assert session.open().machine.head == Position(0, 4)
+
+
+def test_a_first_happening_that_was_never_synced_is_durable_once_it_is_believed() -> None:
+    disk, session = simulated()
+    rehearsal = disk.clone()
+    StoredSession(rehearsal, session.path).open(stamp=False)
+    for call in range(len(rehearsal.calls)):
+        for moment in ("before", "after"):
+            broken = disk.clone()
+            broken.kill_at(call, moment)
+            again = StoredSession(broken, session.path)
+            with pytest.raises(BaseException):  # noqa: B017
+                again.open(stamp=False)
+            broken.restart()
+            opened = again.open(stamp=True, incarnation="again")
+            before = (opened.incarnation, opened.machine.stamp)
+            apply(opened, append("k1"), user("one"))
+
+            broken.crash(Survival.LOST)
+            opened = again.open(stamp=True, incarnation="third")
+            assert (opened.incarnation, opened.machine.stamp) == before
+            assert opened.machine.head == Position(0, 1)
+
+
+@pytest.mark.parametrize("survival", Survival)
+def test_a_repair_that_is_interrupted_anywhere_loses_no_byte_and_is_told(
+    survival: Survival,
+) -> None:
+    disk, session = simulated()
+    created(session)
+    disk.plant("/root/demo/context.jsonl", ONE + BATCH[:-3])
+    rehearsal = disk.clone()
+    StoredSession(rehearsal, session.path).open()
+    first = len(disk.calls)
+    for call in range(first, len(rehearsal.calls)):
+        for moment in ("before", "within", "after"):
+            broken = disk.clone()
+            broken.reseed(call)
+            broken.crash_at(call, moment)
+            again = StoredSession(broken, session.path)
+            try:
+                again.open()
+            except PowerCut:
+                broken.restart(survival)
+            else:
+                broken.heal()
+                broken.crash(survival)
+            again.open()
+
+            assert again.file() == ONE
+            assert BATCH[:-3] in again.quarantined()
+            told = [(entry["offset"], entry["kept_in"]) for entry in repairs(again)]
+            assert {offset for offset, _ in told} == {len(ONE)}
+            # Only a cut that itself was torn is another damage.
+            assert len(told) == len(set(told))
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tail", [b"", BATCH[:-3], b"\0\0\0", foreign("theirs")[:-1], b"{broken\n"])
+def test_looking_changes_no_byte_and_shows_what_opening_would(
+    world: World, session: StoredSession, tail: bytes
+) -> None:
+    commands(session)
+    world.append(places.CONTEXT, tail)
+    before = session.tree()
+
+    found = session.inspect()
+
+    assert session.tree() == before
+    assert found.head == Position(0, 7)
+    assert found.incarnation == "first"
+    assert found.counters.token_count == 70
+    assert session.file()[: found.size].count(b"\n") == 7
+
+
+def test_looking_never_shows_a_rewrite_that_did_not_take_place() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("k1"), user("one"))
+    rehearsal = disk.clone()
+    first = len(disk.calls)
+    assert disk.calls
+    again = StoredSession(rehearsal, session.path)
+    rehearsal.kill()
+    apply(again.open(), clear("c"))
+    for call in range(first, len(rehearsal.calls)):
+        broken = disk.clone()
+        broken.kill()
+        broken.kill_at(call)
+        again = StoredSession(broken, session.path)
+        with pytest.raises(BaseException):  # noqa: B017
+            apply(again.open(), clear("c"))
+        broken.restart()
+
+        shown = again.inspect().head
+        assert shown in (Position(0, 1), Position(1, 0))
+        assert again.open().machine.head == shown
+
+
+# --- keys --------------------------------------------------------------------------------------
+
+
+def test_the_keys_of_the_last_lines_are_known_at_once(session: StoredSession) -> None:
+    commands(session)
+
+    machine = session.open().machine
+
+    for key, first in {"p": 0, "k1": 1, "u": 2, "c": 3, "k2": 5}.items():
+        applied = machine.applied(key)
+        assert applied is not None
+        assert applied.first == Position(0, first)
+
+
+def test_keys_of_lines_that_a_rewrite_kept_are_answered_with_their_first_place(
+    session: StoredSession,
+) -> None:
+    commands(session)
+    opened = session.open()
+    apply(opened, revert("r", 0))
+    opened.log.close()
+    opened = session.open()
+
+    assert opened.machine.applied("k1") is None
+    for key, first in {"k1": Position(0, 1), "k2": Position(0, 5), "r": Position(1, 3)}.items():
+        applied = find_key(opened, key)
+        assert applied is not None
+        assert applied.first == first
+
+
+def test_a_session_without_stamps_stays_so_and_holds_what_was_given(
+    session: StoredSession,
+) -> None:
+    opened = session.open(stamp=False)
+    record = b'{"role": "user", "content": "as it came"}'
+    apply(opened, append("k1"), record)
+    opened.log.close()
+
+    opened = session.open(stamp=True)
+
+    assert not opened.machine.stamp
+    assert not session.inspect().stamp
+    assert session.file() == record + b"\n"
+    opened.log.append(b'{"role": "us')
+    opened.log.close()
+    session.open()
+    assert session.file() == record + b"\n"
+
+
+# --- the timeline's own tail -------------------------------------------------------------------
+
+
+def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -> None:
+    created(session)
+    world.append(places.TIMELINE, b'{"kind":"rev')
+
+    opened = session.open()
+
+    assert opened.incarnation == "first"
+    assert session.quarantined() == [b'{"kind":"rev']
+    assert [entry.kind for entry in session.happenings()] == ["created"]
+
+
+def test_old_damage_in_a_timeline_costs_no_later_entry(
+    world: World, session: StoredSession
+) -> None:
+    created(session)
+    world.append(places.TIMELINE, b"{broken\n")
+    opened = session.open()
+    apply(opened, append("k1"), user("one"))
+    opened.log.close()
+    rewritten = session.open()
+    apply(rewritten, clear("c"))
+    rewritten.log.close()
+    folder = session.disk.open_root(session.path)
+    whole = jsonl.read_file(session.disk, folder, places.TIMELINE)
+    world.put(places.TIMELINE, whole.replace(b"}\n", b"}\n{broken\n", 1))
+
+    opened = session.open()
+
+    assert find_key(opened, "c") is not None
+    assert not find_key(opened, uuid7(1, 1))

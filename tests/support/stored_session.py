@@ -1,0 +1,131 @@
+"""A session's files, opened and changed step by step as its writer does, without a task or loop."""
+
+from dataclasses import dataclass
+
+from steno_protocol import places
+from steno_protocol.replies import Ack, Happening
+from stenod import lookup, recovery, rewriting
+from stenod.core import timeline
+from stenod.core.machine import Answered, AnyMutation, Lines, Rewrite
+from stenod.recovery import Inspection, Opened, Opening
+from stenod.store.disk import Disk
+from stenod.store.jsonl import read_file
+from support.lines import SESSION
+
+NOW_S = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session in a folder of a disk.
+
+    Attributes:
+        path: its folder, which exists.
+    """
+
+    disk: Disk
+    path: str
+
+    def open(
+        self,
+        *,
+        now_s: float = NOW_S,
+        create: bool = True,
+        stamp: bool = True,
+        shared: bool = False,
+        proven: int | None = None,
+        incarnation: str = "first",
+    ) -> Opened:
+        """Open it for its writer."""
+        opening = Opening(
+            session=SESSION,
+            path=self.path,
+            now=now_s,
+            incarnation=incarnation,
+            create=create,
+            stamp=stamp,
+            shared=shared,
+            proven=proven,
+        )
+        return recovery.open_session(self.disk, self.disk.open_root(self.path), opening)
+
+    def inspect(self) -> Inspection:
+        """Look at it without opening it for writing."""
+        folder = self.disk.open_root(self.path)
+        handle = self.disk.open_read(folder, places.CONTEXT)
+        try:
+            return recovery.inspect(self.disk, folder, handle)
+        finally:
+            self.disk.close(handle)
+            self.disk.close(folder)
+
+    def file(self, name: str = places.CONTEXT) -> bytes:
+        """What one of its files holds, empty when there is none."""
+        folder = self.disk.open_root(self.path)
+        try:
+            return read_file(self.disk, folder, name)
+        finally:
+            self.disk.close(folder)
+
+    def names(self) -> set[str]:
+        """The names in its folder."""
+        folder = self.disk.open_root(self.path)
+        try:
+            return set(self.disk.names(folder))
+        finally:
+            self.disk.close(folder)
+
+    def tree(self) -> dict[str, bytes]:
+        """All its files."""
+        return {name: self.file(name) for name in self.names() if name != places.QUARANTINE}
+
+    def quarantined(self) -> list[bytes]:
+        """What was moved to quarantine, each piece once."""
+        if places.QUARANTINE not in self.names():
+            return []
+        nest = self.disk.open_root(f"{self.path}/{places.QUARANTINE}")
+        try:
+            return [read_file(self.disk, nest, name) for name in sorted(self.disk.names(nest))]
+        finally:
+            self.disk.close(nest)
+
+    def happenings(self) -> list[Happening]:
+        """Its timeline."""
+        return timeline.decode(self.file(places.TIMELINE))
+
+
+def lines_of(opened: Opened) -> list[bytes]:
+    """The durable lines of an open session's present generation."""
+    log = opened.log
+    return log.read(log.generation, 0, log.synced).splitlines(keepends=True)
+
+
+def find_key(opened: Opened, key: str) -> lookup.Applied | None:
+    """What is known of a key, in memory or in the files."""
+    known = opened.machine.applied(key)
+    return known or lookup.look_up(opened.log, opened.log.path, key)
+
+
+def apply(opened: Opened, command: AnyMutation, *data: bytes, now_s: float = NOW_S) -> Ack:
+    """Apply one command and make it durable, as the writer does."""
+    machine, log = opened.machine, opened.log
+    decision = machine.decide(command, data, find_key(opened, command.key))
+    match decision:
+        case Answered():
+            return decision.ack
+        case Lines():
+            log.append(decision.data)
+            log.sync()
+            machine.commit()
+            return decision.ack
+        case Rewrite():
+            plan = rewriting.plan(log, machine, decision.command)
+            entry = rewriting.intent(log, plan, decision.command, now_s)
+            rotated = log.replace(plan.pieces, timeline.encode(entry))
+            applied = timeline.applied_of(entry, rotated)
+            return machine.rewritten(command.key, applied, plan.head, plan.counters)
+
+
+def save_mark(opened: Opened) -> None:
+    """Write the mark of an open session."""
+    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
