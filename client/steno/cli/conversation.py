@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from steno.cli.output import printable
-from steno.cli.wording import count, number, size
+from steno.cli.wording import count, size
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
@@ -155,7 +155,7 @@ class Conversation:
         # What a line is indented by, its continuation is too: code and lists stay readable.
         indent = line[: len(line) - len(line.lstrip())][: room // 2]
         return textwrap.wrap(
-            line, room, replace_whitespace=False, subsequent_indent=indent
+            line, room, replace_whitespace=False, break_on_hyphens=False, subsequent_indent=indent
         ) or [""]  # fmt: skip
 
 
@@ -202,9 +202,3 @@ def _described(kind: str, part: dict[str, Any]) -> str:
 def _url_of(value: object) -> str | None:
     url = value.get("url") if is_object(value) else value
     return url if isinstance(url, str) else None
-
-
-def summary(records: int, damaged: int) -> str:
-    """What a rendered conversation consisted of."""
-    told = count(records, "record")
-    return f"{told}, {number(damaged)} damaged" if damaged else told

@@ -158,7 +158,7 @@ def _not_in_order(
     records: Sequence[dict[str, Any] | None], acked: Sequence[Acked]
 ) -> Iterator[str]:
     lines = {
-        record.get("_id"): line_number
+        str(record.get("_id")): line_number
         for line_number, record in enumerate(records)
         if record is not None
     }
@@ -166,8 +166,9 @@ def _not_in_order(
     for each in acked:
         sent[each.writer] += _stamps(each)
     for writer, stamps in sent.items():
-        for before, after in pairwise(stamps):
-            if lines.get(before, -1) >= lines.get(after, len(records)):
+        # One that is missing has no place; that it is missing fails another proof.
+        for before, after in pairwise(stamp for stamp in stamps if stamp in lines):
+            if lines[before] >= lines[after]:
                 yield f"{writer} sent {before} before {after}, and the file has them otherwise"
 
 

@@ -24,7 +24,7 @@ def sessions(options: Namespace, output: Output) -> int:
         return Exit.DONE
     rows = [_row(entry) for entry in entries]
     if rows and output.is_terminal:
-        rows.insert(0, ("SESSION", "SIZE", "GENERATIONS", "CHANGED"))
+        rows.insert(0, ("SESSION", "SIZE", "GENERATION", "CHANGED"))
     for line in table(rows, right=frozenset({1, 2})):
         output.write(line)
     if not rows:
@@ -132,6 +132,6 @@ def _row(entry: SessionEntry) -> tuple[str, str, str, str]:
     return (
         printable(entry.session),
         size(entry.bytes),
-        number(entry.generations + 1),
+        number(entry.generations),
         moment(entry.modified_at),
     )

@@ -1,0 +1,227 @@
+"""The subcommands that print sessions and records, as a shell calls them."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+from support.command import Steno
+from support.session_files import records_in
+
+
+def lines_of(*contents: str) -> str:
+    return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
+
+
+def contents_of(out: str) -> list[str]:
+    return [json.loads(line)["content"] for line in out.splitlines()]
+
+
+def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
+    steno = Steno(root)
+    for session in ("team/a", "team/b", "other"):
+        steno("append", session, "hi")
+    listed = steno("sessions", "--json", "team/").document
+    assert [entry["session"] for entry in listed["sessions"]] == ["team/a", "team/b"]
+    assert set(listed["sessions"][0]) == {"session", "bytes", "modified_at", "generations"}
+    ran = steno("sessions")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/a", "team/b"]
+    empty = steno("sessions", "none")
+    assert (empty.code, empty.out) == (0, "")
+    assert "no session that begins with 'none'" in empty.err
+
+
+def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", stdin=lines_of("a", "b", "ü", "d"))
+    path = root / "sessions" / "demo" / "context.jsonl"
+    assert steno("read", "demo").out.encode() == path.read_bytes()
+    assert contents_of(steno("read", "demo", "--after", "0:1", "--until", "0:3").out) == ["b", "ü"]
+    assert contents_of(steno("read", "demo", "--until", "0:1").out) == ["a"]
+    documents = steno("read", "demo", "--after", "0:3", "--json").documents
+    assert documents == [{"cursor": "0:3", "record": records_in(root, "demo")[3]}]
+
+
+def test_a_generation_that_was_left_behind_is_read_as_it_was(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", stdin=lines_of("a", "b"))
+    steno("clear", "demo")
+    steno("append", "demo", "c")
+    assert contents_of(steno("read", "demo", "--generation", "0").out) == ["a", "b"]
+    assert contents_of(steno("read", "demo", "--until", "0:1").out) == ["a"]
+    assert contents_of(steno("read", "demo").out) == ["c"]
+    ran = steno("read", "demo", "--generation", "7")
+    assert (ran.code, ran.out) == (4, "")
+
+
+def test_damaged_lines_are_counted_or_stop_a_strict_reader(root: Path) -> None:
+    folder = root / "sessions" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_text(lines_of("a") + "not json\n[1]\n" + lines_of("b"))
+    steno = Steno(root)
+    ran = steno("read", "demo")
+    assert (ran.code, contents_of(ran.out)) == (0, ["a", "b"])
+    assert ran.err.startswith("steno: 2 lines were no records")
+    strict = steno("read", "demo", "--strict", "--json")
+    assert strict.code == 1
+    assert len(strict.documents) == 1
+    assert strict.error["code"] == "corrupt"
+    assert "0:1" in strict.error["message"]
+
+
+def test_tail_prints_the_last_records(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "--batch", stdin=lines_of(*map(str, range(12))))
+    assert contents_of(steno("tail", "demo").out) == [str(n) for n in range(2, 12)]
+    assert contents_of(steno("tail", "demo", "-n", "1").out) == ["11"]
+    assert contents_of(steno("tail", "demo", "--after", "0:10").out) == ["10", "11"]
+    assert steno("tail", "demo", "-n", "0").out == ""
+
+
+def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "one")
+    with steno.begin("tail", "-f", "demo", "--json") as follower:
+        assert follower.stdout is not None
+        try:
+            assert json.loads(follower.stdout.readline())["record"]["content"] == "one"
+            steno("checkpoint", "demo")
+            assert json.loads(follower.stdout.readline())["cursor"] == "0:1"
+            assert steno("restart").code == 0
+            steno("append", "demo", "two")
+            assert json.loads(follower.stdout.readline())["cursor"] == "0:2"
+            steno("revert", "demo", "0")
+            assert json.loads(follower.stdout.readline()) == {
+                "reset": {"generation": 1, "kept": 1, "why": "reverted"}
+            }
+            steno("append", "demo", "three")
+            line = json.loads(follower.stdout.readline())
+            assert (line["cursor"], line["record"]["content"]) == ("1:1", "three")
+        finally:
+            follower.kill()
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "--batch", stdin=lines_of(*("x" * 1000 for _ in range(1000))))
+    with steno.begin("read", "demo", stderr=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        reader.stdout.readline()
+        reader.stdout.close()
+        assert reader.stderr.read() == ""
+    assert reader.returncode == 0
+
+
+CONVERSATION = [
+    {"role": "user", "content": [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}},
+    ]},
+    {"role": "assistant", "content": [
+        {"type": "think", "think": "It could be a file. " * 20, "encrypted": None},
+        {"type": "text", "text": "Let me look."},
+        {"type": "hologram", "depth": 3},
+    ], "tool_calls": [{"type": "function", "id": "c1",
+                       "function": {"name": "Shell", "arguments": '{"command": "ls"}'}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "\n".join(f"file {n}" for n in range(30))},
+    {"role": "assistant", "content": None},
+    {"role": "user", "content": "\x1b[2Jclear"},
+]  # fmt: skip
+
+
+def _conversation(root: Path) -> Steno:
+    steno = Steno(root)
+    steno("prompt", "demo", "be kind")
+    steno("checkpoint", "demo")
+    steno("append", "demo", stdin="".join(json.dumps(each) + "\n" for each in CONVERSATION))
+    steno("usage", "demo", "1472")
+    return steno
+
+
+def test_show_gives_a_person_the_whole_conversation(root: Path) -> None:
+    steno = _conversation(root)
+    shown = steno("show", "demo").out
+    for expected in (
+        "be kind",
+        "── checkpoint 0 ──",
+        "What is this?",
+        "[image/png, 3.0 kB]",
+        "▸ thought, 400 characters: It could be a file.",
+        "Let me look.",
+        "[hologram, ",
+        '→ Shell(command="ls")',
+        "tool · Shell",
+        "… 19 more lines, shown with --full",
+        "── 1 472 tokens ──",
+        "\\x1b[2Jclear",
+    ):
+        assert expected in shown
+    assert "\x1b" not in shown
+    assert "file 29" not in shown
+    full = steno("show", "demo", "--full").out
+    assert "file 29" in full
+    assert full.count("It could be a file.") == 20
+
+
+def test_show_is_coloured_on_a_terminal_only_and_fits_into_it(root: Path) -> None:
+    steno = _conversation(root)
+    steno("append", "demo", "long " * 60)
+    for columns in (40, 120):
+        shown = steno.on_terminal(columns, "show", "demo")
+        assert "\x1b[1;32muser" in shown
+        plain = Steno(root, NO_COLOR="1").on_terminal(columns, "show", "demo")
+        assert "\x1b" not in plain
+        assert max(map(len, plain.splitlines())) <= columns
+
+
+def test_show_as_json_is_the_state_a_model_is_given(root: Path) -> None:
+    state = _conversation(root)("show", "demo", "--json").document
+    assert set(state) == {
+        "session", "head", "generation", "system_prompt", "token_count",
+        "token_count_with_pending", "n_checkpoints", "checkpoints", "messages", "damaged",
+    }  # fmt: skip
+    assert state["messages"] == CONVERSATION
+    assert state["checkpoints"] == [{"id": 0, "cursor": "0:1"}]
+    assert (state["system_prompt"], state["token_count"], state["head"]) == (
+        "be kind", 1472, "0:8",
+    )  # fmt: skip
+
+
+def test_show_looks_into_the_past(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", stdin=lines_of("first", "second"))
+    steno("clear", "demo")
+    assert "second" in steno("show", "demo", "--generation", "0").out
+    at = steno("show", "demo", "--at", "0:1").out
+    assert "first" in at
+    assert "second" not in at
+    assert len(steno("show", "demo", "--at", "0:1", "--json").document["messages"]) == 1
+    assert steno("show", "demo").out == ""
+
+
+def test_show_follows_what_is_written(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "one")
+    with steno.begin("show", "demo", "-f") as follower:
+        assert follower.stdout is not None
+        try:
+            assert [follower.stdout.readline() for _ in range(3)][1] == "  one\n"
+            steno("append", "demo", "two")
+            assert [follower.stdout.readline() for _ in range(3)][1] == "  two\n"
+            steno("clear", "demo")
+            assert follower.stdout.readline().startswith("── cleared: nothing stays ")
+        finally:
+            follower.kill()
+
+
+def test_an_interrupted_follower_says_so_with_its_exit_code(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "one")
+    with steno.begin("tail", "-f", "demo", stderr=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        follower.stdout.readline()
+        follower.send_signal(signal.SIGINT)
+        assert follower.stderr.read() == ""
+    assert follower.returncode == 130

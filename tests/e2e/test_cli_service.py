@@ -1,0 +1,200 @@
+"""The subcommands that look after the daemon, as a shell calls them."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import __version__, limits
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+
+STATUS_KEYS = {
+    "version", "protocol", "pid", "root", "endpoint", "uptime_s", "mounts", "sessions_open",
+    "clients", "queued", "appended_records", "syncs", "sync_s", "slowest_sync_s", "dropped",
+    "draining",
+}  # fmt: skip
+
+
+def test_a_daemon_is_started_looked_at_and_stopped(root: Path) -> None:
+    steno = Steno(root)
+    started = steno("start", "--json").document
+    assert set(started) == {"started", "version", "pid", "root", "endpoint"}
+    assert started["started"] is True
+    again = steno("start")
+    assert again.out == f"{started['endpoint']}\n"
+    assert "runs already" in again.err
+    status = steno("status", "--json").document
+    assert status.keys() >= STATUS_KEYS
+    assert (status["pid"], status["root"], status["version"], status["draining"]) == (
+        started["pid"], str(root), __version__, False,
+    )  # fmt: skip
+    assert steno("stop", "--json").document == {
+        "stopped": True, "pid": started["pid"], "root": str(root),
+    }  # fmt: skip
+    with (root / "stenod.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_status_is_readable(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    shown = dict(line.split(maxsplit=1) for line in steno("status").out.splitlines())
+    assert shown["root"] == str(root)
+    assert shown["appended"] == "1 record"
+
+
+@pytest.mark.parametrize("command", ["status", "clients"])
+def test_looking_at_a_daemon_starts_none(root: Path, command: str) -> None:
+    ran = Steno(root)(command)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith("steno: no daemon")
+    assert "`steno start`" in ran.err
+    assert not (root / "stenod.lock").exists()
+
+
+def test_stopping_twice_is_no_failure(root: Path) -> None:
+    steno = Steno(root)
+    steno("start")
+    assert steno("stop").code == 0
+    ran = steno("stop")
+    assert (ran.code, ran.out) == (0, "")
+    assert "nothing to stop" in ran.err
+    assert steno("stop", "--json").document == {"stopped": False, "pid": None, "root": str(root)}
+
+
+def test_a_stopped_daemon_has_written_everything_and_the_next_one_knows_it(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi", "--durability", "written")
+    first = steno("status", "--json").document["pid"]
+    ran = steno("restart", "--json").document
+    assert ran["started"] is True
+    assert ran["pid"] != first
+    assert json.loads(steno("read", "demo").out)["content"] == "hi"
+
+
+def test_a_daemon_that_hangs_is_named_not_mistaken_for_none(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        ran = Steno(root)("stop", "--timeout", "0.5")
+        os.kill(daemon.pid, signal.SIGCONT)
+    assert ran.code == 5
+    assert f"a daemon holds {root} but does not answer" in ran.err
+
+
+def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(
+    root: Path, tmp_path: Path
+) -> None:
+    elsewhere = root / "elsewhere"
+    elsewhere.mkdir()
+    steno = Steno(root / "data")
+    socket = str(elsewhere / "s.sock")
+    assert steno("start", "--socket", socket, "--root", str(root / "data")).out == (
+        f"ipc://{socket}\n"
+    )
+    try:
+        steno("append", "demo", "hi")
+        assert steno("status", "--json").document["endpoint"] == f"ipc://{socket}"
+        # A socket alone means whoever answers there.
+        other = Steno(tmp_path)
+        assert json.loads(other("read", "demo", "--socket", socket).out)["content"] == "hi"
+        assert other("--socket", socket, "stop").code == 0
+    finally:
+        steno("stop")
+
+
+def test_options_of_every_command_stand_before_or_after_it(root: Path, tmp_path: Path) -> None:
+    steno = Steno(tmp_path)
+    steno("--root", str(root), "append", "demo", "before")
+    steno("append", "demo", "after", "--root", str(root))
+    before = steno("--json", "--root", str(root), "status").document
+    assert before == steno("status", "--root", str(root), "--json").document | {
+        key: before[key] for key in ("uptime_s", "clients")
+    }
+    assert before["root"] == str(root)
+    assert not (tmp_path / "stenod.lock").exists()
+
+
+def test_the_log_is_printed_whether_the_daemon_runs_or_not(root: Path) -> None:
+    steno = Steno(root)
+    ran = steno("logs")
+    assert (ran.code, ran.out) == (4, "")
+    assert "there is no log" in ran.err
+    steno("start")
+    steno("stop")
+    lines = steno("logs").out.splitlines()
+    assert " ready " in lines[0]
+    assert steno("logs", "-n", "1").out.splitlines() == lines[-1:]
+    assert steno("logs", "--json").documents == [{"line": line} for line in lines]
+
+
+def test_the_log_is_followed_across_its_rotation(root: Path) -> None:
+    log = root / "stenod.log"
+    log.write_text("first\n")
+    with Steno(root).begin("logs", "-f") as follower:
+        assert follower.stdout is not None
+        try:
+            assert follower.stdout.readline() == "first\n"
+            with log.open("a") as file:
+                file.write("second\n")
+            assert follower.stdout.readline() == "second\n"
+            log.rename(root / "stenod.log.1")
+            log.write_text("third\n")
+            assert follower.stdout.readline() == "third\n"
+        finally:
+            follower.kill()
+
+
+def test_those_who_follow_a_session_are_told_by_name(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    with steno.begin("tail", "-f", "demo", "--name", "watcher") as follower:
+        assert follower.stdout is not None
+        try:
+            follower.stdout.readline()
+            (entry,) = steno("clients", "demo", "--json").document["clients"]
+            assert set(entry) == {
+                "name", "pid", "connected_s", "requests", "dropped", "subscriptions",
+            }  # fmt: skip
+            assert (entry["name"], entry["pid"], entry["subscriptions"]) == (
+                "watcher", follower.pid, ["demo"],
+            )  # fmt: skip
+            assert "watcher" in steno("clients").out
+        finally:
+            follower.kill()
+
+
+def test_a_root_that_cannot_be_used_is_a_failure_with_its_reason(root: Path) -> None:
+    file = root / "file"
+    file.write_text("")
+    ran = Steno(root)("append", "demo", "hi", "--root", str(file))
+    assert ran.code == 5
+    assert str(file) in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_help_and_version_are_data_and_the_exit_codes_are_in_the_help(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("--version").out == f"steno {__version__}\n"
+    shown = steno("--help").out
+    for code in (0, 1, 2, 3, 4, 5, 6, 130):
+        assert f"\n  {code} " in shown
+
+
+def test_a_full_disk_under_stdout_is_a_failure(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [*steno.words("read", "demo"), "--root", str(root)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=limits.REQUEST_TIMEOUT_S,
+        )
+    assert ran.returncode == 1
+    assert b"No space left on device" in ran.stderr

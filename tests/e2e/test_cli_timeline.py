@@ -1,0 +1,151 @@
+"""`steno timeline`: what ever happened to a session, as a tree; the drawing alone, and the call."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from steno.cli.tree import draw
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening
+from support.command import Steno
+
+
+def rewrite(kind: str, generation: int, kept: int = 0, **details: object) -> Happening:
+    return Happening(kind=kind, generation=generation, kept=kept, by="planner", details=details)
+
+
+def plain(text: str, *_styles: str) -> str:
+    return text
+
+
+def drawn(entries: list[Happening], head: str, width: int | None = None) -> list[str]:
+    return draw(entries, Position.parse(head), width, plain)
+
+
+CREATED = Happening(kind="created", generation=0, by="planner")
+
+
+def test_a_session_that_was_never_rewritten_is_one_line_and_its_story() -> None:
+    assert drawn([CREATED], "0:3") == [
+        "● generation 0 · 3 lines · now",
+        "    created by planner",
+    ]
+
+
+def test_a_revert_is_a_step_of_the_trunk_and_says_what_it_left_behind() -> None:
+    entries = [CREATED, rewrite("reverted", 1, 2, checkpoint_id=0, old_lines=5)]
+    assert drawn(entries, "1:4") == [
+        "○ generation 0 · 5 lines · context_1.jsonl",
+        "│   created by planner",
+        "│",
+        "● generation 1 · 4 lines · now",
+        "    reverted to checkpoint 0 by planner",
+        "    2 lines kept, 3 left behind",
+    ]
+
+
+def test_what_a_restore_abandoned_is_a_branch() -> None:
+    entries = [
+        CREATED,
+        rewrite("reverted", 1, 2, checkpoint_id=0),
+        rewrite("cleared", 2),
+        rewrite("restored", 3, **{"from": 0}),
+        rewrite("prompted", 4),
+    ]
+    assert drawn(entries, "4:6") == [
+        "○ generation 0 · context_1.jsonl",
+        "│   created by planner",
+        "│",
+        "├─○ generation 1 · context_2.jsonl",
+        "│ │   reverted to checkpoint 0 by planner",
+        "│ │   2 lines kept, the rest left behind",
+        "│ │",
+        "│ ○ generation 2 · context_3.jsonl",
+        "│     cleared by planner",
+        "│     everything left behind",
+        "│",
+        "○ generation 3 · context_4.jsonl",
+        "│   generation 0 restored by planner",
+        "│",
+        "● generation 4 · 6 lines · now",
+        "    system prompt put first by planner",
+    ]
+
+
+def test_a_rotation_that_another_program_made_is_marked_as_inferred() -> None:
+    entries = [
+        Happening(kind="rotated", generation=1, inferred=True),
+        Happening(kind="rotated", generation=2, inferred=True),
+        Happening(kind="adopted", generation=2, by="planner"),
+    ]
+    lines = drawn(entries, "2:8")
+    assert [line for line in lines if "generation" in line] == [
+        "○ generation 0 · context_1.jsonl",
+        "◌ generation 1 · context_2.jsonl",
+        "● generation 2 · 8 lines · now",
+    ]
+    assert sum("inferred from the files" in line for line in lines) == 2
+
+
+def test_a_long_history_of_reverts_stays_in_one_column() -> None:
+    entries = [CREATED, *(rewrite("reverted", n, 1, checkpoint_id=0) for n in range(1, 200))]
+    assert max(map(len, drawn(entries, "199:1"))) < 60
+
+
+@pytest.mark.parametrize("width", [24, 40, 80])
+def test_a_reason_is_wrapped_beside_the_tree(width: int) -> None:
+    entries = [
+        CREATED,
+        Happening(kind="cleared", generation=1, why="it went wrong " * 10),
+        rewrite("restored", 2, **{"from": 0}),
+    ]
+    lines = drawn(entries, "2:1", width)
+    assert max(map(len, lines)) <= max(width, 40)
+    assert sum("went" in line for line in lines) > 1
+
+
+def test_entries_that_nobody_knows_yet_are_still_drawn() -> None:
+    entries = [
+        Happening(kind="translated", generation=5, details={"old": "?", "from": "?"}),
+        rewrite("restored", 6, **{"from": 99}),
+        rewrite("reverted", 7, checkpoint_id="\x1b[2J"),
+    ]
+    lines = drawn(entries, "7:0")
+    assert any("translated" in line for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_command_draws_it_and_tells_it_as_json(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "one", "--name", "planner")
+    steno("checkpoint", "demo")
+    steno("append", "demo", "two")
+    steno("revert", "demo", "0", "--why", "wrong turn", "--name", "critic")
+    steno("restore", "demo", "0")
+    told = steno("timeline", "demo", "--json").document
+    assert set(told) == {"session", "head", "entries"}
+    assert told["head"] == "2:3"
+    assert [(entry["kind"], entry["generation"]) for entry in told["entries"]] == [
+        ("created", 0), ("reverted", 1), ("restored", 2),
+    ]  # fmt: skip
+    assert set(told["entries"][1]) == {
+        "kind", "generation", "kept", "at", "by", "why", "key", "details", "inferred",
+    }  # fmt: skip
+    assert (told["entries"][1]["by"], told["entries"][1]["why"]) == ("critic", "wrong turn")
+    shown = steno("timeline", "demo").out
+    assert re.search(r"├─○ generation 1 .*\n│ +\d.* reverted to checkpoint 0 by critic", shown)
+    assert "● generation 2 · 3 lines · now" in shown
+    assert "\x1b[1;32m● generation 2" in steno.on_terminal(80, "timeline", "demo")
+
+
+def test_a_session_that_kimi_cli_reverted_has_a_timeline(root: Path) -> None:
+    folder = root / "sessions" / "theirs"
+    folder.mkdir(parents=True)
+    line = json.dumps({"role": "user", "content": "hi"}) + "\n"
+    (folder / "context_1.jsonl").write_text(line * 3)
+    (folder / "context.jsonl").write_text(line)
+    shown = Steno(root)("timeline", "theirs").out
+    assert "● generation 1 · 1 line · now" in shown
+    assert "begun by another program (inferred from the files)" in shown

@@ -1,0 +1,237 @@
+"""The subcommands that change a session, as a shell calls them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from steno_protocol.commands import Append
+from steno_protocol.frames import Request
+from support.command import Steno
+from support.scripted_daemon import Answers, ScriptedDaemon
+from support.session_files import contents_in, records_in
+
+ACK_KEYS = {
+    "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "rotated",
+    "overtaken", "key",
+}  # fmt: skip
+
+
+def lines_of(*contents: str) -> str:
+    return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
+
+
+def test_a_text_is_appended_to_a_session_that_is_made_for_it(root: Path) -> None:
+    steno = Steno(root)
+    ran = steno("append", "demo", "--role", "assistant", "hi there", "--name", "planner")
+    assert (ran.code, ran.out, ran.err) == (0, "0:1\n", "")
+    [record] = records_in(root, "demo")
+    assert (record["role"], record["content"], record["_by"]) == (
+        "assistant", "hi there", "planner",
+    )  # fmt: skip
+
+
+def test_an_ack_has_all_of_its_fields_as_json(root: Path) -> None:
+    ack = Steno(root)("--json", "append", "demo", "hi", "--key", "k1").document
+    assert set(ack) == ACK_KEYS
+    assert ack == {
+        "session": "demo", "first": "0:0", "last": "0:0", "head": "0:1", "durability": "synced",
+        "duplicate": False, "checkpoint_id": None, "rotated": None, "overtaken": False,
+        "key": "k1",
+    }  # fmt: skip
+
+
+def test_records_on_stdin_are_acknowledged_one_by_one(root: Path) -> None:
+    ran = Steno(root)("append", "demo", stdin=lines_of("a", "b") + "\n" + lines_of("c"))
+    assert (ran.code, ran.out) == (0, "0:1\n0:2\n0:3\n")
+    assert [record["content"] for record in records_in(root, "demo")] == ["a", "b", "c"]
+
+
+def test_a_batch_on_stdin_is_appended_as_one(root: Path) -> None:
+    steno = Steno(root)
+    ack = steno("append", "demo", "--batch", "--json", stdin=lines_of("a", "b")).document
+    assert (ack["first"], ack["last"]) == ("0:0", "0:1")
+    ran = steno("append", "demo", "--batch", stdin=lines_of("c") + '{"role":"nobody"}\n')
+    assert ran.code == 1
+    assert contents_in(root, "demo").keys() == {"a", "b"}
+
+
+def test_stdin_sent_again_with_its_key_is_applied_once(root: Path) -> None:
+    steno = Steno(root)
+    for _ in range(2):
+        assert steno("append", "demo", "--key", "k", stdin=lines_of("a", "b")).code == 0
+    acks = steno("append", "demo", "--key", "k", "--json", stdin=lines_of("a", "b")).documents
+    assert [(ack["key"], ack["duplicate"], ack["head"]) for ack in acks] == [
+        ("k-1", True, "0:1"), ("k-2", True, "0:2"),
+    ]  # fmt: skip
+    assert contents_in(root, "demo") == {"a": 1, "b": 1}
+
+
+def test_a_refused_line_of_stdin_says_which_and_what_is_stored(root: Path) -> None:
+    ran = Steno(root)("append", "demo", stdin=lines_of("a") + "no json\n" + lines_of("c"))
+    assert (ran.code, ran.out) == (1, "0:1\n")
+    first, second = ran.err.splitlines()
+    assert first == (
+        "steno: line 2 of stdin was not acknowledged; 1 record before it stay appended"
+    )
+    assert second.startswith("steno: ")
+    assert "JSON" in second
+    assert contents_in(root, "demo") == {"a": 1}
+
+
+def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -> None:
+    steno = Steno(root)
+    for arguments in (
+        ("append", "nope", "hi", "--no-create"),
+        ("checkpoint", "nope", "--no-create"),
+        ("prompt", "nope", "hi", "--no-create"),
+        ("usage", "nope", "12"),
+        ("revert", "nope", "0"),
+        ("clear", "nope"),
+        ("restore", "nope", "0"),
+        ("read", "nope"),
+        ("show", "nope"),
+        ("tail", "nope"),
+        ("timeline", "nope"),
+    ):
+        ran = steno(*arguments)
+        assert (ran.code, ran.out) == (4, ""), arguments
+        assert "no such session" in ran.err
+    assert not (root / "sessions" / "nope").exists()
+
+
+def test_a_writer_that_was_too_slow_learns_the_head(root: Path) -> None:
+    steno = Steno(root)
+    head = steno("append", "demo", "one").out.strip()
+    assert steno("append", "demo", "two", "--expect", head).code == 0
+    ran = steno("append", "demo", "three", "--expect", head)
+    assert ran.code == 3
+    assert "0:2" in ran.err
+    assert steno("append", "demo", "three", "--expect", head, "--json").error["head"] == "0:2"
+    assert contents_in(root, "demo") == {"one": 1, "two": 1}
+
+
+def test_a_checkpoint_prints_its_id_and_a_revert_goes_back_to_it(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "kept")
+    assert steno("checkpoint", "demo").out == "0\n"
+    assert steno("checkpoint", "demo", "--add-user-message", "--json").document[
+        "checkpoint_id"
+    ] == 1  # fmt: skip
+    steno("append", "demo", "dropped")
+    ran = steno("revert", "demo", "0", "--why", "wrong turn")
+    assert (ran.code, ran.out) == (0, "1:1\n")
+    assert str(root / "sessions" / "demo" / "context_1.jsonl") in ran.err
+    assert contents_in(root, "demo") == {"kept": 1}
+
+
+def test_a_checkpoint_that_is_not_there_is_not_found_and_the_valid_ones_are_named(
+    root: Path,
+) -> None:
+    steno = Steno(root)
+    steno("checkpoint", "demo")
+    for wrong in ("1", "-1"):
+        ran = steno("revert", "demo", wrong)
+        assert ran.code == 4
+        assert "0 to 0 exist" in ran.err
+
+
+def test_what_was_cleared_can_be_restored(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "precious")
+    assert steno("clear", "demo").out == "1:0\n"
+    assert records_in(root, "demo") == []
+    ack = steno("restore", "demo", "0", "--json").document
+    assert (ack["head"], ack["rotated"]) == (
+        "2:1", str(root / "sessions" / "demo" / "context_2.jsonl"),
+    )  # fmt: skip
+    assert contents_in(root, "demo") == {"precious": 1}
+
+
+def test_token_counts_are_told_and_shown_as_history(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "12345678")
+    assert steno("usage", "demo", "--durability", "written", "1472").out == "0:2\n"
+    steno("append", "demo", "12345678")
+    ran = steno("usage", "demo")
+    assert (ran.code, ran.out) == (0, "0:1  1472\n")
+    assert ran.err == "steno: 1 472 tokens, and about 2 not yet counted\n"
+    assert steno("usage", "demo", "--json").document == {
+        "session": "demo",
+        "token_count": 1472,
+        "token_count_with_pending": 1474,
+        "usages": [{"cursor": "0:1", "token_count": 1472}],
+    }
+
+
+def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("prompt", "demo", "be kind").out == "0:1\n"
+    steno("append", "demo", "hi")
+    assert steno("prompt", "demo", "-", stdin="be\nbrief").out == "1:2\n"
+    assert steno("prompt", "demo").out == "be\nbrief\n"
+    assert steno("prompt", "demo", "--json").document == {
+        "session": "demo", "system_prompt": "be\nbrief",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("append",),
+        ("append", "demo", "a", "b"),
+        ("append", "demo", "hi", "--role", "robot"),
+        ("append", "demo", "--role", "user"),
+        ("append", "demo", "hi", "--batch"),
+        ("append", "demo", "--expect", "0:0"),
+        ("append", "demo", "hi", "--expect", "12"),
+        ("append", "demo", "hi", "--durability", "hopeful"),
+        ("append", "demo", "hi", "--name", "two words"),
+        ("append", "demo", "hi", "--timeout", "0"),
+        ("usage", "demo", "many"),
+        ("usage", "demo", "--key", "k", "many"),
+        ("revert", "demo", "first"),
+        ("read", "demo", "--after", "0:1", "--until", "1:1"),
+        ("read", "demo", "--after", "0:1", "--generation", "1"),
+        ("show", "demo", "--at", "0:1", "--generation", "1"),
+        ("show", "demo", "--follow", "--json"),
+        ("demo", "--agents", "0"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_starts_no_daemon(
+    root: Path, arguments: tuple[str, ...]
+) -> None:
+    ran = Steno(root)(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(("steno: ", '{"error":'))
+    assert len(ran.err.splitlines()) == 1
+    assert not (root / "stenod.lock").exists()
+
+
+def test_a_mistake_in_a_name_or_key_is_told_by_the_daemon_and_changes_nothing(root: Path) -> None:
+    steno = Steno(root)
+    for arguments in (("append", "../etc", "hi"), ("append", "demo", "hi", "--key", "a b")):
+        ran = steno(*arguments, "--json")
+        assert ran.code == 1
+        assert (ran.error["code"], ran.error["outcome"]) == ("bad_request", "not_applied")
+    assert not (root / "sessions" / "demo").exists()
+
+
+def test_an_answer_that_never_comes_leaves_the_outcome_open_and_names_the_key(root: Path) -> None:
+    def mute(request: Request) -> Answers | None:
+        return [] if isinstance(request.command, Append) else None
+
+    steno = Steno(root)
+    arguments = ("append", "demo", "hi", "--timeout", "0.3", "--socket", f"{root}/scripted.sock")
+    with ScriptedDaemon(root, mute):
+        ran = steno(*arguments, "--key", "mine")
+        told = steno(*arguments, "--json")
+    assert (ran.code, ran.out) == (6, "")
+    assert "repeat it with the key mine" in ran.err
+    assert told.error["outcome"] == "unknown"
+    assert len(told.error["key"]) == 36
+    lost = steno(*arguments)
+    assert lost.code == 5
+    assert "steno start" in lost.err

@@ -1,0 +1,99 @@
+"""The command `steno` as a shell runs it: a process of its own, on one root."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a call ended: its exit code, its data and its talk."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document that it printed."""
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+    @property
+    def documents(self) -> list[Any]:
+        """Its JSON documents, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The JSON error that it ended with."""
+        error: dict[str, Any] = json.loads(self.err.splitlines()[-1])["error"]
+        return error
+
+
+class Steno:
+    """Calls of the command on one root; `-W error`, so that a warning fails them."""
+
+    def __init__(self, root: Path, **environment: str) -> None:
+        self.root = root
+        self._environment = {**os.environ, "STENO_HOME": str(root), **environment}
+        self._environment.pop("STENO_SOCKET", None)
+
+    def __call__(self, *arguments: str, stdin: str | bytes = b"") -> Ran:
+        """Run it to its end."""
+        ran = subprocess.run(
+            self.words(*arguments),
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            env=self._environment,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def begin(self, *arguments: str, stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+        """Run it in the background."""
+        return subprocess.Popen(
+            self.words(*arguments),
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+    def words(self, *arguments: str) -> list[str]:
+        """The command line of a call."""
+        return [sys.executable, "-W", "error", "-m", "steno.cli", *arguments]
+
+    def on_terminal(self, columns: int, *arguments: str) -> str:
+        """What a person sees on a terminal of this width: data and talk together."""
+        controller, terminal = os.openpty()
+        environment = {**self._environment, "COLUMNS": str(columns), "TERM": "xterm"}
+        process = subprocess.Popen(
+            self.words(*arguments),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
+        )
+        os.close(terminal)
+        with os.fdopen(controller, "rb", buffering=0) as screen:
+            shown = b"".join(_until_hang_up(screen))
+        process.wait()
+        return shown.decode().replace("\r\n", "\n")
+
+
+def _until_hang_up(screen: IO[bytes]) -> Any:
+    while True:
+        try:
+            data = screen.read(4096)
+        except OSError:  # what Linux says when the other end is closed
+            return
+        if not data:
+            return
+        yield data
