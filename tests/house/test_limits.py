@@ -1,0 +1,76 @@
+"""Every bound says why it is what it is, and bounds something."""
+
+import ast
+import re
+
+import pytest
+
+from steno_protocol import limits
+from support.project import PROJECT, SOURCES
+
+LIMITS = PROJECT / "protocol" / "steno_protocol" / "limits.py"
+UNITS = {"KIB", "MIB"}
+UNIT_ENDINGS = (
+    "_BYTES",
+    "_BYTES_MAX",
+    "_CHARS_MAX",
+    "_S",
+    "_S_MAX",
+    "_MAX",
+    "_MESSAGES",
+    "_BITS_MIN",
+)
+
+
+def _constants() -> dict[str, str | None]:
+    """Each constant of limits.py with the string below it."""
+    body = ast.parse(LIMITS.read_text()).body
+    return {
+        statement.target.id: _text_of(body[index + 1] if index + 1 < len(body) else None)
+        for index, statement in enumerate(body)
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    }
+
+
+def _text_of(statement: ast.stmt | None) -> str | None:
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str() as text)):
+            return text
+        case _:
+            return None
+
+
+BOUNDS = {
+    name: reason
+    for name, reason in _constants().items()
+    if name not in UNITS and isinstance(getattr(limits, name), int | float)
+}
+
+
+def test_every_bound_is_found_by_these_tests() -> None:
+    numbers = {
+        name
+        for name, value in vars(limits).items()
+        if name.isupper() and isinstance(value, int | float)
+    }
+    assert numbers == {*BOUNDS, *UNITS}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_bound_has_its_reason_beside_it(bound: str) -> None:
+    reason = BOUNDS[bound]
+    assert reason is not None, "there is no string below it"
+    assert len(reason.split()) >= 3
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_bound_has_its_unit_in_its_name(bound: str) -> None:
+    assert bound.endswith(UNIT_ENDINGS)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_bound_is_used_somewhere(bound: str) -> None:
+    used = re.compile(rf"\b{bound}\b")
+    users = [file for file in SOURCES if file != LIMITS and used.search(file.read_text())]
+    in_another_bound = len(used.findall(LIMITS.read_text())) > 1
+    assert users or in_another_bound, "nothing in protocol, daemon or client uses it"
