@@ -38,6 +38,7 @@ from steno_protocol.errors import (
     BadRequest,
     Busy,
     ErrorCode,
+    Incompatible,
     Outcome,
     OutcomeUnknown,
     StenoError,
@@ -238,14 +239,14 @@ class Exchange:
         Raises:
             Incompatible: it is not of this protocol.
         """
-        for answer in decode_answers(frames):
-            pending = self._pending.get(answer.id)
-            if pending is not None:
-                self._take_answer(pending, answer, now)
-            elif answer.id in self._followers:
-                self._take_event(answer, now)
-            elif isinstance(answer.body, Welcome):
-                self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
+        try:
+            for answer in decode_answers(frames):
+                self._take(answer, now)
+        except BadRequest as error:
+            raise Incompatible(
+                f"the daemon sent what this client cannot read ({error.message}): restart it, so"
+                " that both are of one version"
+            ) from None
 
     def tick(self, now: float) -> None:
         """Do what is due: send again, give up, ask again for subscriptions."""
@@ -306,6 +307,15 @@ class Exchange:
         self.outbox.append([PROTOCOL_MAGIC, pending.id, _encode(command), *pending.records])
         pending.copies += 1
         pending.due = now + pending.interval_s
+
+    def _take(self, answer: Answer, now: float) -> None:
+        pending = self._pending.get(answer.id)
+        if pending is not None:
+            self._take_answer(pending, answer, now)
+        elif answer.id in self._followers:
+            self._take_event(answer, now)
+        elif isinstance(answer.body, Welcome):
+            self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
 
     def _take_answer(self, pending: Pending, answer: Answer, now: float) -> None:
         pending.copies = max(0, pending.copies - 1)

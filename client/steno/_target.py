@@ -18,7 +18,8 @@ class Target:
     """The daemon that a client wants.
 
     Attributes:
-        root: the folder whose daemon it is, symbolic links resolved; None: whoever answers.
+        root: the folder whose daemon it is; in a resolved target without symbolic links, or None:
+            whoever answers at `endpoint`.
         endpoint: where to connect; None: where the daemon of `root` says that it listens.
         spawn: start a daemon when none runs.
         name: the client's name, the `_by` of the lines that it writes.
@@ -28,6 +29,12 @@ class Target:
     endpoint: str | None
     spawn: bool
     name: str
+
+    def resolved(self) -> "Target":
+        """The same daemon, whatever the working folder becomes; looks at the file system."""
+        if self.root is None and self.endpoint is not None:
+            return self
+        return replace(self, root=_real_root(self.root))
 
     def without_spawn(self) -> "Target":
         """The same daemon, if it runs."""
@@ -44,22 +51,22 @@ class Target:
 def make_target(
     root: str | os.PathLike[str] | None, endpoint: str | None, name: str | None, *, spawn: bool
 ) -> Target:
-    """What the arguments of `connect` mean.
+    """What the arguments of `connect` mean, not yet resolved.
 
     Raises:
-        BadRequest: the name or the socket path cannot be one.
+        BadRequest: the name cannot be one.
     """
     return Target(
-        root=None if root is None and endpoint is not None else _real_root(root),
+        root=None if root is None else os.fspath(root),
         endpoint=endpoint,
         spawn=spawn and endpoint is None,
         name=_default_name() if name is None else places.check_name(name),
     )
 
 
-def _real_root(root: str | os.PathLike[str] | None) -> str:
-    given = None if root is None else os.path.expanduser(root)  # noqa: PTH111 (of a str or a path)
-    home = os.path.expanduser("~")  # noqa: PTH111 (home as text, also when it does not exist)
+def _real_root(root: str | None) -> str:
+    given = None if root is None else os.path.expanduser(root)  # noqa: PTH111 (as text)
+    home = os.path.expanduser("~")  # noqa: PTH111 (as text)
     return os.path.realpath(places.root_folder(given, os.environ, home))
 
 

@@ -6,12 +6,12 @@ tells of the end at once; without it a killed daemon would be noticed only when 
 """
 
 import os
+import struct
 import time
 from collections.abc import Sequence
 from typing import Final
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from steno_protocol.errors import Unreachable
 
@@ -21,6 +21,17 @@ _SEND_QUEUE_MESSAGES: Final = 1024
 _RECEIVE_QUEUE_MESSAGES: Final = 0
 """No bound: replies are bounded by our requests and events by the windows of our subscriptions; a
 full queue here would make the daemon drop a reply."""
+
+# As plain integers: arithmetic with enum members costs more than the system call beside it.
+_POLLIN: Final = int(zmq.POLLIN)
+_POLLOUT: Final = int(zmq.POLLOUT)
+_LAST: Final = int(zmq.NOBLOCK)
+_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
+_EVENTS: Final = int(zmq.EVENTS)
+_RCVMORE: Final = int(zmq.RCVMORE)
+
+_MONITORED: Final = struct.Struct("=hi")
+"""An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
 
 _HANDSHAKE: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED
 _ENDS: Final = (
@@ -57,8 +68,8 @@ class Connection:
         self._socket.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE_MESSAGES)
         self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
         self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        self._poller.register(self._socket, _POLLIN)
+        self._poller.register(self._monitor, _POLLIN)
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
         try:
@@ -70,17 +81,17 @@ class Connection:
     @property
     def has_messages(self) -> bool:
         """True when `receive` would give something."""
-        return bool(self._events() & zmq.POLLIN)
+        return bool(self._events() & _POLLIN)
 
     @property
     def can_send(self) -> bool:
         """True when the daemon's end takes messages."""
-        return bool(self._events() & zmq.POLLOUT)
+        return bool(self._events() & _POLLOUT)
 
     def is_lost(self) -> bool:
         """True once the connection has ended, or could not be made."""
-        while not self._is_lost and int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
+        while not self._is_lost and int(self._monitor.getsockopt(_EVENTS)) & _POLLIN:
+            event, _ = _MONITORED.unpack(self._monitor.recv_multipart(_LAST)[0])
             if event == _HANDSHAKE:
                 self._is_ready = True
             else:
@@ -98,18 +109,27 @@ class Connection:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Queue one message; False when it cannot go now. Frame sizes were checked before."""
+        send = self._socket.send
+        *firsts, last = frames
         try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK)
+            for frame in firsts:
+                send(frame, _MORE)
+            send(last, _LAST)
         except zmq.Again:
+            # Only the first frame can meet this: a message goes as a whole or not at all.
             return False
         return True
 
     def receive(self, messages_max: int) -> list[list[bytes]]:
         """Messages that are there now; fewer than asked for means that there were no more."""
         messages: list[list[bytes]] = []
+        receive, option = self._socket.recv, self._socket.getsockopt
         try:
             while len(messages) < messages_max:
-                messages.append(self._socket.recv_multipart(zmq.NOBLOCK))
+                frames = [receive(_LAST)]
+                while option(_RCVMORE):
+                    frames.append(receive(_LAST))
+                messages.append(frames)
         except zmq.Again:
             pass
         return messages
@@ -120,7 +140,7 @@ class Connection:
         Args:
             to_send: come back too when a message can go.
         """
-        self._poller.modify(self._socket, zmq.POLLIN | zmq.POLLOUT if to_send else zmq.POLLIN)
+        self._poller.modify(self._socket, _POLLIN | _POLLOUT if to_send else _POLLIN)
         self._poller.poll(_milliseconds(deadline))
 
     def close(self) -> None:
@@ -130,7 +150,7 @@ class Connection:
         self._socket.close(0)
 
     def _events(self) -> int:
-        return int(self._socket.getsockopt(zmq.EVENTS))
+        return int(self._socket.getsockopt(_EVENTS))
 
 
 _contexts: Final[dict[int, zmq.Context[zmq.Socket[bytes]]]] = {}
@@ -146,4 +166,5 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
 
 def _milliseconds(deadline: float) -> int:
     # Rounded up: a wait that ends a moment too early would come back to find nothing to do.
-    return max(0, min(int((deadline - time.monotonic()) * 1000) + 1, 1_000_000))
+    # Cut before it becomes an integer: a deadline may be infinite.
+    return max(0, int(min(deadline - time.monotonic(), 1000.0) * 1000) + 1)

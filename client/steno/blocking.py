@@ -17,7 +17,7 @@ from steno._target import Target, make_target
 from steno._transport import Connection
 from steno._verbs import ReplyT, expected
 from steno_protocol import commands, limits, replies
-from steno_protocol.errors import BadRequest, Unreachable
+from steno_protocol.errors import BadRequest, Incompatible, Unreachable
 
 __all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
 
@@ -57,14 +57,14 @@ class BlockingClient:
         self.name = target.name
         self.timeout = timeout
         self.is_inherited = False
-        self._target = target
+        self._target = target.resolved()
         self._exchange = Exchange(hello_of(target))
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self.welcome = self._adopt(_spawn.connect(target, time.monotonic() + timeout))
+        self.welcome = self._adopt(_spawn.connect(self._target, time.monotonic() + timeout))
         _fork.guard(self)
 
     def __enter__(self) -> Self:
@@ -230,8 +230,11 @@ class BlockingClient:
 
     def _receive(self, connection: Connection) -> None:
         now = time.monotonic()
-        for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
-            self._exchange.receive(frames, now)
+        try:
+            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
+                self._exchange.receive(frames, now)
+        except Incompatible as error:
+            self._exchange.fail(error, for_ever=True)
         if connection.is_lost():
             self._hang_up("the connection to the daemon was lost")
         else:

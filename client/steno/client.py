@@ -81,6 +81,7 @@ class Client:
         _fork.guard(self)
 
     async def __aenter__(self) -> Self:
+        self._target = await anyio.to_thread.run_sync(self._target.resolved)
         self._adopt(await self._reach(self._target, self.timeout))
         self._timer = anyio.Event()
         self._wanted = anyio.Event()
@@ -256,6 +257,7 @@ class Client:
         connection = self._connection
         if connection is None:
             self._wanted.set()
+            self._set_timer()
             return
         self._flush(connection)
         if connection.has_messages and self._pump(connection):
@@ -266,6 +268,9 @@ class Client:
         outbox = self._exchange.outbox
         while outbox and connection.send(outbox[0]):
             outbox.popleft()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
         if self._exchange.alarm < self._armed:
             self._timer.set()
 
@@ -299,7 +304,7 @@ class Client:
                 await self._timer.wait()
             self._exchange.tick(time.monotonic())
             if self._connection is not None:
-                self._flush(self._connection)
+                self._push()
 
     async def _keep_connected(self) -> None:
         while True:

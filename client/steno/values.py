@@ -103,7 +103,7 @@ def ack_of(reply: replies.Ack, key: str) -> Ack:
     return Ack(
         first=first,
         last=last,
-        head=Position.parse(reply.head),
+        head=last if reply.head == reply.last else Position.parse(reply.head),
         durability=reply.durability,
         duplicate=reply.duplicate,
         checkpoint_id=reply.checkpoint_id,

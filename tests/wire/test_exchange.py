@@ -1,6 +1,7 @@
 """The client's exchange, driven by hand: every answer, silence and end of a connection."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import inf
 
 import msgspec
@@ -200,7 +201,7 @@ def test_busy_is_tried_again_with_growing_pauses_and_is_no_repeat() -> None:
         command = only(driver.sent())[1]
         assert isinstance(command, Append)
         assert not command.repeat
-    assert all(later >= 1.9 * sooner for sooner, later in zip(pauses, pauses[1:], strict=False))
+    assert all(later >= 1.9 * sooner for sooner, later in pairwise(pauses))
     driver.answer(pending.id, ACK)
     assert pending.result()[0] == ACK
 
@@ -320,6 +321,15 @@ def test_what_is_no_message_of_ours_is_incompatible() -> None:
             driver.exchange.receive(frames, driver.now)
 
 
+def test_a_position_of_the_daemon_that_is_none_is_incompatible() -> None:
+    driver = Driver()
+    driver.follow()
+    request_id, _ = only(driver.sent())
+    driver.answer(request_id, replies.Subscribed(head="0:0", incarnation="i"))
+    with pytest.raises(Incompatible, match="0:-1"):
+        driver.answer(request_id, events.Records(first="0:-1", next="0:0"), b"{}\n")
+
+
 # --- subscriptions -------------------------------------------------------------------------------
 
 
@@ -340,9 +350,7 @@ def test_events_arrive_in_order_and_live_is_told_once() -> None:
     request_id = begin(driver, follower, head="2:2")
     records(driver, request_id, "2:0", "2:2", b"{}\n{}\n")
     driver.answer(request_id, events.Live(head="2:2"))
-    driver.answer(
-        request_id, events.Reset(generation=3, kept=1, why="reverted", incarnation="i1")
-    )
+    driver.answer(request_id, events.Reset(generation=3, kept=1, why="reverted", incarnation="i1"))
     records(driver, request_id, "3:1", "3:2", b"{}\n")
     driver.answer(request_id, events.Live(head="3:2"))
     assert list(follower.inbox) == [

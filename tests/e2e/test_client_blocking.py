@@ -1,0 +1,203 @@
+"""Every verb of the blocking client against a real daemon."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import steno
+from steno import (
+    BadRequest,
+    BlockingClient,
+    Conflict,
+    Corrupt,
+    Live,
+    NotFound,
+    Position,
+    RecordsEvent,
+    Reset,
+    Unreachable,
+    connect_sync,
+)
+from support.session_files import contents_in, records_in
+
+# From Python 3.12 on a fork warns when libzmq's threads run; what it warns of is what is tested.
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def test_the_blocking_verbs_change_the_mirror_as_they_change_the_file(root: Path) -> None:
+    with connect_sync(root, name="planner") as client:
+        session = client.open("demo")
+        session.write_system_prompt("be nice")
+        ack = session.append_message([message("one"), message("two")])
+        assert (ack.first, ack.last, ack.head) == (Position(0, 1), Position(0, 2), Position(0, 3))
+        session.update_token_count(7)
+        assert session.checkpoint(add_user_message=True).checkpoint_id == 0
+        session.append_message(message("three"))
+        assert session.token_count == 7
+        assert session.n_checkpoints == 1
+        assert session.system_prompt == "be nice"
+        assert session.revert_to(0).rotated == root / "sessions" / "demo" / "context_1.jsonl"
+        assert session.history == [message("one"), message("two")]
+        assert {record["_by"] for record in records_in(root, "demo")} == {"planner"}
+        session.clear(why="fresh start")
+        assert session.history == []
+        assert [entry.why for entry in session.timeline()] == [None, None, "fresh start"]
+        session.restore_generation(1)
+        assert session.history == [message("one"), message("two")]
+        assert session.history_at("0:2").history == [message("one")]
+        assert session.stat().head == str(session.head)
+        assert [entry.session for entry in client.sessions()] == ["demo"]
+        assert [entry.name for entry in session.clients()] == ["planner"]
+        assert client.status().root == str(root)
+
+
+def test_the_blocking_client_raises_what_the_async_one_raises(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        with pytest.raises(Conflict) as raised:
+            session.append_message(message("x"), expect="0:9")
+        assert raised.value.head == "0:0"
+        with pytest.raises(BadRequest):
+            session.append_message({"role": "user", "content": float("nan")})
+        with pytest.raises(NotFound):
+            session.revert_to(3)
+        with pytest.raises(NotFound):
+            client.open("other", create=False)
+        unfollowed = client.open("demo", follow=False)
+        with pytest.raises(BadRequest, match="follow=False"):
+            _ = unfollowed.history
+        assert not unfollowed.restore()
+        session.append_message(message("x"), key="k")
+        assert session.append_message(message("x"), key="k").duplicate
+        with pytest.raises(RuntimeError):
+            session.restore()
+    with pytest.raises(BadRequest, match="closed"):
+        client.status()
+
+
+def test_a_refresh_takes_in_what_others_wrote(root: Path) -> None:
+    with connect_sync(root) as one, connect_sync(root) as other:
+        writer, reader = one.open("demo"), other.open("demo")
+        ack = writer.append_message(message("hi"))
+        assert reader.wait_for(ack.head, timeout=30)
+        assert reader.history == [message("hi")]
+        assert not reader.wait_for("0:9", timeout=0.01)
+        reader.append_message(message("ho"))
+        writer.append_message(message("hu"))
+        writer.refresh()
+        assert writer.history == [message("hi"), message("ho"), message("hu")]
+
+
+def test_blocking_lines_and_records_are_those_of_the_file(root: Path) -> None:
+    folder = root / "sessions" / "demo"
+    folder.mkdir(parents=True)
+    good = b'{"role":"user","content":"x"}\n'
+    (folder / "context.jsonl").write_bytes(good + b"garbage\n" + good)
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        assert b"".join(session.lines()) == good + b"garbage\n" + good
+        stream = session.records()
+        assert [record.cursor for record in stream] == [Position(0, 0), Position(0, 2)]
+        assert stream.damaged == 1
+        with pytest.raises(Corrupt):
+            list(session.records(strict=True))
+
+
+def test_a_blocking_subscription_gives_backlog_live_and_news(root: Path) -> None:
+    with connect_sync(root) as client, connect_sync(root) as other:
+        session = client.open("demo", follow=False)
+        session.append_message(message("a"))
+        with other.open("demo", follow=False).subscribe() as events:
+            assert isinstance(next(events), RecordsEvent)
+            assert next(events) == Live(Position(0, 1))
+            assert events.next_event(timeout=0.01) is None
+            session.append_message(message("b"))
+            news = next(events)
+            assert isinstance(news, RecordsEvent)
+            assert [record.record["content"] for record in news.records()] == ["b"]
+            session.clear()
+            assert isinstance(next(events), Reset)
+        assert events.next_event() is None
+
+
+def test_calls_from_several_threads_are_put_one_after_the_other(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+
+        def write(number: int) -> None:
+            for count in range(20):
+                session.append_message(message(f"{number}-{count}"))
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(session.history) == 80
+        assert set(contents_in(root, "demo").values()) == {1}
+
+
+def test_without_a_daemon_and_without_leave_to_start_one_it_is_unreachable(root: Path) -> None:
+    with pytest.raises(Unreachable, match="steno start"):
+        connect_sync(root, spawn=False)
+    with pytest.raises(Unreachable):
+        connect_sync(endpoint=f"ipc://{root}/nobody.sock")
+    assert not (root / "start.lock").exists()
+
+
+@forks
+def test_a_client_is_refused_in_a_child_after_a_fork_and_sound_in_the_parent(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if _is_refused(client) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        session.append_message(message("parent"))
+        assert session.history == [message("parent")]
+
+
+def _is_refused(client: BlockingClient) -> bool:
+    try:
+        client.status()
+    except BadRequest as error:
+        client.close()
+        return "fork" in error.message
+    return False
+
+
+@forks
+def test_a_child_can_connect_by_itself_after_a_fork(root: Path) -> None:
+    with connect_sync(root) as client:
+        child = os.fork()
+        if child == 0:
+            with connect_sync(root) as own:
+                own.open("demo").append_message(message("child"))
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.open("demo").history == [message("child")]
+
+
+def test_the_blocking_client_imports_no_event_loop() -> None:
+    program = (
+        "import sys, steno; before = set(sys.modules); steno.connect_sync;"
+        "loops = {'asyncio', 'anyio', 'trio'} & set(sys.modules);"
+        "assert not loops, loops; assert 'zmq' not in before, 'import steno is not lazy'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_public_name_is_there() -> None:
+    for name in steno.__all__:
+        assert getattr(steno, name) is not None
+    assert set(steno.__all__) <= set(dir(steno))
+    with pytest.raises(AttributeError):
+        _ = steno.nonsense

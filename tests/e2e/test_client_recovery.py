@@ -1,0 +1,259 @@
+"""What a client makes of a daemon that dies, drains, comes back, or falls silent."""
+
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from steno import (
+    Incompatible,
+    Live,
+    OutcomeUnknown,
+    Position,
+    RecordsEvent,
+    Reset,
+    Session,
+    Subscription,
+    Unreachable,
+    connect,
+    connect_sync,
+)
+from steno_protocol import commands, events, replies
+from steno_protocol.errors import ErrorCode
+from steno_protocol.frames import Request
+from support.foreground import ForegroundDaemon
+from support.scripted_daemon import Answers, ScriptedDaemon
+from support.session_files import contents_in, records_in
+
+pytestmark = pytest.mark.anyio
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+async def killing(pid_of: Callable[[], Awaitable[int]], times: int) -> None:
+    """Kill the daemon again and again, each time as soon as the next one answers."""
+    killed: set[int] = set()
+    while len(killed) < times:
+        pid = await pid_of()
+        if pid not in killed:
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+
+
+async def test_every_ack_survives_exactly_once_while_the_daemon_is_killed(root: Path) -> None:
+    acknowledged: list[str] = []
+    async with connect(root, timeout=60) as client, connect(root, timeout=60) as other:
+        session = await client.open("demo")
+
+        async def write(number: int) -> None:
+            for count in range(40):
+                text = f"{number}-{count}"
+                await session.append_message(message(text))
+                acknowledged.append(text)
+
+        async def pid() -> int:
+            return (await other.status()).pid
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(write, number)
+            tasks.start_soon(killing, pid, 4)
+        counted = contents_in(root, "demo")
+        assert len(acknowledged) == 320
+        assert set(counted) == set(acknowledged)
+        assert set(counted.values()) == {1}
+        in_file = [record["content"] for record in records_in(root, "demo")]
+        assert [entry["content"] for entry in session.history] == in_file
+        for number in range(8):
+            mine = [text for text in in_file if text.startswith(f"{number}-")]
+            assert mine == [f"{number}-{count}" for count in range(40)]
+
+
+def test_a_blocking_writer_survives_kills_as_well(root: Path) -> None:
+    with connect_sync(root, timeout=60) as client:
+        session = client.open("demo")
+        for count in range(30):
+            if count % 10 == 5:
+                assert client.welcome is not None
+                os.kill(client.welcome.pid, signal.SIGKILL)
+            session.append_message(message(str(count)))
+        expected = [str(count) for count in range(30)]
+        assert [entry["content"] for entry in session.history] == expected
+        assert [record["content"] for record in records_in(root, "demo")] == expected
+
+
+async def test_a_kill_is_noticed_at_once_and_not_by_a_resend_timer(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", follow=False)
+        await session.append_message(message("before"))
+        begun = time.monotonic()
+        assert client.welcome is not None
+        os.kill(client.welcome.pid, signal.SIGKILL)
+        await session.append_message(message("after"))
+        # The resend timer alone takes 2 s, and a daemon far less than that to start.
+        assert time.monotonic() - begun < 1.9
+        assert len(records_in(root, "demo")) == 2
+
+
+async def test_a_follower_goes_on_where_it_was_across_a_kill_and_a_rewrite(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        async with connect(endpoint=daemon.endpoint) as writer, connect(root) as follower:
+            session = await writer.open("demo", follow=False)
+            mirror = await follower.open("demo")
+            await session.append_message([message("a"), message("b")])
+            await session.checkpoint()
+            ack = await session.append_message(message("c"))
+            await mirror.wait_for(ack.head)
+            subscription = mirror.subscribe()
+            daemon.kill()
+            daemon.start()
+            await session.revert_to(0)
+            ack = await session.append_message(message("d"))
+            await mirror.wait_for(ack.head)
+            assert mirror.history == [message("a"), message("b"), message("d")]
+            assert await contents_up_to(subscription, ack.head) == ["a", "b", "d"]
+
+
+async def contents_up_to(subscription: Subscription, head: Position) -> list[str]:
+    """The contents that a subscriber ends with at `head`, if it saw no gap and one Live."""
+    contents: list[str] = []
+    position, lives = Position(0, 0), 0
+    async for event in subscription:
+        match event:
+            case RecordsEvent():
+                assert event.first == position
+                contents += [record.record.get("content", "") for record in event.records()]
+                position = event.next
+            case Reset():
+                del contents[event.kept :]
+                position = Position(event.generation, event.kept)
+            case Live():
+                lives += 1
+        if position == head:
+            break
+    assert lives == 1
+    return contents
+
+
+async def test_a_drained_daemon_is_started_again_by_whoever_needs_it(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        first = (await client.status()).pid
+        await client.drain()
+        await session.append_message(message("hi"))
+        assert (await client.status()).pid != first
+        assert session.history == [message("hi")]
+
+
+async def test_a_follower_alone_starts_no_daemon_and_returns_when_one_is_there(
+    root: Path,
+) -> None:
+    async with connect(root) as follower:
+        mirror = await follower.open("demo")
+        await follower.drain()
+        with pytest.raises(Unreachable):
+            async with connect(root, spawn=False):
+                pass
+        async with connect(root) as writer:
+            ack = await (await writer.open("demo")).append_message(message("hi"))
+            with anyio.fail_after(30):
+                await mirror.wait_for(ack.head)
+        assert mirror.history == [message("hi")]
+
+
+async def test_a_mutation_that_gets_no_answer_ends_as_unknown_with_its_key(root: Path) -> None:
+    def mute(request: Request) -> Answers | None:
+        return [] if isinstance(request.command, commands.Append) else None
+
+    with ScriptedDaemon(root, mute) as daemon:
+        async with connect(endpoint=daemon.endpoint, timeout=0.3) as client:
+            session = await client.open("demo", follow=False)
+            with pytest.raises(OutcomeUnknown) as raised:
+                await session.append_message(message("hi"), key="mine")
+            assert raised.value.key == "mine"
+        with connect_sync(endpoint=daemon.endpoint, timeout=0.3) as blocking:
+            with pytest.raises(OutcomeUnknown) as raised:
+                blocking.session("demo").append_message(message("hi"), key="mine")
+            assert raised.value.key == "mine"
+
+
+async def test_without_its_daemon_a_request_at_an_endpoint_is_unreachable_in_time(
+    root: Path,
+) -> None:
+    with ScriptedDaemon(root) as daemon:
+        async with connect(endpoint=daemon.endpoint, timeout=0.5) as client:
+            session = await client.open("demo", follow=False)
+            daemon.__exit__(None, None, None)
+            with anyio.fail_after(20), pytest.raises(Unreachable):
+                await client.status()
+            with anyio.fail_after(20), pytest.raises(Unreachable):
+                await session.append_message(message("never sent"))
+
+
+async def test_busy_and_shutting_down_are_tried_again_until_they_pass(root: Path) -> None:
+    codes = [ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED, ErrorCode.BUSY]
+
+    def unwilling(request: Request) -> Answers | None:
+        if isinstance(request.command, commands.Append) and codes:
+            return [(replies.ErrorReply(code=codes.pop(), message="later"), None)]
+        return None
+
+    with ScriptedDaemon(root, unwilling) as daemon:
+        async with connect(endpoint=daemon.endpoint) as client:
+            session = await client.open("demo")
+            await session.append_message(message("hi"))
+            assert len(session.history) == 1
+        appends = [c for c in daemon.requests if isinstance(c, commands.Append)]
+        assert [append.repeat for append in appends] == [False] * 5
+        assert len({append.key for append in appends}) == 1
+
+
+async def test_an_answer_of_the_wrong_kind_is_incompatible_and_the_others_go_on(root: Path) -> None:
+    def odd(request: Request) -> Answers | None:
+        if isinstance(request.command, commands.Status):
+            return [(replies.Sessions(sessions=[]), None)]
+        return None
+
+    with ScriptedDaemon(root, odd) as daemon:
+        async with connect(endpoint=daemon.endpoint) as client:
+            with pytest.raises(Incompatible):
+                await client.status()
+            await client.open("demo")
+
+
+async def test_what_no_client_can_read_reaches_everybody_who_waits(root: Path) -> None:
+    def garbled(request: Request) -> Answers | None:
+        match request.command:
+            case commands.Append():
+                return []
+            case commands.Subscribe():
+                return [
+                    (replies.Subscribed(head="0:0", incarnation="i"), None),
+                    (events.Records(first="0:-1", next="0:0"), b"{}\n"),
+                ]
+            case _:
+                return None
+
+    async def wait_in_vain(session: Session) -> None:
+        with pytest.raises(OutcomeUnknown):
+            await session.append_message(message("hi"))
+
+    with ScriptedDaemon(root, garbled) as daemon:
+        async with connect(endpoint=daemon.endpoint) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_in_vain, client.session("demo"))
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(Incompatible, match="0:-1"):
+                await client.open("demo")
+            with pytest.raises(Incompatible):
+                await client.status()
+        with connect_sync(endpoint=daemon.endpoint) as blocking:
+            with pytest.raises(Incompatible):
+                blocking.open("demo")
+            with pytest.raises(Incompatible):
+                blocking.status()

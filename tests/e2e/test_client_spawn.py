@@ -1,0 +1,192 @@
+"""How a client comes to its daemon: found, started, or refused with the reason."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steno import BlockingClient, Incompatible, Unreachable, connect_sync
+from steno_protocol import commands, places
+from steno_protocol.frames import Request
+from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
+
+CLIENT = """
+import sys, steno
+with steno.connect_sync(sys.argv[1]) as client:
+    client.open("demo", follow=False).append_message({"role": "user", "content": sys.argv[2]})
+    print(client.welcome.pid)
+"""
+
+
+def ready_count(root: Path) -> int:
+    return (root / places.LOG).read_text().count(" ready ")
+
+
+@pytest.mark.slow
+def test_fifty_clients_at_once_end_with_one_daemon(root: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLIENT, str(root), str(number)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(50)
+    ]
+    pids = {process.communicate()[0].strip() for process in processes}
+    assert [process.returncode for process in processes] == [0] * 50
+    assert len(pids) == 1
+    assert ready_count(root) == 1
+    with connect_sync(root) as client:
+        contents = [entry["content"] for entry in client.open("demo").history]
+    assert sorted(contents, key=int) == [str(number) for number in range(50)]
+
+
+def test_what_a_killed_daemon_left_behind_does_not_keep_the_next_one_away(root: Path) -> None:
+    with connect_sync(root) as client:
+        pid = client.status().pid
+        os.kill(pid, signal.SIGKILL)
+    assert (root / places.SOCKET).exists()
+    with connect_sync(root) as client:
+        assert client.status().pid != pid
+
+
+@pytest.mark.slow
+def test_a_daemon_that_stands_still_is_waited_for_and_not_doubled(root: Path) -> None:
+    with connect_sync(root) as client:
+        pid = client.status().pid
+    os.kill(pid, signal.SIGSTOP)
+    reached: list[int] = []
+
+    def reach() -> None:
+        with connect_sync(root) as late:
+            reached.append(late.status().pid)
+
+    thread = threading.Thread(target=reach)
+    thread.start()
+    try:
+        wait_until_somebody_starts(root)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        thread.join()
+    assert reached == [pid]
+    assert ready_count(root) == 1
+
+
+def wait_until_somebody_starts(root: Path) -> None:
+    """Return once a client holds the start lock."""
+    handle = os.open(root / places.START_LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        while True:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(handle)
+
+
+def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:
+    (root / places.CONFIG).write_text("this is no configuration")
+    with pytest.raises(Unreachable, match="could not start"):
+        connect_sync(root)
+
+
+def test_a_root_that_cannot_be_one_is_told(root: Path) -> None:
+    file = root / "file"
+    file.write_text("")
+    with pytest.raises(Unreachable, match="cannot be used"):
+        connect_sync(file)
+
+
+def test_the_folder_that_a_client_works_in_lends_no_modules_to_the_daemon(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('imported from the working folder')")
+    (tmp_path / "stenod.py").write_text("raise SystemExit('imported from the working folder')")
+    subprocess.run(
+        [sys.executable, "-P", "-c", CLIENT, str(root), "x"],
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def test_another_roots_daemon_is_not_believed(root: Path) -> None:
+    with ScriptedDaemon(root, root="/elsewhere") as daemon:
+        with pytest.raises(Incompatible, match="/elsewhere"):
+            connect_sync(root, endpoint=daemon.endpoint)
+        write_note(root, daemon)
+        with pytest.raises(Incompatible, match="/elsewhere"):
+            connect_sync(root)
+
+
+def test_a_newer_daemon_asks_for_a_newer_client(root: Path) -> None:
+    with (
+        ScriptedDaemon(root, speaking(root, 99)) as daemon,
+        pytest.raises(Incompatible, match="update the client"),
+    ):
+        connect_sync(endpoint=daemon.endpoint)
+
+
+def test_an_older_daemon_is_told_of_when_it_may_not_be_replaced(root: Path) -> None:
+    with (
+        ScriptedDaemon(root, speaking(root, 0)) as daemon,
+        pytest.raises(Incompatible, match="too old"),
+    ):
+        connect_sync(endpoint=daemon.endpoint)
+
+
+def test_an_older_daemon_is_asked_to_drain_and_replaced(root: Path) -> None:
+    speak = speaking(root, 0)
+
+    def old(request: Request) -> Answers | None:
+        if isinstance(request.command, commands.Drain):
+            daemon.stop()
+        return speak(request)
+
+    with ScriptedDaemon(root, old) as daemon:
+        write_note(root, daemon)
+        with connect_sync(root) as client:
+            assert client.status().root == str(root)
+        assert any(isinstance(command, commands.Drain) for command in daemon.requests)
+
+
+def test_a_daemon_that_never_answers_is_unreachable_in_time(root: Path) -> None:
+    with (
+        ScriptedDaemon(root, lambda _: []) as daemon,
+        pytest.raises(Unreachable, match="did not answer in time"),
+    ):
+        connect_sync(endpoint=daemon.endpoint, timeout=0.2)
+
+
+def test_an_endpoint_that_is_none_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match="nonsense"):
+        connect_sync(endpoint="nonsense://x")
+
+
+def test_the_name_of_a_client_says_which_program_and_process_it_is(root: Path) -> None:
+    with connect_sync(root) as client:
+        assert isinstance(client, BlockingClient)
+        assert client.name.endswith(f"-{os.getpid()}")
+        assert client.status().clients == 1
+        assert client.clients()[0].name == client.name
+
+
+def speaking(root: Path, protocol: int) -> Script:
+    def script(request: Request) -> Answers | None:
+        if isinstance(request.command, commands.Hello):
+            return [(welcome(str(root), protocol), None)]
+        return None
+
+    return script
+
+
+def write_note(root: Path, daemon: ScriptedDaemon) -> None:
+    note = places.LockNote(pid=1, version="0", root=str(root), endpoint=daemon.endpoint)
+    (root / places.LOCK).write_bytes(msgspec.json.encode(note))

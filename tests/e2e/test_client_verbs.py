@@ -1,0 +1,375 @@
+"""Every verb of the async client against a real daemon, on asyncio and on trio."""
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+import steno
+from steno import (
+    BadRequest,
+    Client,
+    Conflict,
+    Corrupt,
+    Exists,
+    Live,
+    NotFound,
+    Position,
+    RecordsEvent,
+    Reset,
+    Session,
+    TooLarge,
+    connect,
+)
+from steno_protocol import limits
+from support.foreground import ForegroundDaemon
+from support.session_files import records_in
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+async def test_a_message_is_acknowledged_durable_in_the_file_and_in_the_history(
+    root: Path,
+) -> None:
+    async with connect(root, name="planner") as client:
+        session = await client.open("demo")
+        ack = await session.append_message(message("hi"))
+        assert (ack.first, ack.last, ack.head) == (Position(0, 0), Position(0, 0), Position(0, 1))
+        assert (ack.durability, ack.duplicate) == ("synced", False)
+        assert session.history == [message("hi")]
+        assert session.head == ack.head
+        [record] = records_in(root, "demo")
+        assert record == {**message("hi"), "_by": "planner", "_id": ack.key}
+        assert session.file_backend == root / "sessions" / "demo" / "context.jsonl"
+
+
+async def test_a_sequence_is_one_batch_and_bytes_are_taken_as_they_are(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", stamp=False)
+        ack = await session.append_message([message("a"), b'{"role":"user","content":"b"}'])
+        assert (ack.first, ack.last) == (Position(0, 0), Position(0, 1))
+        assert session.history == [message("a"), message("b")]
+        assert session.file_backend.read_bytes().endswith(b'{"role":"user","content":"b"}\n')
+
+
+async def test_the_context_verbs_change_the_mirror_as_they_change_the_file(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.write_system_prompt("be nice")
+        await session.append_message(message("one"))
+        await session.update_token_count(1472)
+        ack = await session.checkpoint(add_user_message=True)
+        assert ack.checkpoint_id == 0
+        await session.append_message(message("12345678"))
+        assert session.system_prompt == "be nice"
+        assert session.n_checkpoints == 1
+        assert session.token_count == 1472
+        assert session.token_count_with_pending > 1472
+        assert [entry.token_count for entry in session.usage_history()] == [1472]
+
+        ack = await session.revert_to(0, why="wrong turn")
+        assert ack.rotated == root / "sessions" / "demo" / "context_1.jsonl"
+        assert session.history == [message("one")]
+        assert session.n_checkpoints == 0
+        assert session.token_count == session.token_count_with_pending == 1472
+
+        await session.clear()
+        assert (session.history, session.system_prompt, session.token_count) == ([], None, 0)
+        kinds = [happening.kind for happening in await session.timeline()]
+        assert kinds == ["created", "reverted", "cleared"]
+
+        await session.restore_generation(0)
+        assert [entry["content"] for entry in session.history] == [
+            "one",
+            "<system>CHECKPOINT 0</system>",
+            "12345678",
+        ]
+
+
+async def test_a_past_state_is_read_without_touching_the_present(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.append_message(message("one"))
+        await session.checkpoint()
+        await session.append_message(message("two"))
+        await session.clear()
+        assert (await session.history_at("0:1")).history == [message("one")]
+        assert (await session.history_at(0)).history == [message("one"), message("two")]
+        assert (await session.history_at(0, checkpoint=0)).history == [message("one")]
+        assert (await session.history_at()).history == session.history == []
+        with pytest.raises(NotFound):
+            await session.history_at(0, checkpoint=7)
+        with pytest.raises(NotFound):
+            await session.history_at(9)
+
+
+async def test_two_clients_see_one_history_and_read_each_others_writes(root: Path) -> None:
+    async with connect(root, name="a") as one, connect(root, name="b") as other:
+        writer, reader = await one.open("demo"), await other.open("demo")
+        ack = await writer.append_message(message("hi"))
+        await reader.wait_for(ack.head)
+        assert reader.history == [message("hi")]
+        ack = await reader.clear()
+        await writer.wait_for(str(ack.head))
+        assert writer.history == []
+        names = {entry.name for entry in await writer.clients()}
+        assert names == {"a", "b"}
+
+
+async def test_expect_turns_a_lost_race_into_a_conflict_that_names_the_head(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        ack = await session.append_message(message("one"), expect=Position(0, 0))
+        with pytest.raises(Conflict) as raised:
+            await session.append_message(message("two"), expect="0:0")
+        assert raised.value.head == str(ack.head)
+        assert session.history == [message("one")]
+
+
+async def test_a_key_is_applied_once_and_answered_alike_each_time(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        first = await session.append_message(message("hi"), key="my-key")
+        again = await session.append_message(message("hi"), key="my-key")
+        assert (again.first, again.last, again.duplicate) == (first.first, first.last, True)
+        # The key of an ack looks fresh by its shape, and is known all the same.
+        generated = await session.append_message(message("ho"))
+        repeated = await session.append_message(message("ho"), key=generated.key)
+        assert repeated.duplicate
+        assert session.history == [message("hi"), message("ho")]
+
+
+async def test_a_written_ack_says_so(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", follow=False)
+        ack = await session.append_message(message("hi"), durability="written")
+        assert ack.durability == "written"
+
+
+async def test_bad_messages_are_refused_and_nothing_is_lost_by_them(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        deep: dict[str, object] = {}
+        for _ in range(5000):
+            deep = {"a": deep}
+        cyclic: dict[str, object] = {"role": "user"}
+        cyclic["content"] = [cyclic]
+        bad: list[object] = [
+            {"role": "user", "content": float("nan")},
+            {"role": "user", "content": [{"type": "x", "y": None, "n": float("inf")}]},
+            {"role": "user", "content": "\ud800"},
+            {"role": "user", "content": object()},
+            {"role": "user", "content": "x", "deep": deep},
+            cyclic,
+            {"role": "_checkpoint", "id": 3},
+            {"role": "robot", "content": "x"},
+            {"content": "x"},
+            {"role": "user"},
+            b"not json",
+            b'{"role":"user","content":"\xff"}',
+            b"[]",
+            "text",
+            [],
+            [message("good"), {"role": "robot"}],
+        ]
+        for each in bad:
+            with pytest.raises(BadRequest):
+                await session.append_message(each)  # type: ignore[arg-type]
+        with pytest.raises(TooLarge):
+            await session.append_message(message("x" * limits.RECORD_BYTES_MAX))
+        with pytest.raises(TooLarge):
+            await session.append_message([message("x")] * (limits.BATCH_RECORDS_MAX + 1))
+        await session.append_message(message("good"))
+        assert session.history == [message("good")]
+
+
+async def test_bad_names_keys_and_positions_are_refused(root: Path) -> None:
+    async with connect(root) as client:
+        with pytest.raises(BadRequest):
+            await client.open("../etc")
+        session = await client.open("demo")
+        with pytest.raises(BadRequest):
+            await session.append_message(message("x"), key="no spaces")
+        with pytest.raises(BadRequest):
+            await session.append_message(message("x"), expect="head")
+        with pytest.raises(BadRequest):
+            await session.write_system_prompt("\ud800")
+    with pytest.raises(BadRequest):
+        connect(root, name="no spaces")
+
+
+async def test_opening_says_whether_a_session_was_wanted_there(root: Path) -> None:
+    async with connect(root) as client:
+        with pytest.raises(NotFound):
+            await client.open("demo", create=False)
+        await client.open("demo", exclusive=True)
+        with pytest.raises(Exists):
+            await client.open("demo", exclusive=True)
+        await client.open("team/planner", follow=False)
+        assert [entry.session for entry in await client.sessions()] == ["demo", "team/planner"]
+        assert [entry.session for entry in await client.sessions("team/")] == ["team/planner"]
+
+
+async def test_a_session_that_is_not_followed_says_so_until_it_is_restored(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", follow=False)
+        assert not await (await client.open("empty", follow=False)).restore()
+        await session.append_message(message("hi"))
+        for name in ("history", "token_count", "n_checkpoints", "system_prompt", "head"):
+            with pytest.raises(BadRequest, match="follow=False"):
+                getattr(session, name)
+        assert await session.restore()
+        assert session.history == [message("hi")]
+
+
+async def test_restore_refuses_a_session_that_was_loaded_and_changed(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        assert not await session.restore()
+        await session.append_message(message("hi"))
+        with pytest.raises(RuntimeError, match="demo"):
+            await session.restore()
+        assert await (await client.open("demo")).restore()
+
+
+async def test_lines_are_the_files_bytes_and_records_have_their_cursors(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        for number in range(5):
+            await session.append_message(message(f"m{number}"))
+        lines = [line async for line in session.lines()]
+        assert b"".join(lines) == session.file_backend.read_bytes()
+        assert [line async for line in session.lines("0:1", "0:3")] == lines[1:3]
+        records = [record async for record in session.records(after="0:3")]
+        assert [record.cursor for record in records] == [Position(0, 3), Position(0, 4)]
+        assert [json.loads(record.raw) for record in records] == [r.record for r in records]
+
+
+async def test_damaged_lines_are_passed_over_and_counted_or_stop_a_strict_reader(
+    root: Path,
+) -> None:
+    folder = root / "sessions" / "demo"
+    folder.mkdir(parents=True)
+    good = b'{"role":"user","content":"x"}\n'
+    (folder / "context.jsonl").write_bytes(good + b"garbage\n" + b"\n" + b"[1]\n" + good)
+    async with connect(root) as client:
+        session = await client.open("demo")
+        stream = session.records()
+        assert [record.cursor.line async for record in stream] == [0, 4]
+        assert stream.damaged == 2
+        assert session.damaged == 2
+        assert len(session.history) == 2
+        with pytest.raises(Corrupt, match="0:1") as raised:
+            [record async for record in session.records(strict=True)]
+        assert raised.value.session == "demo"
+
+
+async def test_a_subscription_gives_the_backlog_then_live_then_what_is_new(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", follow=False)
+        await session.append_message([message("a"), message("b")])
+        async with session.subscribe() as subscription:
+            backlog = await anext(subscription)
+            assert isinstance(backlog, RecordsEvent)
+            assert [record.record["content"] for record in backlog.records()] == ["a", "b"]
+            assert await anext(subscription) == Live(Position(0, 2))
+            await session.append_message(message("c"))
+            new = await anext(subscription)
+            assert isinstance(new, RecordsEvent)
+            assert (new.first, new.next, len(new.lines())) == (Position(0, 2), Position(0, 3), 1)
+            await session.clear()
+            reset = await anext(subscription)
+            assert isinstance(reset, Reset)
+            assert (reset.generation, reset.kept, reset.why) == (1, 0, "cleared")
+        with pytest.raises(StopAsyncIteration):
+            await anext(subscription)
+        assert await anext(session.subscribe("now")) == Live(Position(1, 0))
+        with pytest.raises(BadRequest):
+            await anext(session.subscribe("1:9"))
+        with pytest.raises(NotFound):
+            await anext(client.session("nobody").subscribe())
+
+
+async def test_a_backlog_larger_than_the_window_arrives_whole(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", follow=False)
+        text = "x" * 100_000
+        for _ in range(10):
+            await session.append_message([message(text)] * 16)
+        received = 0
+        async for event in session.subscribe():
+            if isinstance(event, Live):
+                break
+            assert isinstance(event, RecordsEvent)
+            received += len(event.lines())
+        assert received == 160
+        assert len((await client.open("demo")).history) == 160
+
+
+async def test_many_tasks_share_one_client(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+
+        async def write(number: int) -> None:
+            for count in range(10):
+                await session.append_message(message(f"{number}-{count}"))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(32):
+                tasks.start_soon(write, number)
+        texts = [entry["content"] for entry in session.history]
+        assert len(texts) == len(set(texts)) == 320
+        for number in range(32):
+            mine = [text for text in texts if text.startswith(f"{number}-")]
+            assert mine == [f"{number}-{count}" for count in range(10)]
+
+
+async def test_a_cancelled_call_leaves_the_client_sound(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await session.append_message(message("cancelled"), key="k")
+        ack = await session.append_message(message("cancelled"), key="k")
+        assert session.history == [message("cancelled")]
+        assert ack.head == session.head
+
+
+async def test_an_error_in_the_body_leaves_the_client_as_it_was_raised(root: Path) -> None:
+    async def lose_a_race() -> None:
+        async with connect(root) as client:
+            session = await client.open("demo")
+            await session.append_message(message("x"), expect="0:5")
+
+    with pytest.raises(Conflict):
+        await lose_a_race()
+
+
+async def test_a_closed_client_says_so(root: Path) -> None:
+    client: Client = connect(root)
+    with pytest.raises(BadRequest, match="async with"):
+        await client.status()
+    async with client:
+        session: Session = await client.open("demo")
+    with pytest.raises(BadRequest, match="not connected"):
+        await session.append_message(message("x"))
+
+
+async def test_a_closed_session_is_followed_no_longer(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.close()
+        assert not session.is_following
+        assert await session.clients() == []
+
+
+async def test_an_endpoint_is_enough_to_reach_a_daemon(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        async with steno.connect(endpoint=daemon.endpoint) as client:
+            status = await client.status()
+            assert (status.pid, status.root) == (daemon.pid, str(root))

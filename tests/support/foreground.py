@@ -1,0 +1,85 @@
+"""A real daemon in the foreground of a test, which can be killed and started again."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+
+class ForegroundDaemon:
+    """`python -m stenod --foreground` on a root, ready when `start` returns.
+
+    Attributes:
+        endpoint: where it listens.
+        log: the lines that it has said so far.
+    """
+
+    def __init__(self, root: Path, *arguments: str) -> None:
+        self.root = root
+        self.endpoint = f"ipc://{root}/stenod.sock"
+        self.log: list[str] = []
+        self._arguments = arguments
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """The pid of the living daemon."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and wait until it says that it is ready."""
+        command = [sys.executable, "-m", "stenod", "--foreground", "--root", str(self.root)]
+        self._process = subprocess.Popen(
+            [*command, *self._arguments], stderr=subprocess.PIPE, text=True
+        )
+        ready = threading.Event()
+        assert self._process.stderr is not None
+        self._reader = threading.Thread(target=self._read, args=(self._process.stderr, ready))
+        self._reader.start()
+        assert ready.wait(30), self.log
+        assert self._process.poll() is None, self.log
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        assert self._process is not None
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until it has drained; its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def _end(self) -> int:
+        assert self._process is not None
+        assert self._reader is not None
+        code = self._process.wait(30)
+        self._reader.join()
+        self._process = None
+        return code
+
+    def _read(self, stream: IO[str], ready: threading.Event) -> None:
+        with stream:
+            for line in stream:
+                self.log.append(line)
+                if " ready " in line:
+                    ready.set()
+        ready.set()

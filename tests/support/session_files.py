@@ -1,0 +1,17 @@
+"""What a session's file holds, read the plain way, without any code of ours."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+
+def records_in(root: Path, session: str) -> list[dict[str, Any]]:
+    """The records of a session's present generation; every line has to be JSON."""
+    path = root / "sessions" / session / "context.jsonl"
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+
+
+def contents_in(root: Path, session: str) -> Counter[str]:
+    """How often each content stands in a session's file."""
+    return Counter(record["content"] for record in records_in(root, session))
