@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from steno_protocol import records
+from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextCounters, parse_line
 from steno_protocol.errors import BadRequest, Conflict, Refused, TooLarge
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
 from stenod.core.keys import Applied, KeyTable
 from stenod.core.lines import split_lines
-from stenod.core.machine import Answered, AnyMutation, Lines, Machine, Rewrite
+from stenod.core.machine import Machine
+from stenod.core.speculation import Answered, Lines, Rewrite
 from support.lines import SESSION, append, checkpoint, clear, prompt, restore, revert, usage, user
 
 
@@ -26,13 +28,13 @@ def fresh(line: int = 0, *, stamp: bool = True, **counters: Any) -> Machine:
     )
 
 
-def lines_of(machine: Machine, command: AnyMutation, *data: bytes) -> Lines:
+def lines_of(machine: Machine, command: Mutation, *data: bytes) -> Lines:
     decision = machine.decide(command, data)
     assert isinstance(decision, Lines)
     return decision
 
 
-def ack_of(machine: Machine, command: AnyMutation, *data: bytes) -> Ack:
+def ack_of(machine: Machine, command: Mutation, *data: bytes) -> Ack:
     decision = machine.decide(command, data)
     assert isinstance(decision, (Lines, Answered))
     return decision.ack
@@ -97,7 +99,7 @@ def test_a_prompt_behind_a_line_of_the_same_group_is_a_rewrite() -> None:
 
 
 @pytest.mark.parametrize("command", [revert("r", 0), clear("r"), restore("r", 0)])
-def test_a_rewrite_is_left_to_the_files(command: AnyMutation) -> None:
+def test_a_rewrite_is_left_to_the_files(command: Mutation) -> None:
     machine = fresh(line=2)
     before = state_of(machine)
 
@@ -219,7 +221,7 @@ LARGE = user("x" * 16 * 1024 * 1024)
     ],
 )
 def test_a_refused_command_leaves_the_state_as_it_was(
-    command: AnyMutation, data: list[bytes], error: type[Refused]
+    command: Mutation, data: list[bytes], error: type[Refused]
 ) -> None:
     machine = fresh()
     machine.commit()
@@ -272,9 +274,9 @@ class MachineAgainstList(RuleBasedStateMachine):
         self.machine = fresh()
         self.durable = Model([], {})
         self.spoken = self.durable.copy()
-        self.kinds: dict[str, type[AnyMutation]] = {}
+        self.kinds: dict[str, type[Mutation]] = {}
 
-    def decide(self, command: AnyMutation, data: list[bytes]) -> None:
+    def decide(self, command: Mutation, data: list[bytes]) -> None:
         known = self.spoken.answers.get(command.key)
         if known is not None and self.kinds[command.key] is not type(command):
             with pytest.raises(BadRequest):

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from steno_protocol import places
+from steno_protocol.commands import Mutation
 from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery, rewriting
 from stenod.core import timeline
-from stenod.core.machine import Answered, AnyMutation, Lines, Rewrite
+from stenod.core.speculation import Answered, Lines, Rewrite
 from stenod.recovery import Inspection, Opened, Opening
 from stenod.store.disk import Disk
 from stenod.store.jsonl import read_file
@@ -106,7 +107,7 @@ def find_key(opened: Opened, key: str) -> lookup.Applied | None:
     return known or lookup.look_up(opened.log, opened.log.path, key)
 
 
-def apply(opened: Opened, command: AnyMutation, *data: bytes, now_s: float = NOW_S) -> Ack:
+def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S) -> Ack:
     """Apply one command and make it durable, as the writer does."""
     machine, log = opened.machine, opened.log
     decision = machine.decide(command, data, find_key(opened, command.key))

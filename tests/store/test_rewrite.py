@@ -1,0 +1,425 @@
+"""Every rewrite, cut short at every call: the session is as before or as after, never between."""
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from steno_protocol import places
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.positions import Position
+from stenod.recovery import Opened
+from support.lines import (
+    append,
+    checkpoint,
+    clear,
+    foreign,
+    prompt,
+    restore,
+    revert,
+    stamped,
+    usage,
+    user,
+)
+from support.simulated_disk import MOMENTS, Death, Effect, PowerCut, SimulatedDisk, Survival
+from support.stored_session import StoredSession, apply, find_key, lines_of
+
+PATH = "/root/demo"
+
+REWRITES: dict[str, Mutation] = {
+    "revert": revert("r", 1),
+    "clear": clear("r"),
+    "prompt": prompt("r", "be kinder"),
+    "restore": restore("r", 0),
+}
+EACH = pytest.mark.parametrize("command", REWRITES.values(), ids=REWRITES)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A session before its rewrite, durable, and what it is after it."""
+
+    disk: SimulatedDisk
+    before: dict[str, bytes]
+    after: dict[str, bytes]
+    calls: range
+
+    def clone(self) -> tuple[SimulatedDisk, StoredSession]:
+        disk = self.disk.clone()
+        return disk, StoredSession(disk, PATH)
+
+
+def prepared() -> tuple[SimulatedDisk, StoredSession]:
+    """A session with two generations, closed and durable."""
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+    apply(opened, prompt("p", "be kind"))
+    apply(opened, append("k1"), user("one"), user("two"))
+    apply(opened, checkpoint("c0"))
+    apply(opened, clear("cleared"))
+    apply(opened, prompt("p2", "be nice"))
+    apply(opened, append("k2"), user("three"))
+    apply(opened, checkpoint("c1"))
+    apply(opened, usage("u", 7))
+    apply(opened, append("k3"), user("four"), user("five"))
+    apply(opened, checkpoint("c2", add_user_message=True))
+    apply(opened, append("k4"), user("six"))
+    opened.log.close()
+    disk.sync_all()
+    return disk, session
+
+
+def content(session: StoredSession) -> dict[str, bytes]:
+    """The session's generations, the present one and those that were left behind."""
+    return {
+        name: data
+        for name, data in session.tree().items()
+        if name.startswith(places.CONTEXT[:7]) and name.endswith(".jsonl")
+    }
+
+
+def scene(command: Mutation) -> Scene:
+    disk, session = prepared()
+    before = content(session)
+    rehearsal = disk.clone()
+    again = StoredSession(rehearsal, PATH)
+    first = len(rehearsal.calls)
+    opened = again.open()
+    apply(opened, command)
+    opened.log.close()
+    return Scene(disk, before, content(again), range(first, len(rehearsal.calls)))
+
+
+def attempt(session: StoredSession, command: Mutation) -> None:
+    apply(session.open(), command)
+
+
+def check(found: Scene, session: StoredSession, command: Mutation) -> None:
+    """The session is as before or as after, and the same key leads to after, once."""
+    opened = session.open()
+    now = content(session)
+    assert now in (found.before, found.after)
+    assert (find_key(opened, command.key) is not None) == (now == found.after)
+    assert_no_stray(session)
+    ack = apply(opened, command)
+    assert ack.duplicate == (now == found.after)
+    assert content(session) == found.after
+    again = apply(opened, command)
+    assert again.duplicate
+    assert (again.first, again.head, again.rotated) == (ack.first, ack.head, ack.rotated)
+    opened.log.close()
+    assert session.open().machine.head == Position.parse(ack.head)
+
+
+def assert_no_stray(session: StoredSession) -> None:
+    expected = {places.CONTEXT, places.TIMELINE, places.MARK, places.QUARANTINE}
+    expected |= {name for name in session.names() if places.generation_of(name) is not None}
+    assert session.names() <= expected | {f"{places.MARK}.new"}
+
+
+# --- deaths ------------------------------------------------------------------------------------
+
+
+def deaths(found: Scene) -> Iterator[tuple[SimulatedDisk, StoredSession, Callable[[], None]]]:
+    for call in found.calls:
+        for moment in MOMENTS:
+            for survival in (*Survival, None):
+                disk, session = found.clone()
+                disk.reseed(call)
+                if survival is None:
+                    disk.kill_at(call, moment)
+                else:
+                    disk.crash_at(call, moment)
+                yield disk, session, lambda disk=disk, survival=survival: disk.restart(survival)
+
+
+@EACH
+def test_a_rewrite_that_dies_at_any_call_is_as_before_or_as_after(command: Mutation) -> None:
+    found = scene(command)
+    states = set[bool]()
+    for disk, session, restart in deaths(found):
+        try:
+            attempt(session, command)
+        except Death:
+            restart()
+        else:
+            # A death within a call that has no middle does not come.
+            disk.heal()
+            disk.crash()
+        states.add(content(session).get("context_2.jsonl") is not None)
+        check(found, session, command)
+    assert states == {True, False}
+
+
+@EACH
+def test_names_that_survive_in_any_order_leave_before_or_after(command: Mutation) -> None:
+    found = scene(command)
+    for call in found.calls:
+        for seed in range(8):
+            disk, session = found.clone()
+            disk._names_in_order = False
+            disk.reseed(seed)
+            disk.crash_at(call)
+            with pytest.raises(PowerCut):
+                attempt(session, command)
+            disk.restart()
+            check(found, session, command)
+
+
+@EACH
+def test_a_second_death_during_the_recovery_changes_nothing(command: Mutation) -> None:
+    found = scene(command)
+    for call in found.calls:
+        disk, session = found.clone()
+        disk.kill_at(call, "after")
+        with pytest.raises(Death):
+            attempt(session, command)
+        disk.restart()
+        for step in range(20):
+            broken = disk.clone()
+            broken.reseed(step)
+            broken.crash_at(len(broken.calls) + step)
+            again = StoredSession(broken, PATH)
+            try:
+                again.open()
+            except PowerCut:
+                broken.restart()
+            else:
+                broken.heal()
+                broken.kill()
+                check(found, again, command)
+                break
+            check(found, again, command)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+@EACH
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+def test_a_rewrite_that_fails_at_any_call_is_as_before_or_as_after(
+    command: Mutation, error: int, effect: Effect
+) -> None:
+    found = scene(command)
+    for call in found.calls:
+        disk, session = found.clone()
+        disk.fail_at(call, error, effect)
+        opened: Opened | None = None
+        try:
+            opened = session.open()
+            apply(opened, command)
+        except OSError:
+            pass
+        if opened is not None:
+            opened.log.close()
+        disk.heal()
+        if not disk.calls[call].method.startswith("open"):
+            assert not disk._handles, "a failed rewrite leaves no handle open"
+        check(found, session, command)
+
+
+@EACH
+def test_a_rewrite_on_a_full_disk_leaves_the_session_as_it_was(command: Mutation) -> None:
+    found = scene(command)
+    disk, session = found.clone()
+    opened = session.open()
+    for free in range(0, 4000, 40):
+        disk.free_bytes = free
+        try:
+            apply(opened, command)
+        except OSError:
+            opened.log.close()
+            disk.free_bytes = None
+            opened = session.open()
+            assert content(session) == found.before
+        else:
+            break
+    disk.free_bytes = None
+    opened.log.close()
+    check(found, session, command)
+
+
+# --- what a rewrite does -----------------------------------------------------------------------
+
+
+def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    return disk, session, session.open()
+
+
+def test_a_revert_keeps_the_lines_before_its_checkpoint_byte_for_byte() -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"), user("two"))
+    kept = session.file()
+    apply(opened, checkpoint("c0", add_user_message=True))
+    apply(opened, append("k2"), user("three"))
+    before = session.file()
+
+    ack = apply(opened, revert("r", 0))
+
+    assert session.file() == kept
+    assert session.file("context_1.jsonl") == before
+    assert (ack.head, ack.rotated) == ("1:2", f"{PATH}/context_1.jsonl")
+    assert opened.machine.counters.n_checkpoints == 0
+
+
+def test_ids_are_reused_after_a_revert_and_the_first_of_two_wins() -> None:
+    disk, session, opened = fresh()
+    for number in range(3):
+        apply(opened, checkpoint(f"c{number}"))
+    apply(opened, revert("r", 1))
+
+    assert apply(opened, checkpoint("again")).checkpoint_id == 1
+
+    opened.log.close()
+    disk.foreign.append(f"{PATH}/context.jsonl", b'{"role":"_checkpoint","id":1}\n' * 2)
+    opened = session.open()
+    assert apply(opened, revert("r2", 1)).head == "2:1"
+
+
+def test_a_checkpoint_that_does_not_exist_is_named_with_those_that_do() -> None:
+    _, _, opened = fresh()
+    with pytest.raises(NotFound, match="the session has none yet"):
+        apply(opened, revert("r", 0))
+    apply(opened, checkpoint("c0"))
+    for number in (-1, 1):
+        with pytest.raises(NotFound, match="0 to 0 exist"):
+            apply(opened, revert("r", number))
+
+
+def test_a_revert_never_ends_inside_a_batch() -> None:
+    disk, session, opened = fresh()
+    opened.log.close()
+    first, second = stamped("k1", ["one", "two"])
+    third = b'{"role":"_checkpoint","id":0}\n'
+    disk.plant(f"{PATH}/context.jsonl", first + third + second + foreign("x"))
+    opened = session.open()
+
+    with pytest.raises(BadRequest, match="inside the batch"):
+        apply(opened, revert("r", 0))
+
+
+def test_a_prompt_takes_the_place_of_the_one_that_stands_first() -> None:
+    _, session, opened = fresh()
+    apply(opened, prompt("p", "be kind"))
+    apply(opened, append("k1"), user("one"))
+    rest = session.file().splitlines(keepends=True)[1:]
+
+    ack = apply(opened, prompt("p2", "be kinder"))
+
+    first, *others = session.file().splitlines(keepends=True)
+    assert b"be kinder" in first
+    assert others == rest
+    assert (ack.first, ack.head) == ("1:2", "1:2")
+
+
+def test_a_prompt_is_put_before_everything_else() -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    before = session.file()
+
+    ack = apply(opened, prompt("p", "be kind"))
+
+    assert session.file().endswith(before)
+    assert ack.head == "1:2"
+    assert opened.machine.counters.has_system_prompt
+
+
+def test_a_generation_comes_back_and_the_present_one_is_left_behind() -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    first = session.file()
+    apply(opened, clear("c"))
+    apply(opened, append("k2"), user("two"))
+    second = session.file()
+
+    ack = apply(opened, restore("r", 0))
+
+    assert session.file() == first
+    assert session.file("context_2.jsonl") == second
+    assert ack.head == "2:1"
+    with pytest.raises(NotFound, match="there are 0, 1"):
+        apply(opened, restore("r2", 2))
+
+
+def test_a_generation_that_ends_in_half_a_line_comes_back_without_it() -> None:
+    disk, session, opened = fresh()
+    opened.log.close()
+    disk.plant(f"{PATH}/context_1.jsonl", foreign("one") + b'{"role":"us')
+    opened = session.open()
+
+    assert apply(opened, restore("r", 0)).head == "2:1"
+    apply(opened, append("k1"), user("two"))
+
+    assert session.file() == foreign("one") + b"".join(stamped("k1", ["two"]))
+
+
+@EACH
+def test_counters_after_a_rewrite_are_those_of_a_replay(command: Mutation) -> None:
+    disk, session = prepared()
+    opened = session.open()
+    apply(opened, command)
+    after = (opened.machine.head, opened.machine.counters.copy())
+    opened.log.close()
+    disk.plant(f"{PATH}/{places.MARK}")
+
+    again = session.open()
+
+    assert (again.machine.head, again.machine.counters) == after
+
+
+@EACH
+def test_a_rewrite_is_answered_again_also_when_its_left_behind_file_grew(
+    command: Mutation,
+) -> None:
+    disk, session = prepared()
+    opened = session.open()
+    ack = apply(opened, command)
+    apply(opened, append("k9"), user("nine"))
+    opened.log.close()
+    # kimi-cli writes on into the file that it has open.
+    disk.foreign.append(f"{PATH}/context_2.jsonl", foreign("late"))
+
+    opened = session.open()
+    again = apply(opened, command)
+
+    assert again.duplicate
+    assert (again.first, again.head, again.rotated) == (ack.first, ack.head, ack.rotated)
+
+
+def test_a_rewrite_that_was_only_intended_is_not_taken_for_another_programs_rotation() -> None:
+    disk, session = prepared()
+    command = revert("r", 1)
+    disk.fail_next("link", errno.EIO)
+    opened = session.open()
+    with pytest.raises(OSError, match="context"):
+        apply(opened, command)
+    opened.log.close()
+    disk.kill()
+    # Now kimi-cli clears: it renames the file to the very number that was intended.
+    disk.foreign.rename(f"{PATH}/context.jsonl", "context_2.jsonl")
+    disk.foreign.replace(f"{PATH}/context.jsonl", foreign("theirs"))
+
+    opened = session.open()
+
+    assert opened.machine.head == Position(2, 1)
+    assert find_key(opened, "r") is None
+
+
+def test_a_second_name_that_another_program_gave_the_file_does_not_stop_rewrites() -> None:
+    disk, session, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    opened.log.close()
+    disk.foreign.link(f"{PATH}/context.jsonl", "context_1.jsonl")
+
+    opened = session.open()
+
+    assert apply(opened, clear("c")).head == "1:0"
+    assert lines_of(opened) == []
