@@ -4,7 +4,7 @@ A plan is made from the files and the command; carrying it out is the log's busi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from steno_protocol import limits, records
@@ -51,6 +51,12 @@ def plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
         NotFound: the checkpoint or the generation does not exist; the message names those that do.
         BadRequest: the rewrite would end inside a batch.
     """
+    chosen = _plan(log, machine, command)
+    # Without it nobody could say how much a rewrite left behind but by counting that file's lines.
+    return replace(chosen, details={**chosen.details, "old_lines": machine.head.line})
+
+
+def _plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
     match command:
         case RevertTo():
             return _revert(log, machine, command.checkpoint_id)

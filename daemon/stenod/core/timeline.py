@@ -1,10 +1,12 @@
 """The lines of `timeline.jsonl`: what happened to a session, and the intent of each rewrite.
 
     {"kind":"reverted","generation":3,"kept":120,"at":1764000000.5,"by":"planner","key":"0199...",
-     "details":{"checkpoint_id":2,"lines":120,"old":[81022,1822301],"new":[40511,9918217]}}
+     "details":{"checkpoint_id":2,"lines":120,"old_lines":241,"old":[81022,1822301],
+                "new":[40511,9918217]}}
 
-`old` and `new` are the fingerprints of the file before and after: its length and the CRC-32 of its
-last 64 KiB. The line of a rewrite is written before the rewrite; a `voided` line takes it back.
+`old_lines` and `lines` count the file before and after, `old` and `new` are its fingerprints: its
+length and the CRC-32 of its last 64 KiB. The line of a rewrite is written before the rewrite; a
+`voided` line takes it back.
 """
 
 import zlib
