@@ -31,6 +31,13 @@ def test_a_text_is_appended_to_a_session_that_is_made_for_it(root: Path) -> None
     )  # fmt: skip
 
 
+def test_a_text_that_looks_like_an_option_comes_after_two_dashes(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("append", "demo", "--role", "user", "--", "--json").code == 0
+    assert steno("append", "demo", "--", "-f").code == 0
+    assert contents_in(root, "demo") == {"--json": 1, "-f": 1}
+
+
 def test_an_ack_has_all_of_its_fields_as_json(root: Path) -> None:
     ack = Steno(root)("--json", "append", "demo", "hi", "--key", "k1").document
     assert set(ack) == ACK_KEYS

@@ -14,7 +14,8 @@ import msgspec
 from steno.blocking import BlockingClient, connect_sync
 from steno.cli.demo_proof import Acked, Seen
 from steno.cli.demo_stage import Player, Stage
-from steno.cli.service import wait_until_free
+from steno.cli.service import is_free
+from steno_protocol import limits
 from steno_protocol.errors import Exists, StenoError
 
 _LAST_KEY: Final = "the-end"
@@ -67,11 +68,20 @@ def run(root: Path, agents: int, turns: int, watch: Watch) -> Evidence:
             with Stage() as stage:
                 _play(stage, client, evidence, agents, turns, watch)
         finally:
-            # Whatever went wrong: no daemon of the demo stays behind.
-            with suppress(StenoError):
-                client.drain()
-    wait_until_free(evidence.root)
+            _end_daemon(evidence.root)
     return evidence
+
+
+def _end_daemon(root: Path) -> None:
+    """Whatever went wrong, no daemon of the demo stays behind; one may be just starting."""
+    deadline = time.monotonic() + limits.SPAWN_TIMEOUT_S
+    while not is_free(root) and time.monotonic() < deadline:
+        with (
+            suppress(StenoError),
+            connect_sync(root, spawn=False, timeout=limits.PROBE_TIMEOUT_S) as client,
+        ):
+            client.drain()
+        time.sleep(limits.START_LOCK_POLL_S)
 
 
 def _new_session(client: BlockingClient) -> Evidence:

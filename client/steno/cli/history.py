@@ -20,4 +20,6 @@ def timeline(options: Namespace, output: Output) -> int:
         return Exit.DONE
     for line in tree.draw(entries, Position.parse(head), output.width, output.style):
         output.write(line)
+    if output.talks_to_terminal and Position.parse(head).generation:
+        output.say(f"`steno restore {options.session} N` brings generation N back")
     return Exit.DONE

@@ -57,13 +57,15 @@ class _Parser(argparse.ArgumentParser):
         """As argparse; a wrong command line ends with SystemExit(2)."""
         options, rest = self.parse_known_args(args, namespace)
         name, read = getattr(options, "late", ("", str))
-        if name and rest and getattr(options, name) is None and _is_value(rest[0]):
+        if name and getattr(options, name) is None and (word := _take_value(rest)) is not None:
             try:
-                setattr(options, name, read(rest.pop(0)))
+                setattr(options, name, read(word))
             except argparse.ArgumentTypeError as error:
                 self.error(f"argument {name.upper()}: {error}")
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            words = " ".join(rest)
+            told = f"unrecognized arguments: {words}; see `steno {options.command} --help`"
+            self.exit(Exit.USAGE, f"steno: {told}\n")
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -394,8 +396,14 @@ def _turns(text: str) -> int:
     return _between(text, 10, 100_000)
 
 
-def _is_value(word: str) -> bool:
-    return word == "-" or not word.startswith("-")
+def _take_value(rest: list[str]) -> str | None:
+    """Take the value that leads `rest` off it; after `--` anything is one."""
+    if rest[:1] == ["--"] and len(rest) > 1:
+        del rest[0]
+        return rest.pop(0)
+    if rest and (rest[0] == "-" or not rest[0].startswith("-")):
+        return rest.pop(0)
+    return None
 
 
 def _between(text: str, least: int, most: int) -> int:

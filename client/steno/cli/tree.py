@@ -220,7 +220,9 @@ def _cut(entry: Happening) -> str | None:
     """What a rewrite kept and what it left behind, as far as that was counted."""
     lines = entry.details.get("old_lines")
     match entry.kind:
-        case "reverted" | "cleared" if isinstance(lines, int):
+        case "cleared" if isinstance(lines, int):
+            return f"{count(lines, 'line')} left behind"
+        case "reverted" if isinstance(lines, int):
             return f"{count(entry.kept, 'line')} kept, {number(lines - entry.kept)} left behind"
         case "reverted":
             return f"{count(entry.kept, 'line')} kept, the rest left behind"
