@@ -15,7 +15,7 @@ from steno_protocol.events import Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.blocking import Blocking
 from stenod.core import timeline
-from stenod.reading import read_block
+from stenod.reading import Block, read_block
 from stenod.store.log import View
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
@@ -43,12 +43,14 @@ class Subscriber:
         position: the next record that it gets.
         credit: bytes that may still be sent.
         offset: byte offset of the position, once it is known.
+        lost: its position is of a file that is there no more; a reset comes before anything else.
     """
 
     send: Callable[[Event, bytes | None], bool]
     position: Position
     credit: int
     offset: int | None = None
+    lost: bool = False
     told_live: bool = False
     pumping: bool = False
     gone: bool = False
@@ -79,12 +81,21 @@ class Feed:
 
     def attach(self, source: Source, head: Position, incarnation: str) -> None:
         """The session was opened, or opened again: `head` is what is durable now."""
+        is_another = self.incarnation not in {"", incarnation}
         self._source = source
         self.incarnation = incarnation
         self.head = head
         self._resets.clear()
         for subscriber in tuple(self._subscribers):
+            # Another program may have changed the files, so no offset holds, and a position only
+            # if it is still there.
+            subscriber.offset = None
+            subscriber.lost |= is_another or subscriber.position > head
             self._advance(subscriber)
+
+    def detach(self) -> None:
+        """The session's files were closed: nobody reads before they are opened again."""
+        self._source = None
 
     def check(self, position: Position) -> None:
         """Refuse a position that nobody can subscribe after.
@@ -121,7 +132,8 @@ class Feed:
         event = Records(first=str(first), next=str(head))
         for subscriber in tuple(self._subscribers):
             at_first = subscriber.position == first and not subscriber.pumping
-            if at_first and subscriber.told_live and subscriber.credit > 0:
+            is_live = subscriber.told_live and not subscriber.lost
+            if at_first and is_live and subscriber.credit > 0:
                 self._send_block(subscriber, event, block, head)
             else:
                 self._advance(subscriber)
@@ -150,9 +162,10 @@ class Feed:
 
     def _advance(self, subscriber: Subscriber) -> None:
         """Bring a subscriber forward, by a pump if anything has to be read."""
-        if subscriber.pumping or subscriber.gone:
+        if subscriber.pumping or subscriber.gone or self._source is None:
             return
-        if subscriber.position == self.head:
+        if not self._is_behind(subscriber):
+            subscriber.stalled_since = None
             self._tell_live(subscriber)
         elif subscriber.credit <= 0:
             self._stall(subscriber)
@@ -160,32 +173,68 @@ class Feed:
             subscriber.pumping = True
             self._spawn(lambda: self._pump(subscriber))
 
+    def _is_behind(self, subscriber: Subscriber) -> bool:
+        return subscriber.lost or subscriber.position != self.head
+
     async def _pump(self, subscriber: Subscriber) -> None:
         try:
-            while not subscriber.gone and subscriber.position != self.head:
-                if subscriber.credit <= 0 or not await self._step(subscriber):
+            while not subscriber.gone and self._is_behind(subscriber):
+                source = self._source
+                if source is None:
+                    return
+                if subscriber.credit <= 0 or not await self._step(subscriber, source):
                     self._stall(subscriber)
                     return
-        except OSError as error:
-            subscriber.send(Gone(why=f"its files cannot be read: {error}"), None)
-            self.remove(subscriber)
         finally:
             subscriber.pumping = False
         self._advance(subscriber)
 
-    async def _step(self, subscriber: Subscriber) -> bool:
-        """Send the next block, or the reset at the end of a generation; False if it did not go."""
-        assert self._source is not None
-        generation, line = subscriber.position
-        view = self._source.view(generation)
-        size = min(subscriber.credit, limits.BLOCK_BYTES)
+    async def _step(self, subscriber: Subscriber, source: Source) -> bool:
+        """Send the next event; False if it did not go."""
         try:
-            block = await self._run(lambda: read_block(view, line, subscriber.offset, size))
+            if subscriber.lost:
+                return self._start_over(subscriber)
+            block = await self._read(subscriber, source)
+            if self._source is not source:
+                # The files were opened again meanwhile: what was read may not be there any more.
+                return True
+            return await self._send_next(subscriber, source, block)
+        except BadRequest:
+            # Another program cut the file: find the line by counting.
+            subscriber.offset = None
+            return True
+        except OSError as error:
+            if self._source is source:
+                subscriber.send(Gone(why=f"its files cannot be read: {error}"), None)
+                self.remove(subscriber)
+            return True
+
+    def _start_over(self, subscriber: Subscriber) -> bool:
+        generation = self.head.generation
+        event = Reset(generation=generation, kept=0, why="foreign", incarnation=self.incarnation)
+        if not subscriber.send(event, None):
+            return False
+        subscriber.position, subscriber.offset = Position(generation, 0), None
+        subscriber.lost = False
+        return True
+
+    async def _read(self, subscriber: Subscriber, source: Source) -> Block:
+        generation, line = subscriber.position
+        offset, size = subscriber.offset, min(subscriber.credit, limits.BLOCK_BYTES)
+        # What is durable and not yet committed is nobody's to see.
+        until = self.head.line if generation == self.head.generation else None
+        view = source.view(generation)
+        try:
+            return await self._run(lambda: read_block(view, line, offset, size, until))
         finally:
             view.release()
+
+    async def _send_next(self, subscriber: Subscriber, source: Source, block: Block) -> bool:
+        """Send what was read, or the reset at the end of a generation."""
+        generation, line = subscriber.position
         after = Position(generation, block.next)
-        if block.next == line:
-            return await self._next_generation(subscriber)
+        if block.next <= line:
+            return await self._next_generation(subscriber, source)
         if not block.data:
             subscriber.position, subscriber.offset = after, block.offset
             return True
@@ -193,22 +242,23 @@ class Feed:
         subscriber.offset = block.offset - len(block.data)
         return self._send_block(subscriber, event, block.data, after)
 
-    async def _next_generation(self, subscriber: Subscriber) -> bool:
+    async def _next_generation(self, subscriber: Subscriber, source: Source) -> bool:
         generation = subscriber.position.generation + 1
         if generation > self.head.generation:
             # The file is shorter than its head: only a foreign program can have cut it.
             return False
-        kept, why = await self._reset_of(generation)
+        kept, why = await self._reset_of(generation, source)
+        if self._source is not source:
+            return True
         event = Reset(generation=generation, kept=kept, why=why, incarnation=self.incarnation)
         if not subscriber.send(event, None):
             return False
         subscriber.position, subscriber.offset = Position(generation, kept), None
         return True
 
-    async def _reset_of(self, generation: int) -> tuple[int, str]:
+    async def _reset_of(self, generation: int, source: Source) -> tuple[int, str]:
         if generation not in self._resets:
-            assert self._source is not None
-            entries = timeline.decode(await self._run(self._source.timeline))
+            entries = timeline.decode(await self._run(source.timeline))
             for entry in entries:
                 if entry.kind in timeline.REWRITES:
                     self._resets[entry.generation] = (entry.kept, entry.kind)
@@ -220,6 +270,7 @@ class Feed:
         if not subscriber.send(event, block):
             self._stall(subscriber)
             return False
+        subscriber.stalled_since = None
         subscriber.credit -= len(block) + limits.EVENT_COST_BYTES
         subscriber.position = after
         if subscriber.offset is not None:

@@ -8,9 +8,9 @@ from typing import Protocol
 import anyio
 
 from steno_protocol import limits
+from steno_protocol.commands import Mutation
 from steno_protocol.errors import Busy, ShuttingDown, StenoError
 from steno_protocol.replies import Reply
-from stenod.core.machine import AnyMutation
 
 
 class ReplyTo(Protocol):
@@ -34,7 +34,7 @@ class Item:
         deadline_s: on the daemon's monotonic clock, or None.
     """
 
-    command: AnyMutation
+    command: Mutation
     records: Sequence[bytes]
     to: ReplyTo
     size: int

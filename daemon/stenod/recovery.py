@@ -4,22 +4,24 @@
 right what only a crash can have left: a rewrite that did not take place, a torn tail.
 """
 
-import errno
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from steno_protocol import limits, places
 from steno_protocol.context import ContextCounters
-from steno_protocol.errors import Busy, Corrupt, Held, NotFound
+from steno_protocol.errors import Corrupt, Held, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import KeyTable
-from stenod.core.lines import Tail, examine_tail, is_object, split_lines, whole_lines
+from stenod.core.lines import is_object, split_lines
 from stenod.core.machine import Machine
-from stenod.core.mark import Mark, decode_mark, encode_mark
+from stenod.core.mark import Mark, encode_mark
 from stenod.core.replay import Replay
+from stenod.core.speculation import Speculation
+from stenod.core.wire_machine import WireMachine
+from stenod.mending import FileEnd, fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.jsonl import JsonlLog
@@ -57,7 +59,7 @@ class Opened:
     """A session that is open for its writer."""
 
     log: JsonlLog
-    machine: Machine
+    machine: Speculation
     incarnation: str
     created: bool
     first_lines: int
@@ -113,14 +115,13 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     """
     disk.fdatasync(handle)
     generation = _generation(disk, folder)
-    mark = _valid_mark(disk, folder, handle, generation)
-    start, region = _region(disk, handle, mark)
-    tail = examine_tail(region, marked=mark is not None)
-    keep = start + (whole_lines(region) if tail.unended else tail.keep)
-    replay = _replay(disk, handle, mark, keep)
+    end = FileEnd(disk, folder, handle, places.CONTEXT, generation, session="", path="")
+    mark = end.mark()
+    size = end.readable_size(mark)
+    replay = end.replay(mark, size)
     entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
     return Inspection(
-        size=keep,
+        size=size,
         inode=disk.stat(handle).inode,
         head=Position(generation, replay.lines),
         counters=replay.counters,
@@ -129,7 +130,16 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     )
 
 
-def mark_of(log: JsonlLog, machine: Machine) -> bytes:
+def inspect_wire(disk: Disk, folder: int, handle: int) -> tuple[int, Position]:
+    """Bytes and head of a wire file, read without changing it; `handle` is the open file."""
+    disk.fdatasync(handle)
+    end = FileEnd(disk, folder, handle, places.WIRE, 0, session="", path="")
+    mark = end.mark()
+    size = end.readable_size(mark)
+    return size, Position(0, end.replay(mark, size).lines)
+
+
+def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
     """The mark of an open session at its durable head."""
     size = log.synced
     tail_start = max(0, size - limits.FINGERPRINT_BYTES)
@@ -164,14 +174,8 @@ def _open_files(
     disk: Disk, folder: int, context: int, opening: Opening, entries: list[Happening]
 ) -> Opened:
     generation = _generation(disk, folder)
-    mark = _valid_mark(disk, folder, context, generation)
-    is_fresh = _is_fresh(disk, context, opening)
-    if is_fresh:
-        _examine(disk, context, opening, mark, is_fresh=True)
-    _make_durable(disk, folder, context, _proven(disk, context, opening, mark, entries))
-    repair = _examine(disk, context, opening, mark, is_fresh=is_fresh)
-    size = _carry_out(disk, folder, context, opening, generation, entries, repair)
-    replay = _replay(disk, context, mark, size)
+    end = FileEnd(disk, folder, context, places.CONTEXT, generation, opening.session, opening.path)
+    size, replay = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
     if _incarnation(entries) is None:
         first = _first_entry(opening, generation, created=created)
@@ -189,33 +193,66 @@ def _open_files(
     return Opened(log, machine, _incarnation(entries) or "", created, first_lines)
 
 
-def _make_durable(disk: Disk, folder: int, context: int, proven: int) -> None:
-    """Sync first, then read: what was written and never synced must not be believed yet.
+def open_wire(
+    disk: Disk,
+    folder: int,
+    opening: Opening,
+    *,
+    stamp: bool,
+    context_head: Callable[[], Position],
+) -> Opened:
+    """Open the wire file of a session whose context is open, and so locked, in this process.
 
-    After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et al.,
-    Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an earlier
-    process met one. So what lies behind the last proven length is written again first.
+    Takes over the folder's handle, and closes it on failure. A file that is not there is made.
+
+    Raises:
+        Busy: another program seems to be in the middle of a line.
+        OSError: the disk failed; nothing is known to have changed.
     """
-    size = disk.stat(context).size
-    named = disk.stat_name(folder, places.CONTEXT)
-    is_ours = named is not None and named.inode == disk.stat(context).inode
-    if proven < size and is_ours:
-        disk.overwrite(folder, places.CONTEXT, proven, disk.read(context, size - proven, proven))
-    disk.fsync(context)
-    disk.fsync(folder)
+    handle: int | None = None
+    try:
+        handle = disk.open_append(folder, places.WIRE, create=True)
+        entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+        end = FileEnd(disk, folder, handle, places.WIRE, 0, opening.session, opening.path)
+        size, replay = _believe(end, opening, entries)
+        log = JsonlLog(disk, folder, opening.path, handle, 0, size, name=places.WIRE)
+        machine = WireMachine(
+            opening.session,
+            Position(0, replay.lines),
+            _recent_keys(log, opening, replay.lines, 0),
+            stamp=stamp,
+            context_head=context_head,
+        )
+        return Opened(log, machine, _incarnation(entries) or "", created=False, first_lines=0)
+    except BaseException:
+        for opened in (handle, folder):
+            if opened is not None:
+                disk.close(opened)
+        raise
 
 
-def _proven(
-    disk: Disk, context: int, opening: Opening, mark: Mark | None, entries: list[Happening]
-) -> int:
+def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[int, Replay]:
+    """Make a file durable, mend its end, and read what it says: its size and the replay of it."""
+    mark = end.mark()
+    is_fresh = end.is_fresh(opening.now, shared=opening.shared)
+    if is_fresh:
+        end.check_settled(mark)
+    end.make_durable(_proven(end, opening, mark, entries))
+    if is_fresh:
+        end.check_settled(mark)
+    size = end.mend(mark, opening.now, entries)
+    return size, end.replay(mark, size)
+
+
+def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Happening]) -> int:
     """The length that some sync is known to have made durable."""
     if mark is not None:
         return mark.bytes
     if opening.proven is not None:
         return opening.proven
-    size = disk.stat(context).size
     # A file that was never ours has no acknowledged byte, and what others write is theirs to sync.
-    return max(0, size - limits.UNPROVEN_BYTES_MAX) if entries and not opening.shared else size
+    is_ours = bool(entries) and not opening.shared
+    return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if is_ours else end.size
 
 
 def _settle_timeline(disk: Disk, folder: int) -> list[Happening]:
@@ -290,7 +327,7 @@ def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerpr
         if expected is None:
             return True
         size = expected[0]
-        return disk.stat(handle).size >= size and _fingerprint(disk, handle, size) == expected
+        return disk.stat(handle).size >= size and fingerprint(disk, handle, size) == expected
     finally:
         disk.close(handle)
 
@@ -307,133 +344,6 @@ def _generation(disk: Disk, folder: int) -> int:
     if past and _is_present(disk, folder, past[-1]):
         past.pop()
     return past[-1] + 1 if past else 0
-
-
-def _fingerprint(disk: Disk, handle: int, size: int) -> timeline.Fingerprint:
-    start = max(0, size - limits.FINGERPRINT_BYTES)
-    return timeline.fingerprint(size, disk.read(handle, size - start, start))
-
-
-def _valid_mark(disk: Disk, folder: int, context: int, generation: int) -> Mark | None:
-    mark = decode_mark(jsonl.read_file(disk, folder, places.MARK))
-    if mark is None or mark.generation != generation:
-        return None
-    found = disk.stat(context)
-    if found.inode != mark.inode or found.size < mark.bytes:
-        return None
-    return mark if _fingerprint(disk, context, mark.bytes) == (mark.bytes, mark.crc) else None
-
-
-def _region(disk: Disk, context: int, mark: Mark | None) -> tuple[int, bytes]:
-    """Offset and bytes of what has to be examined: behind the mark, or the end of the file."""
-    size = disk.stat(context).size
-    if mark is not None:
-        return mark.bytes, disk.read(context, size - mark.bytes, mark.bytes)
-    start = max(0, size - limits.TORN_TAIL_BYTES_MAX)
-    region = disk.read(context, size - start, start)
-    if start:
-        skip = region.find(b"\n") + 1
-        start, region = start + skip, region[skip:]
-    return start, region
-
-
-@dataclass(frozen=True, slots=True)
-class _Repair:
-    """What the end of a file needs: `region` begins at `start`, `tail` says what of it stays."""
-
-    start: int
-    region: bytes
-    tail: Tail
-
-    @property
-    def keep(self) -> int:
-        return self.start + self.tail.keep
-
-
-def _is_fresh(disk: Disk, context: int, opening: Opening) -> bool:
-    """True when a program that shares the folder may be writing right now."""
-    age_s = opening.now - disk.stat(context).modified_s
-    return opening.shared and abs(age_s) < limits.FOREIGN_SETTLE_S
-
-
-def _examine(
-    disk: Disk, context: int, opening: Opening, mark: Mark | None, *, is_fresh: bool
-) -> _Repair:
-    """Look at the end of the file; nothing is changed.
-
-    Raises:
-        Busy: it is damaged, and fresh: another program seems to be in the middle of a line.
-    """
-    start, region = _region(disk, context, mark)
-    tail = examine_tail(region, marked=mark is not None)
-    if is_fresh and (tail.damage is not None or tail.unended):
-        raise Busy(
-            f"another program seems to be writing a line of {opening.path}/{places.CONTEXT}: try"
-            " again in a moment",
-            session=opening.session,
-        )
-    return _Repair(start, region, tail)
-
-
-def _carry_out(
-    disk: Disk,
-    folder: int,
-    context: int,
-    opening: Opening,
-    generation: int,
-    entries: list[Happening],
-    repair: _Repair,
-) -> int:
-    """Put the end of the file right, durably; returns the size of what is left.
-
-    1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut. A crash between two
-    steps leaves the damage where it is, so that they are done again and told once.
-    """
-    tail, region = repair.tail, repair.region
-    if tail.damage is None and not tail.unended:
-        return repair.start + len(region)
-    kept = ""
-    if tail.damage is not None:
-        copied = jsonl.quarantine(disk, folder, places.CONTEXT, repair.keep, region[tail.keep :])
-        kept = f"{places.QUARANTINE}/{copied}"
-    told = Happening(
-        kind="repaired",
-        generation=generation,
-        at=opening.now,
-        why=tail.damage or "the last line lacked its newline",
-        details={"offset": repair.keep, "bytes": len(region) - tail.keep, "kept_in": kept},
-    )
-    last = entries[-1] if entries else None
-    if last is None or (last.kind, last.details) != (told.kind, told.details):
-        jsonl.tell(disk, folder, timeline.encode(told))
-    if tail.unended:
-        jsonl.write_all(disk, context, b"\n")
-    else:
-        disk.truncate(context, repair.keep)
-    disk.fsync(context)
-    return disk.stat(context).size
-
-
-def _replay(disk: Disk, handle: int, mark: Mark | None, size: int) -> Replay:
-    replay = Replay(mark.lines, mark.counters()) if mark is not None else Replay()
-    for block in _blocks(disk, handle, mark.bytes if mark is not None else 0, size):
-        replay.feed(block)
-    return replay
-
-
-def _blocks(disk: Disk, handle: int, start: int, end: int) -> Iterator[bytes]:
-    """Whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
-    rest = b""
-    while start < end:
-        data = disk.read(handle, min(limits.BLOCK_BYTES, end - start), start)
-        if not data:
-            raise OSError(errno.EIO, f"the file ends at {start}, before its {end} bytes")
-        start += len(data)
-        data = rest + data
-        cut = whole_lines(data)
-        rest = data[cut:]
-        if cut:
-            yield data[:cut]
 
 
 def _recent_keys(log: JsonlLog, opening: Opening, lines: int, first_lines: int) -> KeyTable:

@@ -1,12 +1,11 @@
 """Which session has which writer: opened on first use, one a folder, closed when idle."""
 
-import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
 from steno_protocol import limits
+from steno_protocol.commands import AppendWire
 from steno_protocol.errors import (
     Busy,
     Exists,
@@ -16,41 +15,16 @@ from steno_protocol.errors import (
 )
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, SessionEntry
-from stenod import recovery
-from stenod.feed import Feed, Spawn
+from stenod.feed import Spawn
 from stenod.mailbox import Item
-from stenod.recovery import Inspection, Opened, Opening
+from stenod.recovery import Inspection, Opened
+from stenod.sessions import File, Session
 from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView
 from stenod.store.log import View
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 from stenod.writer import OpenHow, Writer
-
-
-@dataclass(frozen=True, slots=True)
-class _Opener:
-    """Opens a session's files for its writer, again after a failure."""
-
-    disk: Disk
-    trees: Trees
-    place: Place
-    wall: Callable[[], float]
-
-    def __call__(self, how: OpenHow) -> Opened:
-        folder = self.trees.open_folder(self.place, create=how.create)
-        opening = Opening(
-            session=self.place.session,
-            path=self.place.path,
-            now=self.wall(),
-            incarnation=secrets.token_hex(8),
-            create=how.create,
-            stamp=how.stamp,
-            shared=self.place.shared,
-            by=how.by,
-            proven=how.proven,
-        )
-        return recovery.open_session(self.disk, folder, opening)
 
 
 class Registry:
@@ -68,20 +42,21 @@ class Registry:
         self._disk = disk
         self._shop = workshop
         self._spawn = spawn
-        self._writers: dict[tuple[int, int], Writer] = {}
-        self._addresses: dict[str, Writer] = {}
+        self._sessions: dict[tuple[int, int], Session] = {}
+        self._addresses: dict[str, Session] = {}
         self._resolving: dict[str, list[Item]] = {}
         self._closing = False
         self._running = 0
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
-        return len(self._writers)
+        return len(self._sessions)
 
     @property
     def queued(self) -> int:
         """Commands that wait for a writer."""
-        waiting = sum(len(writer.mailbox) for writer in self._writers.values())
+        writers = [writer for session in self._sessions.values() for writer in session.writers]
+        waiting = sum(len(writer.mailbox) for writer in writers)
         return waiting + sum(map(len, self._resolving.values()))
 
     def submit(self, session: str, item: Item) -> None:
@@ -90,9 +65,9 @@ class Registry:
         Raises:
             StenoError: it was not queued.
         """
-        writer = self._addresses.get(session)
-        if writer is not None:
-            writer.mailbox.put(item)
+        found = self._addresses.get(session)
+        if found is not None:
+            found.writer(_file_of(item)).mailbox.put(item)
             return
         if self._closing:
             raise _shutting_down()
@@ -116,23 +91,23 @@ class Registry:
             Exists: it is there, and `exclusive` asks for a new one.
             StenoError, OSError: it cannot be opened.
         """
-        writer = await self._writer(session, create=create)
+        writer = (await self._session(session, create=create)).context
         was_open = writer.opened is not None
         opened = await writer.open(OpenHow(create=create, stamp=stamp, by=by))
         if exclusive and (was_open or not opened.created):
             raise Exists("the session is there already: open it without exclusive", session=session)
         return replace(opened, created=opened.created and not was_open)
 
-    async def writer(self, session: str) -> Writer:
-        """The writer of a session that is there, its files open."""
-        writer = await self._writer(session, create=False)
+    async def writer(self, session: str, file: File) -> Writer:
+        """The writer of one file of a session that is there, the file open."""
+        found = await self._session(session, create=False)
+        writer = found.writer(file)
         await writer.open()
         return writer
 
     async def look(self, session: str) -> tuple[Inspection, FileView | None]:
         """What a session's files say and, if it is not open, what of them may be read."""
-        writer = self._addresses.get(session)
-        opened = writer.opened if writer is not None else None
+        opened = self._opened(session, "context")
         if opened is not None:
             return _inspection_of(opened), None
         found = self._trees.place(session)
@@ -152,9 +127,9 @@ class Registry:
         """
         inspection, view = await self.look(session)
         present = inspection.head.generation
-        writer = self._addresses.get(session)
-        if view is None and writer is not None and writer.opened is not None:
-            view = writer.opened.log.view(present)
+        opened = self._opened(session, "context")
+        if view is None and opened is not None:
+            view = opened.log.view(present)
         if generation in {None, present} and view is not None:
             return view, inspection.head
         if view is not None:
@@ -162,6 +137,14 @@ class Registry:
         found = self._trees.place(session)
         past = generation if generation is not None else present
         return await self._shop.read(lambda: self._trees.past(found, past)), inspection.head
+
+    async def view_wire(self, session: str) -> tuple[View, Position]:
+        """What may be read of a session's wire file, and its head; empty if there is none."""
+        opened = self._opened(session, "wire")
+        if opened is not None:
+            return opened.log.view(0), opened.machine.head
+        found = self._trees.place(session)
+        return await self._shop.read(lambda: self._trees.inspect_wire(found))
 
     async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""
@@ -172,19 +155,20 @@ class Registry:
         """Close what was not used for long, and the longest unused of too many."""
         now = self._shop.monotonic()
         idle = sorted(
-            (writer for writer in self._writers.values() if writer.is_idle),
-            key=lambda writer: writer.used_at,
+            (session for session in self._sessions.values() if session.is_idle),
+            key=lambda session: session.used_at,
         )
-        surplus = len(self._writers) - limits.OPEN_SESSIONS_MAX
-        for number, writer in enumerate(idle):
-            if number < surplus or now - writer.used_at > limits.SESSION_IDLE_S:
-                writer.retire()
-                self._forget(writer)
+        surplus = len(self._sessions) - limits.OPEN_SESSIONS_MAX
+        for number, session in enumerate(idle):
+            if number < surplus or now - session.used_at > limits.SESSION_IDLE_S:
+                session.retire()
+                self._forget(session)
 
     def end_stalled(self) -> None:
         """End the subscriptions that nobody reads."""
-        for writer in list(self._writers.values()):
-            writer.feed.end_stalled()
+        for session in list(self._sessions.values()):
+            for writer in session.writers:
+                writer.feed.end_stalled()
 
     async def wait_quiet(self) -> None:
         """Return when no writer task is running any more."""
@@ -195,23 +179,27 @@ class Registry:
     def close(self) -> None:
         """Take nothing more; what is queued is still written, then every writer ends."""
         self._closing = True
-        for writer in self._writers.values():
-            writer.mailbox.close()
+        for session in self._sessions.values():
+            session.close()
 
-    async def _writer(self, session: str, *, create: bool) -> Writer:
-        writer = self._addresses.get(session)
-        if writer is None:
+    def _opened(self, session: str, file: File) -> Opened | None:
+        found = self._addresses.get(session)
+        return found.opened(file) if found is not None else None
+
+    async def _session(self, session: str, *, create: bool) -> Session:
+        found = self._addresses.get(session)
+        if found is None:
             if self._closing:
                 raise _shutting_down()
-            found = self._trees.place(session)
-            identity = await self._shop.read(lambda: self._trees.identity(found, create=create))
-            writer = self._addresses.get(session) or self._add(found, identity)
-        return writer
+            place = self._trees.place(session)
+            identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
+            found = self._addresses.get(session) or self._add(place, identity)
+        return found
 
     async def _resolve(self, session: str) -> None:
         """Find the writer that queued commands are for, or refuse them."""
         try:
-            writer = await self._writer(session, create=False)
+            found = await self._session(session, create=False)
         except StenoError as error:
             self._refuse_waiting(session, error)
             return
@@ -221,7 +209,7 @@ class Registry:
             return
         for item in self._resolving.pop(session):
             try:
-                writer.mailbox.put(item)
+                found.writer(_file_of(item)).mailbox.put(item)
             except StenoError as error:
                 item.to.refuse(error)
         self._changed.set()
@@ -233,16 +221,13 @@ class Registry:
         self._changed.set()
         self._shop.flush()
 
-    def _add(self, found: Place, identity: tuple[int, int]) -> Writer:
-        writer = self._writers.get(identity)
-        if writer is None:
-            opener = _Opener(self._disk, self._trees, found, self._shop.wall)
-            feed = Feed(self._spawn, self._shop.read, self._shop.monotonic)
-            writer = Writer(found.session, opener, feed, self._shop)
-            self._writers[identity] = writer
-            self._start(writer)
-        self._addresses[found.session] = writer
-        return writer
+    def _add(self, place: Place, identity: tuple[int, int]) -> Session:
+        session = self._sessions.get(identity)
+        if session is None:
+            session = Session(place, self._trees, self._disk, self._shop, self._spawn, self._start)
+            self._sessions[identity] = session
+        self._addresses[place.session] = session
+        return session
 
     def _start(self, writer: Writer) -> None:
         self._running += 1
@@ -252,18 +237,21 @@ class Registry:
                 await writer.serve()
             finally:
                 self._running -= 1
-                self._forget(writer)
                 self._changed.set()
 
         self._spawn(serve)
 
-    def _forget(self, writer: Writer) -> None:
+    def _forget(self, session: Session) -> None:
         self._addresses = {
-            address: other for address, other in self._addresses.items() if other is not writer
+            address: other for address, other in self._addresses.items() if other is not session
         }
-        self._writers = {
-            identity: other for identity, other in self._writers.items() if other is not writer
+        self._sessions = {
+            identity: other for identity, other in self._sessions.items() if other is not session
         }
+
+
+def _file_of(item: Item) -> File:
+    return "wire" if isinstance(item.command, AppendWire) else "context"
 
 
 def _inspection_of(opened: Opened) -> Inspection:

@@ -9,6 +9,7 @@ from steno_protocol import PROTOCOL_VERSION, __version__, limits
 from steno_protocol.commands import (
     AnyCommand,
     Append,
+    AppendWire,
     Checkpoint,
     Clear,
     Clients,
@@ -16,8 +17,10 @@ from steno_protocol.commands import (
     Grant,
     Hello,
     List,
+    Mutation,
     Open,
     Read,
+    ReadWire,
     RestoreGeneration,
     RevertTo,
     SessionCommand,
@@ -30,6 +33,7 @@ from steno_protocol.commands import (
     WriteSystemPrompt,
 )
 from steno_protocol.errors import (
+    BadRequest,
     Busy,
     Incompatible,
     Internal,
@@ -56,7 +60,6 @@ from steno_protocol.replies import (
     Welcome,
 )
 from stenod.config import Config
-from stenod.core.machine import AnyMutation
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
@@ -84,6 +87,10 @@ class _Asker:
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the answer."""
         self.reply(ErrorReply.of(error, self.session))
+
+
+_Slow = List | Stat | Open | Read | ReadWire | Timeline | Subscribe
+"""What has to look at files before it can be answered."""
 
 
 class Router:
@@ -172,7 +179,7 @@ class Router:
         match command:
             case (
                 Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
-                | WriteSystemPrompt() | RestoreGeneration()
+                | WriteSystemPrompt() | RestoreGeneration() | AppendWire()
             ):  # fmt: skip
                 self._submit(asker, command, request)
             case Grant():
@@ -193,7 +200,7 @@ class Router:
             case _:
                 assert_never(command)
 
-    def _submit(self, asker: _Asker, command: AnyMutation, request: Request) -> None:
+    def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
             raise ShuttingDown("the daemon is ending: the next one takes the command, try again")
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
@@ -201,17 +208,13 @@ class Router:
         item = Item(command, request.records, asker, size, deadline_s)
         self._registry.submit(command.session, item)
 
-    def _start(
-        self, asker: _Asker, command: List | Stat | Open | Read | Timeline | Subscribe
-    ) -> None:
+    def _start(self, asker: _Asker, command: _Slow) -> None:
         if self._readers >= limits.READERS_MAX:
             raise Busy(f"{self._readers} requests are being read for: try again in a moment")
         self._readers += 1
         self._spawn(lambda: self._serve_slowly(asker, command))
 
-    async def _serve_slowly(
-        self, asker: _Asker, command: List | Stat | Open | Read | Timeline | Subscribe
-    ) -> None:
+    async def _serve_slowly(self, asker: _Asker, command: _Slow) -> None:
         """Serve what has to look at files; every end of it is an answer."""
         try:
             await self._look(asker, command)
@@ -226,9 +229,7 @@ class Router:
             self._readers -= 1
             self._outbox.flush()
 
-    async def _look(
-        self, asker: _Asker, command: List | Stat | Open | Read | Timeline | Subscribe
-    ) -> None:
+    async def _look(self, asker: _Asker, command: _Slow) -> None:
         match command:
             case List():
                 sessions, more = await self._registry.sessions(
@@ -334,9 +335,12 @@ class Router:
 
     async def _read(self, asker: _Asker, command: Read) -> None:
         after = Position.parse(command.after) if command.after is not None else None
-        view, head = await self._registry.view(
-            command.session, after.generation if after is not None else None
-        )
+        if isinstance(command, ReadWire):
+            _check_wire(after)
+            view, head = await self._registry.view_wire(command.session)
+        else:
+            wanted = after.generation if after is not None else None
+            view, head = await self._registry.view(command.session, wanted)
         generation = head.generation if after is None else after.generation
         line = after.line if after is not None else 0
         until = Position.parse(command.until) if command.until is not None else None
@@ -365,7 +369,7 @@ class Router:
                 f"this connection has {len(peer.subscriptions)} subscriptions, as many as it may"
                 " have: end one first"
             )
-        writer = await self._registry.writer(command.session)
+        writer = await self._registry.writer(command.session, command.file)
         feed = writer.feed
         after = self._position(command, feed.head)
         is_other = command.incarnation not in {None, feed.incarnation}
@@ -410,3 +414,8 @@ class Router:
         if not asker.peer.unsubscribe(command.subscription):
             raise NotFound(f"there is no subscription {command.subscription!r} here")
         asker.reply(Done())
+
+
+def _check_wire(after: Position | None) -> None:
+    if after is not None and after.generation != 0:
+        raise BadRequest(f"{after} is no position of a wire file: they are all of generation 0")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, SessionEntry
 from stenod import recovery
 from stenod.config import Config
@@ -120,6 +121,26 @@ class Trees:
         finally:
             self._disk.close(folder)
         return inspection, FileView(shared, inspection.size)
+
+    def inspect_wire(self, found: Place) -> tuple[FileView, Position]:
+        """What may be read of a session's wire file, and its head; empty if there is none."""
+        folder = self.open_folder(found)
+        try:
+            if self._disk.stat_name(folder, places.CONTEXT) is None:
+                raise _no_session(found)
+            if self._disk.stat_name(folder, places.WIRE) is None:
+                # Nothing was written yet: a view of no bytes, whatever file it holds.
+                handle = self._disk.open_read(folder, places.CONTEXT)
+                return FileView(SharedHandle(self._disk, handle), 0), Position(0, 0)
+            shared = SharedHandle(self._disk, self._disk.open_read(folder, places.WIRE))
+            try:
+                size, head = recovery.inspect_wire(self._disk, folder, shared.handle)
+            except BaseException:
+                shared.release()
+                raise
+        finally:
+            self._disk.close(folder)
+        return FileView(shared, size), head
 
     def past(self, found: Place, generation: int) -> FileView:
         """What may be read of a generation that a rewrite left behind."""

@@ -26,7 +26,8 @@ from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery, rewriting
 from stenod.core import timeline
 from stenod.core.keys import Applied
-from stenod.core.machine import Answered, Lines, Rewrite, ack_of
+from stenod.core.machine import Machine
+from stenod.core.speculation import Answered, Lines, Rewrite, ack_of
 from stenod.feed import Feed
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Opened
@@ -74,16 +75,23 @@ class Writer:
         opener: opens the session's files, or opens them again; blocks.
         feed: who is told of every commit.
         workshop: what it works with.
+        needs: the writer whose files have to be open before its own.
     """
 
     def __init__(
-        self, session: str, opener: Callable[[OpenHow], Opened], feed: Feed, workshop: Workshop
+        self,
+        session: str,
+        opener: Callable[[OpenHow], Opened],
+        feed: Feed,
+        workshop: Workshop,
+        needs: "Writer | None" = None,
     ) -> None:
         self.session = session
         self.mailbox = Mailbox(session, workshop.budget)
         self.feed = feed
         self.used_at = workshop.monotonic()
         self._opener = opener
+        self._needs = needs
         self._shop = workshop
         self._opened: Opened | None = None
         self._unsynced_since: float | None = None
@@ -114,6 +122,8 @@ class Writer:
         if self._opened is not None:
             return self._opened
         async with self._opening:
+            if self._needs is not None:
+                await self._needs.open()
             if self._opened is None:
                 how = replace(how, proven=self._proven)
                 opened = await self._shop.read(lambda: self._opener(how))
@@ -121,6 +131,11 @@ class Writer:
                 self._marked = opened.log.synced
                 self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
             return self._opened
+
+    @property
+    def _sync_after_s(self) -> float:
+        """How long acknowledged bytes may stay unsynced; less while somebody follows."""
+        return limits.LIVE_SYNC_S if self.feed else limits.WRITTEN_SYNC_S
 
     async def serve(self) -> None:
         """Write until the mailbox is closed and empty, then sync, mark and close the files."""
@@ -139,7 +154,7 @@ class Writer:
     async def _wait(self) -> bool:
         """Wait for commands, or until unsynced bytes are due; False at the end."""
         if self._unsynced_since is not None:
-            left = self._unsynced_since + limits.WRITTEN_SYNC_S - self._shop.monotonic()
+            left = self._unsynced_since + self._sync_after_s - self._shop.monotonic()
             with anyio.move_on_after(max(0.0, left)):
                 await self.mailbox.wait()
         else:
@@ -159,6 +174,10 @@ class Writer:
             except Exception as error:
                 item.to.refuse(self._internal(error))
         await self._write(group)
+        if self._opened is None and self.feed:
+            # Those who follow are in the middle of the files, and nobody else may come for long.
+            with contextlib.suppress(StenoError, OSError):
+                await self.open()
         self._shop.flush()
 
     async def _serve_item(self, item: Item, group: _Group) -> None:
@@ -178,6 +197,10 @@ class Writer:
             case Rewrite():
                 group.synced = True
                 await self._write(group)
+                if self._opened not in {opened, None}:
+                    # A foreign program came between: decide on what is there now.
+                    await self._serve_item(item, group)
+                    return
                 await self._rewrite(item, decision)
             case _:
                 assert_never(decision)
@@ -192,8 +215,11 @@ class Writer:
     async def _take_in_foreign(self, opened: Opened) -> Opened:
         """A foreign program changed the file: keep what it replaced, then believe what is there."""
         before = opened.machine.head
-        kept = await self._shop.read(opened.log.keep_replaced)
-        self._abandon()
+        try:
+            kept = await self._shop.read(opened.log.keep_replaced)
+        finally:
+            # Also when nothing could be kept, because its folder is gone: look again next time.
+            self._abandon()
         again = await self.open(OpenHow(create=True))
         after = again.machine.head
         told = Happening(
@@ -219,9 +245,12 @@ class Writer:
             machine.keys.use_filter(await self._shop.read(lambda: lookup.build_filter(opened.log)))
             if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
                 return None
-        return await self._shop.read(
+        found = await self._shop.read(
             lambda: lookup.look_up(opened.log, opened.log.path, command.key)
         )
+        if found is not None:
+            machine.keys.add(command.key, found)
+        return found
 
     async def _write(self, group: _Group) -> None:
         """Write and sync a group, then answer it; afterwards the group is empty."""
@@ -234,10 +263,14 @@ class Writer:
         if not has_work:
             self._answer(answers, synced=True)
             return
+        start = opened.log.size
         try:
             await self._shop.commit(lambda: self._store(opened.log, data, synced=synced))
         except OSError as error:
             await self._fail(opened, answers, error)
+            return
+        if data and opened.log.is_foreign_changed():
+            await self._recount(opened, start, data, answers)
             return
         await self._written(opened, data, answers, synced=synced)
 
@@ -254,9 +287,6 @@ class Writer:
     ) -> None:
         self._unpublished.append(data)
         self._shop.statistics.appended_records += data.count(b"\n")
-        if data and opened.log.is_foreign_changed():
-            await self._recount(opened, data, answers)
-            return
         if synced:
             self._commit(opened)
         elif self._unsynced_since is None:
@@ -281,25 +311,26 @@ class Writer:
                 ack = msgspec.structs.replace(ack, durability="written")  # noqa: PLW2901
             item.to.reply(ack)
 
-    async def _recount(self, opened: Opened, data: bytes, answers: list[_Answer]) -> None:
+    async def _recount(
+        self, opened: Opened, start: int, data: bytes, answers: list[_Answer]
+    ) -> None:
         """A foreign program wrote between our look and our write: say where our lines really are.
 
-        Ours are one piece, because they were one write. The files are opened again, which takes
-        the foreign lines in and makes everything durable.
+        Ours are one piece, because they were one write; `start` is where the file ended when we
+        looked. The files are opened again, which takes the foreign lines in and makes everything
+        durable. Lines that the other program's half line swallowed were not applied.
         """
-        synced = opened.log.synced
-        self._abandon()
+        generation = opened.log.generation
         try:
-            again = await self.open()
-            region = await self._shop.read(
-                lambda: again.log.read(again.log.generation, synced, again.log.size - synced)
-            )
+            again = await self._take_in_foreign(opened)
+            size = again.log.size - start
+            region = await self._shop.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
             self._refuse_all(answers, self._unknown(f"a foreign program interfered: {error}"))
             return
         found = region.find(data)
-        same_file = again.log.generation == opened.log.generation
-        if found < 0 or not same_file:
+        is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
+        if not is_there or again.log.generation != generation:
             self._refuse_all(answers, self._unknown("a foreign program interfered"))
             return
         self._answer(answers, synced=True, shift=region.count(b"\n", 0, found))
@@ -329,6 +360,8 @@ class Writer:
                 "what was ahead of this rewrite could not be stored", session=self.session
             )
         command, log, machine = decision.command, opened.log, opened.machine
+        # Only the context decides on a rewrite.
+        assert isinstance(machine, Machine)
         chosen = await self._shop.read(lambda: rewriting.plan(log, machine, command))
         entry = await self._shop.read(
             lambda: rewriting.intent(log, chosen, command, self._shop.wall())
@@ -371,7 +404,7 @@ class Writer:
         since, opened = self._unsynced_since, self._opened
         if since is None or opened is None:
             return
-        is_due = self._shop.monotonic() - since >= limits.WRITTEN_SYNC_S
+        is_due = self._shop.monotonic() - since >= self._sync_after_s
         if not is_due and not self.mailbox.is_closed:
             return
         try:
@@ -417,6 +450,7 @@ class Writer:
         self._proven = proven
         self._forget_unsynced()
         if opened is not None:
+            self.feed.detach()
             opened.log.close()
 
     def _forget_unsynced(self) -> None:

@@ -177,6 +177,20 @@ class Read(SessionCommand, frozen=True, kw_only=True):
     offset: Count | None = None
 
 
+class AppendWire(Mutation, frozen=True, kw_only=True):
+    """Append the wire events that follow as frames: one atomic batch of `wire.jsonl`.
+
+    `expect` is a position of the wire file. Its durability is `written` unless it says otherwise:
+    the bytes are synced within a second, within 50 ms while somebody subscribes.
+    """
+
+    durability: Durability = "written"
+
+
+class ReadWire(Read, frozen=True, kw_only=True):
+    """Read whole lines of `wire.jsonl`; its positions are all of generation 0."""
+
+
 class Timeline(SessionCommand, frozen=True, kw_only=True):
     """What ever happened to the session."""
 
@@ -186,12 +200,14 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
 
     Attributes:
         subscription: the caller's name for it, one of its own at a time.
-        after: a position, `start` (of the present generation) or `now`.
+        file: which of the session's files.
+        after: a position of that file, `start` (of the present generation) or `now`.
         window: bytes that may be under way before the subscriber grants more.
         incarnation: of the session that `after` speaks of; another one starts over with `reset`.
     """
 
     subscription: Key
+    file: Literal["context", "wire"] = "context"
     after: str = "start"
     window: Annotated[int, msgspec.Meta(ge=1024, le=limits.SUBSCRIPTION_WINDOW_BYTES_MAX)] = (
         limits.SUBSCRIPTION_WINDOW_BYTES
@@ -225,6 +241,7 @@ class Drain(Command, frozen=True, kw_only=True):
 AnyCommand = (
     Hello | Status | List | Stat | Open | Append | Checkpoint | RevertTo | Clear
     | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
+    | AppendWire | ReadWire
     | Subscribe | Grant | Unsubscribe | Clients | Drain
 )  # fmt: skip
 

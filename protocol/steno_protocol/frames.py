@@ -16,6 +16,7 @@ from steno_protocol.commands import (
     COMMANDS,
     AnyCommand,
     Append,
+    AppendWire,
     Command,
     decode_command,
     encode_command,
@@ -101,7 +102,7 @@ def decode_request(frames: Sequence[bytes]) -> Request:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the header is not JSON in UTF-8: {_cut(error)}") from None
     records = frames[HEADER_FRAMES:]
-    if isinstance(command, Append):
+    if isinstance(command, (Append, AppendWire)):
         # A single record is bounded by the gate, and most appends are one.
         if len(records) != 1:
             _check_batch(records)

@@ -164,6 +164,15 @@ def check_name(name: str) -> str:
     return name
 
 
+def mark_file(name: str) -> str:
+    """The name of the mark of a session's file.
+
+    >>> mark_file("wire.jsonl")
+    'wire.mark'
+    """
+    return name.removesuffix(".jsonl") + ".mark"
+
+
 def key_time_ms(key: str) -> int | None:
     """Unix time in milliseconds that a uuid7 bears, or None for a key of another shape.
 

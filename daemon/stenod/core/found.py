@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from steno_protocol.context import Checkpoint, SystemPrompt, Usage, parse_line
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
+from steno_protocol.wire import WireRecord, parse_wire_line
 from stenod.core.keys import Applied
 from stenod.core.lines import is_object
 
@@ -42,5 +43,7 @@ def _applied(line: bytes, first: Position, count: int) -> Applied:
             return Applied("update_token_count", first, count)
         case SystemPrompt():
             return Applied("write_system_prompt", first, count)
+        case _ if isinstance(parse_wire_line(line), WireRecord):
+            return Applied("append_wire", first, count)
         case _:
             return Applied("append", first, count)

@@ -7,6 +7,7 @@ open; `quarantine/` holds bytes that were cut.
 
 import contextlib
 import errno
+import threading
 import zlib
 from collections.abc import Sequence
 from typing import Final
@@ -66,13 +67,20 @@ class JsonlLog:
         disk: the disk they lie on.
         folder: the open, locked folder; the log closes it.
         path: the folder's path, for messages and answers.
-        context: the open `context.jsonl`.
+        handle: the open file that is appended to.
         generation: which generation that is.
         size: its bytes, all of them durable.
     """
 
     def __init__(
-        self, disk: Disk, folder: int, path: str, context: int, generation: int, size: int
+        self,
+        disk: Disk,
+        folder: int,
+        path: str,
+        handle: int,
+        generation: int,
+        size: int,
+        name: str = places.CONTEXT,
     ) -> None:
         self.generation = generation
         self.size = size
@@ -80,19 +88,22 @@ class JsonlLog:
         self.path = path
         self._disk = disk
         self._folder = folder
-        self._context = SharedHandle(disk, context)
-        self._inode = disk.stat(context).inode
+        self._name = name
+        self._file = SharedHandle(disk, handle)
+        self._inode = disk.stat(handle).inode
         self._unsynced = b""
+        # Readers ask for a view on the event loop while a rewrite runs in a thread.
+        self._swap = threading.Lock()
 
     def append(self, data: bytes) -> None:
         """Append lines; not durable. After an error call `take_back`."""
         self._unsynced += data
-        write_all(self._disk, self._context.handle, data)
+        write_all(self._disk, self._file.handle, data)
         self.size += len(data)
 
     def sync(self) -> None:
         """Make everything that was appended durable."""
-        self._disk.fdatasync(self._context.handle)
+        self._disk.fdatasync(self._file.handle)
         self.synced = self.size
         self._unsynced = b""
 
@@ -102,12 +113,12 @@ class JsonlLog:
         Our own bytes need no copy: nobody was told that they are there, and whoever sent them is
         told that they are not.
         """
-        handle = self._context.handle
+        handle = self._file.handle
         size = self._disk.stat(handle).size
         if size > self.synced:
             tail = self._disk.read(handle, size - self.synced, self.synced)
             if not self._unsynced.startswith(tail):
-                quarantine(self._disk, self._folder, places.CONTEXT, self.synced, tail)
+                quarantine(self._disk, self._folder, self._name, self.synced, tail)
             self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
         self.size = self.synced
@@ -115,9 +126,9 @@ class JsonlLog:
 
     def is_foreign_changed(self) -> bool:
         """True when another program appended to, cut or replaced the file."""
-        if self._disk.stat(self._context.handle).size != self.size:
+        if self._disk.stat(self._file.handle).size != self.size:
             return True
-        named = self._disk.stat_name(self._folder, places.CONTEXT)
+        named = self._disk.stat_name(self._folder, self._name)
         return named is None or named.inode != self._inode
 
     def keep_replaced(self) -> bool:
@@ -126,15 +137,15 @@ class JsonlLog:
         Returns whether it had to be kept; a file that was moved to a generation's name is one
         already, and a file that was only appended to or cut is still in its place.
         """
-        named = self._disk.stat_name(self._folder, places.CONTEXT)
-        if named is not None and named.inode == self._inode:
+        named = self._disk.stat_name(self._folder, self._name)
+        if self._name != places.CONTEXT or (named is not None and named.inode == self._inode):
             return False
         past = past_generations(self._disk, self._folder)
         for generation in past:
             if stat_generation(self._disk, self._folder, generation).inode == self._inode:
                 return False
         # It may have been cut, too; and nothing is kept of what held nothing.
-        size = min(self.synced, self._disk.stat(self._context.handle).size)
+        size = min(self.synced, self._disk.stat(self._file.handle).size)
         if size == 0:
             return False
         fresh, _ = self._build([Copy(self.generation, 0, size)])
@@ -155,7 +166,7 @@ class JsonlLog:
         """Up to `size` bytes of a generation from `offset`, no more than are durable."""
         if generation == self.generation:
             size = min(size, self.synced - offset)
-            return self._disk.read(self._context.handle, size, offset) if size > 0 else b""
+            return self._disk.read(self._file.handle, size, offset) if size > 0 else b""
         handle = self._disk.open_read(self._folder, places.generation_file(generation + 1))
         try:
             return self._disk.read(handle, size, offset)
@@ -164,6 +175,8 @@ class JsonlLog:
 
     def generations(self) -> list[int]:
         """The generations that are there, oldest first, the present one last."""
+        if self._name != places.CONTEXT:
+            return [self.generation]
         return [*past_generations(self._disk, self._folder), self.generation]
 
     def timeline(self) -> bytes:
@@ -193,38 +206,41 @@ class JsonlLog:
         except OSError:
             self._disk.close(fresh)
             raise
-        self._context.release()
-        self._context = SharedHandle(self._disk, fresh)
+        with self._swap:
+            self._file.release()
+            self._file = SharedHandle(self._disk, fresh)
+            self.generation, self.size, self.synced = generation, size, size
         self._inode = inode
-        self.generation, self.size, self.synced = generation, size, size
         return f"{self.path}/{rotated}"
 
     def save_mark(self, mark: bytes) -> None:
         """Keep a note about the synced length for the next open; it may be lost."""
-        fresh = f"{places.MARK}.new"
+        name = places.mark_file(self._name)
+        fresh = f"{name}.new"
         remove(self._disk, self._folder, fresh)
         handle = self._disk.open_new(self._folder, fresh)
         try:
             write_all(self._disk, handle, mark)
         finally:
             self._disk.close(handle)
-        self._disk.rename(self._folder, fresh, places.MARK)
+        self._disk.rename(self._folder, fresh, name)
 
     def view(self, generation: int) -> FileView:
         """What is durable of a generation now, for a reader, who releases it."""
-        if generation == self.generation:
-            self._context.acquire()
-            return FileView(self._context, self.synced)
+        with self._swap:
+            if generation == self.generation:
+                self._file.acquire()
+                return FileView(self._file, self.synced)
         handle = self._disk.open_read(self._folder, places.generation_file(generation + 1))
         return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
 
     def stat(self) -> FileStat:
         """What is known of the present generation's file."""
-        return self._disk.stat(self._context.handle)
+        return self._disk.stat(self._file.handle)
 
     def close(self) -> None:
         """Close the files and give up the session; never raises."""
-        self._context.release()
+        self._file.release()
         folder, self._folder = self._folder, _CLOSED
         with contextlib.suppress(OSError):
             self._disk.close(folder)
@@ -246,7 +262,7 @@ class JsonlLog:
             write_all(self._disk, target, piece)
             return len(piece)
         if piece.generation == self.generation:
-            copy_all(self._disk, self._context.handle, target, piece)
+            copy_all(self._disk, self._file.handle, target, piece)
             return piece.size
         source = self._disk.open_read(self._folder, places.generation_file(piece.generation + 1))
         try:

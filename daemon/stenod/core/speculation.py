@@ -1,0 +1,217 @@
+"""What decisions on any of a session's files have in common: keys, positions, speculation.
+
+The writer asks `decide` for each command of a group. Lines that are decided upon change the
+speculative state at once, so that the next command of the group sees them; `commit` makes it the
+true state once the bytes are on disk, `roll_back` forgets it when they are not.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from steno_protocol import records
+from steno_protocol.commands import (
+    Clear,
+    Mutation,
+    RestoreGeneration,
+    RevertTo,
+    WriteSystemPrompt,
+    command_name,
+)
+from steno_protocol.context import ContextCounters
+from steno_protocol.errors import BadRequest, Conflict, Refused
+from steno_protocol.positions import Position
+from steno_protocol.replies import Ack
+from stenod.core.keys import Applied, KeyTable
+
+Checked = TypeVar("Checked")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The command was applied before: this is its first answer, and nothing is written."""
+
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The command appends these lines, in one piece."""
+
+    data: bytes
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The command replaces the file; nothing is decided after it before it is done."""
+
+    command: RevertTo | Clear | WriteSystemPrompt | RestoreGeneration
+
+
+Decision = Answered | Lines | Rewrite
+
+
+@dataclass(slots=True)
+class State:
+    """Where a file ends, what its lines say, and the keys that were decided on since."""
+
+    head: Position
+    counters: ContextCounters
+    keys: dict[str, Applied] = field(default_factory=dict[str, Applied])
+
+
+class Speculation(ABC):
+    """One file of a session: its head, its numbers and its keys, durable and decided.
+
+    Args:
+        session: the session's id, for error messages.
+        head: where the file ends.
+        counters: what its lines say.
+        keys: the keys that are known.
+        stamp: whether lines bear `_id` and `_by`.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        head: Position,
+        counters: ContextCounters,
+        keys: KeyTable,
+        *,
+        stamp: bool,
+    ) -> None:
+        self.session = session
+        self.keys = keys
+        self.stamp = stamp
+        self._durable = State(head, counters)
+        self._spoken = State(head, counters.copy())
+
+    @property
+    def head(self) -> Position:
+        """The end of what is durable."""
+        return self._durable.head
+
+    @property
+    def spoken_head(self) -> Position:
+        """The end of what was decided, durable or not."""
+        return self._spoken.head
+
+    @property
+    def counters(self) -> ContextCounters:
+        """The numbers at the end of what is durable."""
+        return self._durable.counters
+
+    def applied(self, key: str) -> Applied | None:
+        """What is known of a key, the commands that are decided but not yet durable included."""
+        return self._spoken.keys.get(key) or self.keys.get(key)
+
+    def decide(
+        self, command: Mutation, data: Sequence[bytes], applied: Applied | None = None
+    ) -> Decision:
+        """Decide on one command.
+
+        Args:
+            command: the command.
+            data: the records that came with it.
+            applied: what a lookup of its key in the files found, if one was made.
+
+        Raises:
+            Refused: with the reason; the state is as before.
+        """
+        known = self.applied(command.key) or applied
+        if known is not None:
+            return Answered(self._first_answer(command, known))
+        self._check_expected(command)
+        return self._decide(command, data)
+
+    def commit(self) -> None:
+        """All that was decided is durable now."""
+        for key, applied in self._spoken.keys.items():
+            self.keys.add(key, applied)
+        self._durable = State(self._spoken.head, self._spoken.counters.copy())
+        self._spoken.keys = {}
+
+    def roll_back(self) -> None:
+        """Forget what was decided and is not durable."""
+        self._spoken = State(self._durable.head, self._durable.counters.copy())
+
+    @abstractmethod
+    def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
+        """Decide on a command that was not applied before and whose `expect` holds."""
+
+    def _check_each(
+        self, data: Sequence[bytes], check: Callable[[bytes], Checked]
+    ) -> list[Checked]:
+        """Pass each record of a batch through a gate; an error says which record it was."""
+        checked: list[Checked] = []
+        for index, record in enumerate(data):
+            try:
+                checked.append(check(record))
+            except Refused as error:
+                where = f"record {index} of {len(data)}: " if len(data) > 1 else ""
+                raise type(error)(where + error.message, session=self.session) from None
+        return checked
+
+    def _put(
+        self,
+        command: Mutation,
+        data: list[bytes],
+        *,
+        checkpoint_id: int | None = None,
+        header: bytes = b"",
+        facts: bytes = b"",
+    ) -> Lines:
+        """Append checked records: `header` is a line before them, `facts` are keys in each."""
+        state = self._spoken
+        generation, line = state.head
+        first = Position(generation, line + bool(header))
+        applied = Applied(command_name(command), first, len(data), checkpoint_id)
+        state.head = Position(generation, first.line + len(data))
+        state.keys[command.key] = applied
+        written = header + b"".join(self._stamped(command, data, facts))
+        return Lines(written, ack_of(applied, duplicate=False))
+
+    def _stamped(self, command: Mutation, data: list[bytes], facts: bytes) -> Iterator[bytes]:
+        if not self.stamp:
+            return (record + b"\n" for record in data)
+        stamps = records.stamps(command.key, len(data), command.by)
+        return (
+            records.line(record, facts + stamp) for record, stamp in zip(data, stamps, strict=True)
+        )
+
+    def _check_expected(self, command: Mutation) -> None:
+        head = self._spoken.head
+        if command.expect is not None and Position.parse(command.expect) != head:
+            raise Conflict(
+                f"another writer was faster: {command.expect} was expected and the session ends at"
+                f" {head}; read from there, then decide again",
+                session=self.session,
+                head=str(head),
+            )
+
+    def _first_answer(self, command: Mutation, applied: Applied) -> Ack:
+        name = command_name(command)
+        if applied.command != name:
+            raise BadRequest(
+                f"the key {command.key!r} belongs to a command {applied.command!r} at"
+                f" {applied.first}: a key names one command for ever; use a new one for this"
+                f" {name!r}",
+                session=self.session,
+            )
+        return ack_of(applied, duplicate=True)
+
+
+def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
+    """The answer that tells of an applied command."""
+    generation, line = applied.first
+    last = Position(generation, line + max(applied.count - 1, 0))
+    return Ack(
+        first=str(applied.first),
+        last=str(last),
+        head=str(Position(generation, line + applied.count)),
+        duplicate=duplicate,
+        checkpoint_id=applied.checkpoint_id,
+        rotated=applied.rotated,
+    )

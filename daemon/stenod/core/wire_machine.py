@@ -1,0 +1,44 @@
+"""What `append_wire` makes of a session's wire file: events behind one header."""
+
+from collections.abc import Callable, Sequence
+
+from steno_protocol.commands import AppendWire, Mutation, command_name
+from steno_protocol.context import ContextCounters
+from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
+from steno_protocol.wire import check_event, metadata_line
+from stenod.core.keys import KeyTable
+from stenod.core.speculation import Decision, Speculation
+
+
+class WireMachine(Speculation):
+    """The wire file of one session.
+
+    Args:
+        session: the session's id, for error messages.
+        head: where the file ends.
+        keys: the keys that are known.
+        stamp: whether lines bear `_at`, `_by` and `_id`.
+        context_head: tells the context's durable head, which joins each event to it.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        head: Position,
+        keys: KeyTable,
+        *,
+        stamp: bool,
+        context_head: Callable[[], Position],
+    ) -> None:
+        super().__init__(session, head, ContextCounters(), keys, stamp=stamp)
+        self._context_head = context_head
+
+    def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
+        if not isinstance(command, AppendWire):
+            raise BadRequest(f"the command {command_name(command)!r} is not for the wire file")
+        checked = self._check_each(data, check_event)
+        # The header is written exactly once: only the one writer ever sees the file empty.
+        header = metadata_line() if self._spoken.head.line == 0 else b""
+        facts = f',"_at":"{self._context_head()}"'.encode()
+        return self._put(command, checked, header=header, facts=facts)

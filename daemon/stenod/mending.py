@@ -1,0 +1,193 @@
+"""The end of one of a session's files: made durable, then judged, then put right.
+
+Only what a crash can have left is cut, and never without a copy. Everything here blocks.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from steno_protocol import limits, places
+from steno_protocol.errors import Busy
+from steno_protocol.replies import Happening
+from stenod.core import timeline
+from stenod.core.lines import Tail, examine_tail, whole_lines
+from stenod.core.mark import Mark, decode_mark
+from stenod.core.replay import Replay
+from stenod.store import jsonl
+from stenod.store.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """What the end of a file needs: `region` begins at `start`, `tail` says what of it stays."""
+
+    start: int
+    region: bytes
+    tail: Tail
+
+    @property
+    def keep(self) -> int:
+        return self.start + self.tail.keep
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """An open file of a session, at which something may have to be mended.
+
+    Attributes:
+        disk: the disk it lies on.
+        folder: its open folder.
+        handle: the open file.
+        name: its name.
+        generation: which generation it is; 0 for a file that has none.
+        session: the session's id, for messages.
+        path: the folder's path, for messages.
+    """
+
+    disk: Disk
+    folder: int
+    handle: int
+    name: str
+    generation: int
+    session: str
+    path: str
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.disk.stat(self.handle).size
+
+    def mark(self) -> Mark | None:
+        """The mark that an earlier writer left, if it speaks of this very file."""
+        mark = decode_mark(jsonl.read_file(self.disk, self.folder, places.mark_file(self.name)))
+        if mark is None or mark.generation != self.generation:
+            return None
+        found = self.disk.stat(self.handle)
+        if found.inode != mark.inode or found.size < mark.bytes:
+            return None
+        is_same = fingerprint(self.disk, self.handle, mark.bytes) == (mark.bytes, mark.crc)
+        return mark if is_same else None
+
+    def make_durable(self, proven: int) -> None:
+        """Sync first, then read: what was written and never synced must not be believed yet.
+
+        After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
+        al., Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an
+        earlier process met one. So what lies behind the last proven length is written again first.
+        """
+        size = self.size
+        named = self.disk.stat_name(self.folder, self.name)
+        is_ours = named is not None and named.inode == self.disk.stat(self.handle).inode
+        if proven < size and is_ours:
+            data = self.disk.read(self.handle, size - proven, proven)
+            self.disk.overwrite(self.folder, self.name, proven, data)
+        self.disk.fsync(self.handle)
+        self.disk.fsync(self.folder)
+
+    def is_fresh(self, now: float, *, shared: bool) -> bool:
+        """True when a program that shares the folder may be writing right now."""
+        age_s = now - self.disk.stat(self.handle).modified_s
+        return shared and abs(age_s) < limits.FOREIGN_SETTLE_S
+
+    def check_settled(self, mark: Mark | None) -> None:
+        """Refuse to judge an end that another program may be in the middle of.
+
+        Raises:
+            Busy: it is damaged; nothing was changed.
+        """
+        tail = self._examine(mark).tail
+        if tail.damage is not None or tail.unended:
+            raise Busy(
+                f"another program seems to be writing a line of {self.path}/{self.name}: try again"
+                " in a moment",
+                session=self.session,
+            )
+
+    def readable_size(self, mark: Mark | None) -> int:
+        """Bytes that a reader may be given: whole batches of whole lines; nothing is repaired."""
+        repair = self._examine(mark)
+        whole = whole_lines(repair.region) if repair.tail.unended else repair.tail.keep
+        return repair.start + whole
+
+    def mend(self, mark: Mark | None, now: float, entries: list[Happening]) -> int:
+        """Put the end of the file right, durably; returns the size of what is left.
+
+        1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut. A crash between
+        two steps leaves the damage where it is, so that they are done again and told once.
+        """
+        repair = self._examine(mark)
+        tail, region = repair.tail, repair.region
+        if tail.damage is None and not tail.unended:
+            return repair.start + len(region)
+        told = Happening(
+            kind="repaired",
+            generation=self.generation,
+            at=now,
+            why=tail.damage or "the last line lacked its newline",
+            details={
+                "file": self.name,
+                "offset": repair.keep,
+                "bytes": len(region) - tail.keep,
+                "kept_in": self._copy_aside(repair),
+            },
+        )
+        last = entries[-1] if entries else None
+        if last is None or (last.kind, last.details) != (told.kind, told.details):
+            jsonl.tell(self.disk, self.folder, timeline.encode(told))
+        if tail.unended:
+            jsonl.write_all(self.disk, self.handle, b"\n")
+        else:
+            self.disk.truncate(self.handle, repair.keep)
+        self.disk.fsync(self.handle)
+        return self.size
+
+    def replay(self, mark: Mark | None, size: int) -> Replay:
+        """What the first `size` bytes say, from the mark on."""
+        replay = Replay(mark.lines, mark.counters()) if mark is not None else Replay()
+        for block in self._blocks(mark.bytes if mark is not None else 0, size):
+            replay.feed(block)
+        return replay
+
+    def _examine(self, mark: Mark | None) -> _Repair:
+        start, region = self._region(mark)
+        return _Repair(start, region, examine_tail(region, marked=mark is not None))
+
+    def _region(self, mark: Mark | None) -> tuple[int, bytes]:
+        """Offset and bytes of what has to be judged: behind the mark, or the end of the file."""
+        size = self.size
+        if mark is not None:
+            return mark.bytes, self.disk.read(self.handle, size - mark.bytes, mark.bytes)
+        start = max(0, size - limits.TORN_TAIL_BYTES_MAX)
+        region = self.disk.read(self.handle, size - start, start)
+        if start:
+            skip = region.find(b"\n") + 1
+            start, region = start + skip, region[skip:]
+        return start, region
+
+    def _copy_aside(self, repair: _Repair) -> str:
+        if repair.tail.damage is None:
+            return ""
+        cut = repair.region[repair.tail.keep :]
+        kept = jsonl.quarantine(self.disk, self.folder, self.name, repair.keep, cut)
+        return f"{places.QUARANTINE}/{kept}"
+
+    def _blocks(self, start: int, end: int) -> Iterator[bytes]:
+        """Whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
+        rest = b""
+        while start < end:
+            data = self.disk.read(self.handle, min(limits.BLOCK_BYTES, end - start), start)
+            if not data:
+                raise OSError(errno.EIO, f"the file ends at {start}, before its {end} bytes")
+            start += len(data)
+            data = rest + data
+            cut = whole_lines(data)
+            rest = data[cut:]
+            if cut:
+                yield data[:cut]
+
+
+def fingerprint(disk: Disk, handle: int, size: int) -> timeline.Fingerprint:
+    """The fingerprint of the first `size` bytes of an open file."""
+    start = max(0, size - limits.FINGERPRINT_BYTES)
+    return timeline.fingerprint(size, disk.read(handle, size - start, start))

@@ -1,0 +1,142 @@
+"""What the lines of `wire.jsonl` are: a metadata header, then timestamped events.
+
+    {"type":"metadata","protocol_version":"1.10"}
+    {"timestamp":1730000000.12,"message":{"type":"TurnBegin","payload":{"user_input":"hi"}},
+     "_at":"0:12","_id":"0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"}
+
+`_at` is the synced head of the context at that moment, so that both files can be cut at the same
+instant. Types and payloads are the agents' own; steno neither reads nor changes them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from steno_protocol._json import is_object, json_type
+from steno_protocol.errors import BadRequest
+from steno_protocol.records import compact, decode_object
+
+WIRE_VERSION: Final = "1.10"
+"""The version that a new file's header names: that of kimi-cli 1.52."""
+
+LEGACY_VERSION: Final = "1.1"
+"""The version of a file without a header."""
+
+TYPE_CHARS_MAX: Final = 128
+"""Characters of an event's type; the longest of kimi-cli has 21."""
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The header of a wire file."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WireRecord:
+    """One event.
+
+    Attributes:
+        timestamp: Unix time in seconds, as the writer gave it.
+        type: what kind of event it is.
+        payload: what it tells.
+        at: position of the context when it was written, None in a file that steno did not write.
+    """
+
+    timestamp: float
+    type: str
+    payload: dict[str, Any]
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlankLine:
+    """A line of whitespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLine:
+    """A line that readers skip and count, and why."""
+
+    reason: str
+
+
+WireLine = Metadata | WireRecord | BlankLine | DamagedLine
+
+
+def metadata_line(version: str = WIRE_VERSION) -> bytes:
+    """The header of a new wire file, with its newline."""
+    return _encode({"type": "metadata", "protocol_version": version}) + b"\n"
+
+
+def encode_event(event_type: str, payload: Any, timestamp: float) -> bytes:
+    """One event as a record frame of `append_wire`.
+
+    Raises:
+        TypeError, ValueError: the payload is no JSON.
+    """
+    return _encode({"timestamp": timestamp, "message": {"type": event_type, "payload": payload}})
+
+
+def check_event(data: bytes) -> bytes:
+    """Pass one event through the gate: its bytes as a compact line without newline.
+
+    Raises:
+        TooLarge: it is over `RECORD_BYTES_MAX`.
+        BadRequest: it is not JSON, not an object, too deep, or no event.
+    """
+    record = decode_object(data)
+    timestamp = record.get("timestamp")
+    if not isinstance(timestamp, (int, float)) or isinstance(timestamp, bool):
+        raise BadRequest('the event has no "timestamp": use Unix time in seconds, as a number')
+    message = record.get("message")
+    if not is_object(message):
+        raise BadRequest(
+            f'the event\'s "message" is a JSON {json_type(message)}: use'
+            ' {"type": ..., "payload": {...}}'
+        )
+    _check_message(message)
+    return compact(data, record)
+
+
+def parse_wire_line(data: bytes) -> WireLine:
+    """What one line of a wire file is. Never raises: what it cannot read is `DamagedLine`."""
+    if not data.strip():
+        return BlankLine()
+    try:
+        record = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return DamagedLine(f"not JSON: {error}")
+    if not is_object(record):
+        return DamagedLine("not an object")
+    if record.get("type") == "metadata" and isinstance(record.get("protocol_version"), str):
+        return Metadata(record["protocol_version"])
+    return _event(record)
+
+
+def _event(record: dict[str, Any]) -> WireRecord | DamagedLine:
+    timestamp, message = record.get("timestamp"), record.get("message")
+    if not isinstance(timestamp, (int, float)) or not is_object(message):
+        return DamagedLine("no timestamp or no message")
+    event_type, payload = message.get("type"), message.get("payload")
+    if not isinstance(event_type, str) or not is_object(payload):
+        return DamagedLine("a message without type or payload")
+    at = record.get("_at")
+    return WireRecord(timestamp, event_type, payload, at if isinstance(at, str) else None)
+
+
+def _check_message(message: dict[str, Any]) -> None:
+    event_type = message.get("type")
+    if not isinstance(event_type, str) or not 0 < len(event_type) <= TYPE_CHARS_MAX:
+        raise BadRequest(
+            f'the event\'s "type" has to be a text of 1 to {TYPE_CHARS_MAX} characters'
+        )
+    if not is_object(message.get("payload")):
+        raise BadRequest(
+            'the event\'s "payload" has to be an object; {} if there is nothing to tell'
+        )
