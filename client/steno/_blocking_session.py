@@ -24,7 +24,7 @@ from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
-    from steno.blocking import BlockingClient
+    from steno._blocking_link import BlockingLink
 
 
 class BlockingSession(SessionView):
@@ -35,10 +35,10 @@ class BlockingSession(SessionView):
     """
 
     def __init__(
-        self, client: "BlockingClient", session: str, stat: replies.SessionStat | None
+        self, link: "BlockingLink", session: str, stat: replies.SessionStat | None
     ) -> None:
         super().__init__(session, stat)
-        self._client = client
+        self._link = link
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class BlockingSession(SessionView):
 
     def lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
         """The lines between two positions of one generation as bytes, newline included."""
-        return BlockingLines(self._client, LineReader(self.id, after, until))
+        return BlockingLines(self._link, LineReader(self.id, after, until))
 
     def records(
         self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
@@ -146,27 +146,29 @@ class BlockingSession(SessionView):
             strict: stop at the first damaged line with Corrupt; else such lines are passed over
                 and counted in the `damaged` of what is returned.
         """
-        return BlockingRecords(self._client, LineReader(self.id, after, until), strict=strict)
+        return BlockingRecords(self._link, LineReader(self.id, after, until), strict=strict)
 
     def stat(self) -> replies.SessionStat:
         """The session's numbers at its head, as the daemon knows them."""
-        self._opened = self._client.stat(self.id)
+        self._opened = self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
     def timeline(self) -> list[replies.Happening]:
         """What ever happened to the session, oldest first."""
-        return self._client.timeline(self.id)
+        asked = commands.Timeline(session=self.id)
+        return self._link.ask(asked, replies.TimelineReport).entries
 
     def clients(self) -> list[replies.ClientEntry]:
         """Who follows the session."""
-        return self._client.clients(self.id)
+        asked = commands.Clients(session=self.id)
+        return self._link.ask(asked, replies.ClientsReport).clients
 
     def history_at(
         self, at: PastState | None = None, *, checkpoint: int | None = None
     ) -> ContextState:
         """A past state; the present is not touched. See `Session.history_at`."""
         past = PastReader(self.id, at, checkpoint)
-        while _fetch(self._client, past.reader):
+        while _fetch(self._link, past.reader):
             past.absorb()
         return past.state()
 
@@ -174,12 +176,12 @@ class BlockingSession(SessionView):
 
     def subscribe(self, after: Place = "start") -> "BlockingSubscription":
         """The session's events, to be used with `for`: backlog, Live, then what is new."""
-        return BlockingSubscription(self._client, self.id, start_of(after))
+        return BlockingSubscription(self._link, self.id, start_of(after))
 
     def refresh(self) -> None:
         """Take in what others wrote, as far as it has arrived."""
         self._followed()
-        self._client.take_in()
+        self._link.take_in()
         self._followed()
 
     def wait_for(self, position: Place, timeout: float | None = None) -> bool:
@@ -190,7 +192,7 @@ class BlockingSession(SessionView):
         """
         target = Position.parse(place(position))
         mirror = self._followed()
-        return self._client.wait_until(lambda: mirror.has_reached(target), timeout)
+        return self._link.wait_until(lambda: mirror.has_reached(target), timeout)
 
     def restore(self) -> bool:
         """Load the session's history; True when there is something.
@@ -208,23 +210,23 @@ class BlockingSession(SessionView):
         if self._mirror is not None:
             return
         mirror = Mirror(self.id)
-        self._client.follow(mirror.follower)
+        self._link.follow(mirror.follower)
         try:
-            self._client.wait_until(lambda: mirror.has_reached(None))
+            self._link.wait_until(lambda: mirror.has_reached(None))
         except BaseException:
-            self._client.unfollow(mirror.follower)
+            self._link.unfollow(mirror.follower)
             raise
         self._mirror = mirror
 
     def close(self) -> None:
         """Stop following the session; what was written is safe without it."""
         if self._mirror is not None:
-            self._client.unfollow(self._mirror.follower)
+            self._link.unfollow(self._mirror.follower)
             self._mirror = None
 
     def __del__(self) -> None:
         if self._mirror is not None:
-            self._client.abandon(self._mirror.follower)
+            self._link.abandon(self._mirror.follower)
 
     def _change(
         self,
@@ -236,9 +238,9 @@ class BlockingSession(SessionView):
         records: Sequence[bytes] = (),
         **fields: Any,
     ) -> Ack:
-        command = mutation(kind, self.id, self._client.name, key, expect, durability, **fields)
+        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
-        reply, _ = self._client.request(command, replies.Ack, records)
+        reply, _ = self._link.request(command, replies.Ack, records)
         ack = ack_of(reply, command.key)
         if self._mirror is not None:
             self._contain(self._mirror, ack)
@@ -247,9 +249,7 @@ class BlockingSession(SessionView):
     def _contain(self, mirror: Mirror, ack: Ack) -> None:
         mirror.follower.waiters += 1
         try:
-            if not self._client.wait_until(
-                lambda: mirror.has_reached(ack.head), self._client.timeout
-            ):
+            if not self._link.wait_until(lambda: mirror.has_reached(ack.head), self._link.timeout):
                 raise not_contained(self.id, ack)
         finally:
             mirror.follower.waiters -= 1
@@ -262,11 +262,11 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
     as long as it is told.
     """
 
-    def __init__(self, client: "BlockingClient", session: str, after: str) -> None:
-        self._client = client
+    def __init__(self, link: "BlockingLink", session: str, after: str) -> None:
+        self._link = link
         self._is_closed = False
         self._follower = Follower(session, after, _nothing)
-        client.follow(self._follower)
+        link.follow(self._follower)
 
     def __next__(self) -> SubscriptionEvent:
         event = self.next_event()
@@ -280,20 +280,20 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         Raises:
             NotFound: the session cannot be followed any longer.
         """
-        if self._is_closed or not self._client.wait_until(self._has_news, timeout):
+        if self._is_closed or not self._link.wait_until(self._has_news, timeout):
             return None
         if not self._follower.inbox:
             assert self._follower.error is not None
             raise self._follower.error
         event = self._follower.pop()
-        self._client.consumed(self._follower)
+        self._link.consumed(self._follower)
         return event
 
     def close(self) -> None:
         """End the subscription."""
         self._is_closed = True
         self._follower.inbox.clear()
-        self._client.unfollow(self._follower)
+        self._link.unfollow(self._follower)
 
     def __enter__(self) -> Self:
         return self
@@ -308,7 +308,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
 
     def __del__(self) -> None:
         if not self._is_closed:
-            self._client.abandon(self._follower)
+            self._link.abandon(self._follower)
 
     def _has_news(self) -> bool:
         return bool(self._follower.inbox) or self._follower.error is not None
@@ -317,13 +317,13 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
 class BlockingLines(Iterator[bytes]):
     """Lines as bytes, newline included, fetched block by block."""
 
-    def __init__(self, client: "BlockingClient", reader: LineReader) -> None:
-        self._client = client
+    def __init__(self, link: "BlockingLink", reader: LineReader) -> None:
+        self._link = link
         self._reader = reader
 
     def __next__(self) -> bytes:
         while not self._reader.lines:
-            if not _fetch(self._client, self._reader):
+            if not _fetch(self._link, self._reader):
                 raise StopIteration
         return self._reader.lines.popleft()[1]
 
@@ -331,8 +331,8 @@ class BlockingLines(Iterator[bytes]):
 class BlockingRecords(Iterator[Record]):
     """Records with their cursors, fetched block by block and decoded one by one."""
 
-    def __init__(self, client: "BlockingClient", reader: LineReader, *, strict: bool) -> None:
-        self._client = client
+    def __init__(self, link: "BlockingLink", reader: LineReader, *, strict: bool) -> None:
+        self._link = link
         self._reader = reader
         self._strict = strict
 
@@ -343,16 +343,16 @@ class BlockingRecords(Iterator[Record]):
 
     def __next__(self) -> Record:
         while (record := self._reader.record(strict=self._strict)) is None:
-            if not _fetch(self._client, self._reader):
+            if not _fetch(self._link, self._reader):
                 raise StopIteration
         return record
 
 
-def _fetch(client: "BlockingClient", reader: LineReader) -> bool:
+def _fetch(link: "BlockingLink", reader: LineReader) -> bool:
     command = reader.next_command()
     if command is None:
         return False
-    reader.take(*client.request(command, replies.Lines))
+    reader.take(*link.request(command, replies.Lines))
     return True
 
 

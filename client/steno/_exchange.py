@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from steno._follower import Follower
+from steno._pending import Pending
 from steno_protocol import events, limits
 from steno_protocol.commands import (
     Command,
@@ -28,7 +29,6 @@ from steno_protocol.commands import (
     Grant,
     Hello,
     Mutation,
-    SessionCommand,
     Subscribe,
     Unsubscribe,
     command_name,
@@ -40,7 +40,6 @@ from steno_protocol.errors import (
     ErrorCode,
     Incompatible,
     Outcome,
-    OutcomeUnknown,
     StenoError,
     TooLarge,
     Unreachable,
@@ -54,63 +53,6 @@ RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.E
 
 _LATER_BYTES: Final = 64
 """Room in a header for what is added when it is sent: the deadline, and `repeat`."""
-
-
-class Pending:
-    """One request and what became of it.
-
-    Attributes:
-        copies: how often it is under way on the present connection.
-        uncertain: a copy was sent whose answer will never come, so it may have been applied.
-        refusal: a refusal that is not final, because a copy is under way or it will be sent again.
-    """
-
-    __slots__ = (
-        "backoff_s", "block", "command", "copies", "deadline", "due", "error", "id", "interval_s",
-        "records", "refusal", "reply", "timeout_s", "uncertain", "wake",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request_id: bytes,
-        command: Command,
-        records: Sequence[bytes],
-        wake: Callable[[], None],
-        now: float,
-        timeout_s: float,
-    ) -> None:
-        self.id = request_id
-        self.command = command
-        self.records = records
-        self.wake = wake
-        self.timeout_s = timeout_s
-        self.deadline = now + timeout_s
-        self.due = inf
-        self.interval_s = limits.RESEND_S
-        self.backoff_s = limits.BUSY_RETRY_S
-        self.copies = 0
-        self.uncertain = False
-        self.refusal: StenoError | None = None
-        self.reply: AnyReply | None = None
-        self.block = b""
-        self.error: StenoError | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """True once there is a reply or an error."""
-        return self.reply is not None or self.error is not None
-
-    @property
-    def key(self) -> str | None:
-        """The idempotency key of a mutation."""
-        return self.command.key if isinstance(self.command, Mutation) else None
-
-    def result(self) -> tuple[AnyReply, bytes]:
-        """The reply and its block of lines; raises what the request ended with."""
-        if self.error is not None:
-            raise self.error
-        assert self.reply is not None
-        return self.reply, self.block
 
 
 class Exchange:
@@ -196,7 +138,7 @@ class Exchange:
         if for_ever:
             self._failure = error
         for pending in list(self._pending.values()):
-            self._finish(pending, _outcome(pending, error))
+            self._finish(pending, pending.outcome(error))
         for follower in list(self._followers.values()):
             if for_ever or follower.is_awaited:
                 self._end(follower, error)
@@ -332,7 +274,7 @@ class Exchange:
             # Another copy is still queued and may be applied: only its answer is final.
             pending.refusal = body.exception(pending.key)
         else:
-            self._finish(pending, _final(pending, body))
+            self._finish(pending, pending.refused(body))
 
     def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
         pending.refusal = body.exception(pending.key)
@@ -347,7 +289,7 @@ class Exchange:
 
     def _tick_request(self, pending: Pending, now: float) -> None:
         if now >= pending.deadline:
-            self._finish(pending, self._give_up(pending))
+            self._finish(pending, pending.timed_out(self.trouble))
             return
         if now >= pending.due and self.is_connected:
             if pending.copies:
@@ -355,20 +297,6 @@ class Exchange:
                 pending.interval_s = min(2 * pending.interval_s, limits.RESEND_S_MAX)
             self._send(pending, now)
         self._arm(min(pending.due, pending.deadline))
-
-    def _give_up(self, pending: Pending) -> StenoError:
-        if pending.refusal is not None and not (pending.copies or pending.uncertain):
-            return pending.refusal
-        name = command_name(pending.command)
-        because = f" ({self.trouble})" if self.trouble else ""
-        return _outcome(
-            pending,
-            Unreachable(
-                f"no answer to {name!r} within {pending.timeout_s:g} s{because}: see `steno status`"
-                " and the daemon's log",
-                session=_session_of(pending),
-            ),
-        )
 
     def _finish(self, pending: Pending, error: StenoError) -> None:
         self._pending.pop(pending.id, None)
@@ -490,31 +418,3 @@ def _encode(command: Command) -> bytes:
             f" {limits.HEADER_BYTES_MAX} are allowed: shorten its longest field"
         )
     return header
-
-
-def _session_of(pending: Pending) -> str | None:
-    command = pending.command
-    return command.session if isinstance(command, SessionCommand) else None
-
-
-def _outcome(pending: Pending, error: StenoError) -> StenoError:
-    """`error`, unless the request is a mutation that may have been applied."""
-    if pending.key is None or not (pending.copies or pending.uncertain):
-        return error
-    return OutcomeUnknown(
-        f"{error.message}; it may have been applied: repeat it with the key {pending.key}",
-        session=_session_of(pending),
-        code=error.code,
-        key=pending.key,
-    )
-
-
-def _final(pending: Pending, body: ErrorReply) -> StenoError:
-    """The error of a request that was refused for good."""
-    if body.code is ErrorCode.EXISTS and pending.uncertain:
-        return OutcomeUnknown(
-            f"{body.message}; this very call may have made it, its first answer was lost",
-            session=body.session,
-            code=body.code,
-        )
-    return body.exception(pending.key)

@@ -1,9 +1,8 @@
-"""A daemon is there when a client wants one: found, or started, and never two of them.
+"""A daemon is there when a client wants one: started if there is none, and never two of them.
 
-1. Probe. If the daemon answers, that is all.
-2. Take the start lock of the root; whoever waits for it keeps probing.
-3. Probe again: the last holder of the lock may have started it.
-4. Run `stenod`, which detaches itself and returns once it answers; then probe again.
+1. Take the start lock of the root; whoever waits for it keeps probing.
+2. Probe: another client may have started it since.
+3. Run `stenod`, which detaches itself and returns once it answers; then probe again.
 
 The lock only spares needless starts. That there are never two daemons is the work of the lock that
 the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
@@ -19,10 +18,11 @@ import time
 from pathlib import Path
 from typing import Final, assert_never
 
+from steno._connecting import StartFailed, not_there, probe_deadline
 from steno._probe import NeedsRestart, Ready, Unreachable, probe
 from steno._target import Target
 from steno._transport import Connection
-from steno_protocol import errors, limits, places
+from steno_protocol import limits, places
 from steno_protocol.commands import Drain
 from steno_protocol.frames import encode_request
 
@@ -30,34 +30,20 @@ _EXIT_HELD: Final = 3
 """`stenod` says so when another daemon holds the root."""
 
 
-class StartFailed(errors.Unreachable):
-    """No daemon runs and none could be started; waiting does not help."""
-
-
-def connect(target: Target, deadline: float) -> Ready:
-    """Connect to the wanted daemon, starting it when there is none and `target.spawn` says so.
-
-    Blocks until `deadline` at the most; the connection in the answer has been greeted.
+def ensure(target: Target, deadline: float) -> Ready:
+    """Connect to the wanted daemon, which did not answer just now; start it if need be.
 
     Raises:
-        Unreachable: there is none, and none was to be started or could be.
+        StartFailed: there is none, and it could not be started.
+        Unreachable: it did not answer before `deadline`.
         Incompatible: what answers is not the daemon that was wanted.
     """
-    outcome = probe(target, _probe_deadline(deadline))
-    if isinstance(outcome, Ready):
-        return outcome
-    if not target.spawn:
-        raise _not_there(target, outcome)
-    return _ensure(target, deadline)
-
-
-def _ensure(target: Target, deadline: float) -> Ready:
     assert target.root is not None
     lock = _open_start_lock(target.root)
     try:
         while True:
             has_lock = _try_lock(lock)
-            outcome = probe(target, _probe_deadline(deadline))
+            outcome = probe(target, probe_deadline(deadline))
             match outcome:
                 case Ready():
                     return outcome
@@ -70,7 +56,7 @@ def _ensure(target: Target, deadline: float) -> Ready:
                 case _:
                     assert_never(outcome)
             if time.monotonic() >= deadline:
-                raise _not_there(target, outcome)
+                raise not_there(target, outcome)
             time.sleep(limits.START_LOCK_POLL_S)
     finally:
         os.close(lock)
@@ -128,23 +114,10 @@ def _drain(old: NeedsRestart, deadline: float) -> None:
     """Ask an old daemon to end, and wait until it hangs up; it is never killed."""
     connection = Connection(old.endpoint)
     try:
-        if connection.wait_until_ready(_probe_deadline(deadline)):
+        if connection.wait_until_ready(probe_deadline(deadline)):
             connection.send(encode_request(b"drain", Drain(), ()))
         while not connection.is_lost() and time.monotonic() < deadline:
             connection.receive(limits.CLIENT_TURN_MESSAGES)
             connection.wait(deadline)
     finally:
         connection.close()
-
-
-def _probe_deadline(deadline: float) -> float:
-    return min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)
-
-
-def _not_there(target: Target, outcome: NeedsRestart | Unreachable) -> errors.StenoError:
-    if isinstance(outcome, NeedsRestart):
-        return errors.Incompatible(
-            f"the daemon at {outcome.endpoint} is too old ({outcome.why}): `steno restart`"
-        )
-    hint = "see the daemon's log" if target.spawn else "start it with `steno start`"
-    return errors.Unreachable(f"no daemon: {outcome.why}; {hint}")

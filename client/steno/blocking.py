@@ -1,23 +1,15 @@
 """The blocking client: the verbs and errors of the async one, without an event loop."""
 
 import os
-import threading
-import time
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from steno import _fork, _spawn
+from steno._blocking_link import BlockingLink
 from steno._blocking_session import BlockingSession, BlockingSubscription
-from steno._exchange import Exchange, Pending
-from steno._follower import Follower
-from steno._probe import Ready, hello_of
-from steno._target import Target, make_target
-from steno._transport import Connection
-from steno._verbs import ReplyT, expected
+from steno._target import make_target
+from steno._verbs import ReplyT
 from steno_protocol import commands, limits, replies
-from steno_protocol.errors import BadRequest, Incompatible, Unreachable
 
 __all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
 
@@ -38,7 +30,7 @@ def connect_sync(
         Unreachable: there is no daemon, and none was to be started or could be.
         Incompatible: what answers is not the daemon that was wanted.
     """
-    return BlockingClient(make_target(root, endpoint, name, spawn=spawn), timeout)
+    return BlockingClient(BlockingLink(make_target(root, endpoint, name, spawn=spawn), timeout))
 
 
 class BlockingClient:
@@ -46,26 +38,10 @@ class BlockingClient:
 
     Calls from several threads are put one after the other. What arrives on its own, for histories
     and subscriptions, is taken in during calls.
-
-    Attributes:
-        name: who writes, the `_by` of the lines.
-        timeout: seconds that one request may take.
-        welcome: what the daemon said of itself, its limits included.
     """
 
-    def __init__(self, target: Target, timeout: float) -> None:
-        self.name = target.name
-        self.timeout = timeout
-        self.is_inherited = False
-        self._target = target.resolved()
-        self._exchange = Exchange(hello_of(target))
-        self._lock = threading.RLock()
-        self._connection: Connection | None = None
-        self._is_open = True
-        self._pause_s = limits.RECONNECT_S
-        self._retry_at = 0.0
-        self.welcome = self._adopt(_spawn.connect(self._target, time.monotonic() + timeout))
-        _fork.guard(self)
+    def __init__(self, link: BlockingLink) -> None:
+        self._link = link
 
     def __enter__(self) -> Self:
         return self
@@ -80,14 +56,22 @@ class BlockingClient:
 
     def close(self) -> None:
         """Hang up; closing twice is harmless."""
-        if self.is_inherited:
-            return
-        with self._lock:
-            self._is_open = False
-            self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
-            self._hang_up("the client was closed")
+        self._link.close()
 
-    # --- verbs -----------------------------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        """Who writes, the `_by` of the lines."""
+        return self._link.name
+
+    @property
+    def welcome(self) -> replies.Welcome:
+        """What the daemon said of itself when it was reached last, its limits included."""
+        return self._link.welcome
+
+    @property
+    def is_inherited(self) -> bool:
+        """True in a child of the process that made this client, where it cannot be used."""
+        return self._link.is_inherited
 
     def open(
         self,
@@ -100,16 +84,16 @@ class BlockingClient:
     ) -> BlockingSession:
         """Open a session for writing, creating it when there is none; see `Client.open`."""
         opening = commands.Open(
-            session=session, create=create, exclusive=exclusive, stamp=stamp, by=self.name
+            session=session, create=create, exclusive=exclusive, stamp=stamp, by=self._link.name
         )
-        opened = BlockingSession(self, session, self.ask(opening, replies.SessionStat))
+        opened = BlockingSession(self._link, session, self._link.ask(opening, replies.SessionStat))
         if follow:
             opened.load()
         return opened
 
     def session(self, session: str) -> BlockingSession:
         """A handle to a session, without asking for it: nothing is opened, created or loaded."""
-        return BlockingSession(self, session, None)
+        return BlockingSession(self._link, session, None)
 
     def sessions(self, prefix: str = "") -> list[replies.SessionEntry]:
         """The sessions whose id begins with `prefix`, ordered by id."""
@@ -117,169 +101,41 @@ class BlockingClient:
         more = True
         while more:
             after = entries[-1].session if entries else ""
-            page = self.ask(commands.List(prefix=prefix, after=after), replies.Sessions)
+            page = self._link.ask(commands.List(prefix=prefix, after=after), replies.Sessions)
             entries += page.sessions
             more = page.more
         return entries
 
     def stat(self, session: str) -> replies.SessionStat:
         """The numbers of a session at its head; it is neither created nor repaired."""
-        return self.ask(commands.Stat(session=session), replies.SessionStat)
+        return self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
     def timeline(self, session: str) -> list[replies.Happening]:
         """What ever happened to a session, oldest first."""
-        return self.ask(commands.Timeline(session=session), replies.TimelineReport).entries
+        return self._link.ask(commands.Timeline(session=session), replies.TimelineReport).entries
 
     def status(self) -> replies.StatusReport:
         """How the daemon is."""
-        return self.ask(commands.Status(), replies.StatusReport)
+        return self._link.ask(commands.Status(), replies.StatusReport)
 
     def clients(self, session: str | None = None) -> list[replies.ClientEntry]:
         """Who is connected, or who follows `session`."""
-        return self.ask(commands.Clients(session=session), replies.ClientsReport).clients
+        return self._link.ask(commands.Clients(session=session), replies.ClientsReport).clients
 
     def drain(self) -> None:
         """Ask the daemon to finish what is queued, sync it, and end."""
-        self.ask(commands.Drain(), replies.Done)
-
-    # --- for sessions ----------------------------------------------------------------------------
-
-    def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
-        """Send a command and wait for its reply, which has to be of this kind."""
-        return self.request(command, kind)[0]
+        self._link.ask(commands.Drain(), replies.Done)
 
     def request(
         self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
     ) -> tuple[ReplyT, bytes]:
-        """As `ask`, with records that go with the command and the block that comes back."""
-        with self._lock:
-            self._check_open()
-            now = time.monotonic()
-            pending = self._exchange.submit(command, records, _nothing, now, self.timeout)
-            try:
-                self._wait_for(pending)
-            finally:
-                self._exchange.forget(pending)
-        reply, block = pending.result()
-        return expected(reply, kind), block
+        """Send any command of the protocol, for programs that go below the verbs.
 
-    def follow(self, follower: Follower) -> None:
-        """Begin a subscription."""
-        with self._lock:
-            self._check_open()
-            self._exchange.follow(follower, time.monotonic(), self.timeout)
+        Args:
+            kind: what the reply has to be.
+            records: the record frames that go with the command.
 
-    def unfollow(self, follower: Follower) -> None:
-        """End a subscription."""
-        with self._lock:
-            self._exchange.unfollow(follower)
-            if self._connection is not None:
-                self._flush(self._connection)
-
-    def abandon(self, follower: Follower) -> None:
-        """End a subscription a little later; safe in a finaliser."""
-        self._exchange.abandon(follower)
-
-    def consumed(self, follower: Follower) -> None:
-        """Give credit for what was popped."""
-        with self._lock:
-            self._exchange.consumed(follower, time.monotonic())
-            if self._connection is not None:
-                self._flush(self._connection)
-
-    def take_in(self) -> None:
-        """Take in what has arrived, without waiting."""
-        with self._lock:
-            self._check_open()
-            self._turn(0.0)
-
-    def wait_until(self, is_true: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Take in what comes until `is_true`; False when that took longer than `timeout` s."""
-        deadline = inf if timeout is None else time.monotonic() + timeout
-        with self._lock:
-            self._check_open()
-            while not is_true():
-                if time.monotonic() >= deadline:
-                    return False
-                self._turn(deadline)
-        return True
-
-    # --- the connection --------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self.is_inherited:
-            raise _fork.inherited_error()
-        if not self._is_open:
-            raise BadRequest("the client is closed: connect again")
-
-    def _wait_for(self, pending: Pending) -> None:
-        while not pending.is_done:
-            self._turn(inf)
-
-    def _turn(self, deadline: float) -> None:
-        """Wait for something to happen, at most until `deadline`, and deal with it."""
-        until = min(deadline, self._exchange.alarm)
-        connection = self._connection
-        if connection is None:
-            connection = self._connect_again(until)
-        if connection is not None:
-            self._flush(connection)
-            connection.wait(until, to_send=bool(self._exchange.outbox))
-            self._receive(connection)
-        self._exchange.tick(time.monotonic())
-
-    def _receive(self, connection: Connection) -> None:
-        now = time.monotonic()
-        try:
-            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
-                self._exchange.receive(frames, now)
-        except Incompatible as error:
-            self._exchange.fail(error, for_ever=True)
-        if connection.is_lost():
-            self._hang_up("the connection to the daemon was lost")
-        else:
-            self._flush(connection)
-
-    def _flush(self, connection: Connection) -> None:
-        outbox = self._exchange.outbox
-        while outbox and connection.send(outbox[0]):
-            outbox.popleft()
-
-    def _connect_again(self, until: float) -> Connection | None:
-        """Connect if anybody needs it; only who waits for an answer starts a daemon.
-
-        A follower alone starts none, else `steno stop` could not stop anything that is watched.
+        Returns:
+            The reply, and the block of lines that came with it.
         """
-        now = time.monotonic()
-        if now < self._retry_at:
-            time.sleep(max(0.0, min(self._retry_at, until) - now))
-            return None
-        may_spawn = self._target.spawn and self._exchange.needs_daemon
-        target = self._target if may_spawn else self._target.without_spawn()
-        deadline = min(self._exchange.deadline, now + self.timeout)
-        try:
-            self.welcome = self._adopt(_spawn.connect(target, deadline))
-        except _spawn.StartFailed as error:
-            self._exchange.fail(error)
-        except Unreachable as error:
-            self._exchange.trouble = error.message
-            self._retry_at = time.monotonic() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, limits.RECONNECT_S_MAX)
-        return self._connection
-
-    def _adopt(self, ready: Ready) -> replies.Welcome:
-        self._connection = ready.connection
-        self._pause_s = limits.RECONNECT_S
-        self._retry_at = 0.0
-        self._exchange.connected(ready.welcome.clock_ms, time.monotonic())
-        return ready.welcome
-
-    def _hang_up(self, why: str) -> None:
-        self._exchange.disconnected(why)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def _nothing() -> None:
-    """Nobody sleeps on a request of the blocking client: it looks for itself."""
+        return self._link.request(command, kind, records)

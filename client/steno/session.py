@@ -18,7 +18,7 @@ from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 
 if TYPE_CHECKING:
-    from steno.client import Client
+    from steno._link import Link
 
 
 class Session(SessionView):
@@ -34,9 +34,9 @@ class Session(SessionView):
     is cancelled it may have been applied; repeat it with the same key to find out.
     """
 
-    def __init__(self, client: "Client", session: str, stat: replies.SessionStat | None) -> None:
+    def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
         super().__init__(session, stat)
-        self._client = client
+        self._link = link
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Session(SessionView):
             after: where to begin; None is the start of the present generation.
             until: where to end; None is its end at the time of reading.
         """
-        return LineStream(self._client, LineReader(self.id, after, until))
+        return LineStream(self._link, LineReader(self.id, after, until))
 
     def records(
         self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
@@ -173,20 +173,22 @@ class Session(SessionView):
             strict: stop at the first damaged line with Corrupt; else such lines are passed over
                 and counted in the `damaged` of what is returned.
         """
-        return RecordStream(self._client, LineReader(self.id, after, until), strict=strict)
+        return RecordStream(self._link, LineReader(self.id, after, until), strict=strict)
 
     async def stat(self) -> replies.SessionStat:
         """The session's numbers at its head, as the daemon knows them."""
-        self._opened = await self._client.stat(self.id)
+        self._opened = await self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
     async def timeline(self) -> list[replies.Happening]:
         """What ever happened to the session, oldest first."""
-        return await self._client.timeline(self.id)
+        asked = commands.Timeline(session=self.id)
+        return (await self._link.ask(asked, replies.TimelineReport)).entries
 
     async def clients(self) -> list[replies.ClientEntry]:
         """Who follows the session."""
-        return await self._client.clients(self.id)
+        asked = commands.Clients(session=self.id)
+        return (await self._link.ask(asked, replies.ClientsReport)).clients
 
     async def history_at(
         self, at: PastState | None = None, *, checkpoint: int | None = None
@@ -202,7 +204,7 @@ class Session(SessionView):
         """
         past = PastReader(self.id, at, checkpoint)
         while command := past.reader.next_command():
-            past.reader.take(*await self._client.request(command, replies.Lines))
+            past.reader.take(*await self._link.request(command, replies.Lines))
             past.absorb()
             # A long history must not keep the other tasks waiting.
             await anyio.lowlevel.checkpoint()
@@ -216,7 +218,7 @@ class Session(SessionView):
         Args:
             after: `start` (of the present generation), `now`, or a position.
         """
-        return Subscription(self._client, self.id, start_of(after))
+        return Subscription(self._link, self.id, start_of(after))
 
     async def wait_for(self, position: Place) -> None:
         """Wait until this process's mirror contains everything before `position`.
@@ -224,7 +226,7 @@ class Session(SessionView):
         With the `head` of an ack of another process this is read-your-writes across processes.
         """
         target = Position.parse(place(position))
-        await self._client.reach(self._followed(), target, urgent=False)
+        await self._link.reach(self._followed(), target, urgent=False)
 
     async def restore(self) -> bool:
         """Load the session's history; True when there is something.
@@ -242,24 +244,24 @@ class Session(SessionView):
         if self._mirror is not None:
             return
         mirror = Mirror(self.id)
-        self._client.follow(mirror.follower)
+        self._link.follow(mirror.follower)
         try:
-            await self._client.reach(mirror, None, urgent=False)
+            await self._link.reach(mirror, None, urgent=False)
         except BaseException:
-            self._client.unfollow(mirror.follower)
+            self._link.unfollow(mirror.follower)
             raise
         self._mirror = mirror
 
     async def close(self) -> None:
         """Stop following the session; what was written is safe without it."""
         if self._mirror is not None:
-            self._client.unfollow(self._mirror.follower)
+            self._link.unfollow(self._mirror.follower)
             self._mirror = None
         await anyio.lowlevel.checkpoint()
 
     def __del__(self) -> None:
         if self._mirror is not None:
-            self._client.abandon(self._mirror.follower)
+            self._link.abandon(self._mirror.follower)
 
     async def _change(
         self,
@@ -271,16 +273,16 @@ class Session(SessionView):
         records: Sequence[bytes] = (),
         **fields: Any,
     ) -> Ack:
-        command = mutation(kind, self.id, self._client.name, key, expect, durability, **fields)
+        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
-        reply, _ = await self._client.request(command, replies.Ack, records)
+        reply, _ = await self._link.request(command, replies.Ack, records)
         ack = ack_of(reply, command.key)
         if self._mirror is not None and not self._mirror.has_reached(ack.head):
             await self._contain(ack)
         return ack
 
     async def _contain(self, ack: Ack) -> None:
-        with anyio.move_on_after(self._client.timeout):
-            await self._client.reach(self._followed(), ack.head, urgent=True)
+        with anyio.move_on_after(self._link.timeout):
+            await self._link.reach(self._followed(), ack.head, urgent=True)
             return
         raise not_contained(self.id, ack)

@@ -14,7 +14,7 @@ from steno.values import Record, SubscriptionEvent
 from steno_protocol.replies import Lines
 
 if TYPE_CHECKING:
-    from steno.client import Client
+    from steno._link import Link
 
 
 class Subscription(AsyncIterator[SubscriptionEvent]):
@@ -25,14 +25,14 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
     than one window of bytes. Used with `async for`; `async with` or `aclose` end it at once.
     """
 
-    def __init__(self, client: "Client", session: str, after: str) -> None:
-        self._client = client
+    def __init__(self, link: "Link", session: str, after: str) -> None:
+        self._link = link
         self._event: anyio.Event | None = None
         self._is_closed = False
         # Weak, so that a loop that was left by `break` ends its subscription.
         wake = WeakMethod(self._wake)
         self._follower = Follower(session, after, lambda: _call(wake))
-        client.follow(self._follower)
+        link.follow(self._follower)
 
     def __aiter__(self) -> Self:
         return self
@@ -53,14 +53,14 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
             self._event = anyio.Event()
             await self._event.wait()
         event = follower.pop()
-        self._client.consumed(follower)
+        self._link.consumed(follower)
         return event
 
     async def aclose(self) -> None:
         """End the subscription."""
         self._is_closed = True
         self._follower.inbox.clear()
-        self._client.unfollow(self._follower)
+        self._link.unfollow(self._follower)
         self._wake()
         await anyio.lowlevel.checkpoint()
 
@@ -77,7 +77,7 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
 
     def __del__(self) -> None:
         if not self._is_closed:
-            self._client.abandon(self._follower)
+            self._link.abandon(self._follower)
 
     def _wake(self) -> None:
         if self._event is not None:
@@ -87,8 +87,8 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
 class LineStream(AsyncIterator[bytes]):
     """Lines as bytes, newline included, fetched block by block."""
 
-    def __init__(self, client: "Client", reader: LineReader) -> None:
-        self._client = client
+    def __init__(self, link: "Link", reader: LineReader) -> None:
+        self._link = link
         self._reader = reader
 
     def __aiter__(self) -> Self:
@@ -97,7 +97,7 @@ class LineStream(AsyncIterator[bytes]):
     async def __anext__(self) -> bytes:
         """The next line."""
         while not self._reader.lines:
-            if not await fetch(self._client, self._reader):
+            if not await fetch(self._link, self._reader):
                 raise StopAsyncIteration
         return self._reader.lines.popleft()[1]
 
@@ -105,8 +105,8 @@ class LineStream(AsyncIterator[bytes]):
 class RecordStream(AsyncIterator[Record]):
     """Records with their cursors, fetched block by block and decoded one by one."""
 
-    def __init__(self, client: "Client", reader: LineReader, *, strict: bool) -> None:
-        self._client = client
+    def __init__(self, link: "Link", reader: LineReader, *, strict: bool) -> None:
+        self._link = link
         self._reader = reader
         self._strict = strict
 
@@ -121,7 +121,7 @@ class RecordStream(AsyncIterator[Record]):
     async def __anext__(self) -> Record:
         """The next record."""
         while (record := self._reader.record(strict=self._strict)) is None:
-            if not await fetch(self._client, self._reader):
+            if not await fetch(self._link, self._reader):
                 raise StopAsyncIteration
         return record
 
@@ -132,10 +132,10 @@ def _call(reference: WeakMethod[Callable[[], None]]) -> None:
         function()
 
 
-async def fetch(client: "Client", reader: LineReader) -> bool:
+async def fetch(link: "Link", reader: LineReader) -> bool:
     """Fetch the next block; False at the end."""
     command = reader.next_command()
     if command is None:
         return False
-    reader.take(*await client.request(command, Lines))
+    reader.take(*await link.request(command, Lines))
     return True

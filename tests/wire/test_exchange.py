@@ -7,8 +7,9 @@ from math import inf
 import msgspec
 import pytest
 
-from steno._exchange import Exchange, Pending
+from steno._exchange import Exchange
 from steno._follower import Follower
+from steno._pending import Pending
 from steno.values import Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
 from steno_protocol.commands import (

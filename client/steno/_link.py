@@ -1,0 +1,304 @@
+"""The async client's link: the tasks that keep one connection, and all that is under way on it."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from math import inf
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
+
+from steno import _fork
+from steno._connecting import StartFailed
+from steno._connecting import connect as connect_now
+from steno._exchange import Exchange
+from steno._follower import Follower
+from steno._mirror import Mirror
+from steno._probe import Ready, hello_of
+from steno._target import Target
+from steno._transport import Connection
+from steno._verbs import ReplyT, expected
+from steno_protocol import commands, limits, replies
+from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
+from steno_protocol.positions import Position
+
+
+class Link:
+    """A connection to a daemon that mends itself while its tasks run.
+
+    Attributes:
+        name: who writes.
+        timeout: seconds that one request may take.
+        welcome: what the daemon said of itself.
+        is_inherited: this process was forked from the one that made the link.
+    """
+
+    def __init__(self, target: Target, timeout: float) -> None:
+        self.name = target.name
+        self.timeout = timeout
+        self.welcome: replies.Welcome | None = None
+        self.is_inherited = False
+        self._target = target
+        self._exchange = Exchange(hello_of(target))
+        self._connection: Connection | None = None
+        self._armed = inf
+        self._crash: Exception | None = None
+        self._is_open = False
+        self._tasks: anyio.abc.TaskGroup
+        self._timer: anyio.Event
+        self._wanted: anyio.Event
+        _fork.guard(self)
+
+    async def open(self) -> None:
+        """Connect, and begin the tasks that keep the connection.
+
+        Raises:
+            Unreachable: there is no daemon, and none was to be started or could be.
+            Incompatible: what answers is not the daemon that was wanted.
+        """
+        self._target = await anyio.to_thread.run_sync(self._target.resolved)
+        self._adopt(await self._reach(self._target))
+        self._timer = anyio.Event()
+        self._wanted = anyio.Event()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._guarded, self._keep_time)
+        self._tasks.start_soon(self._guarded, self._keep_connected)
+        self._is_open = True
+
+    async def close(self) -> None:
+        """End the tasks and the connection; whoever waits is told so."""
+        self._is_open = False
+        self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
+        self._tasks.cancel_scope.cancel()
+        try:
+            # Without an error of the body: a task group would wrap it into an ExceptionGroup.
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            self._hang_up("the client was closed")
+
+    @property
+    def crash(self) -> Exception | None:
+        """The fault of ours that ended the tasks, if one did."""
+        return self._crash
+
+    async def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
+        """Send a command and wait for its reply, which has to be of this kind."""
+        return (await self.request(command, kind))[0]
+
+    async def request(
+        self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
+    ) -> tuple[ReplyT, bytes]:
+        """As `ask`, with records that go with the command and the block that comes back."""
+        self._check_open()
+        event = anyio.Event()
+        pending = self._exchange.submit(command, records, event.set, time.monotonic(), self.timeout)
+        try:
+            self._push()
+            await event.wait()
+        finally:
+            self._exchange.forget(pending)
+        reply, block = pending.result()
+        return expected(reply, kind), block
+
+    def follow(self, follower: Follower) -> None:
+        """Begin a subscription."""
+        self._check_open()
+        self._exchange.follow(follower, time.monotonic(), self.timeout)
+        self._push()
+
+    def unfollow(self, follower: Follower) -> None:
+        """End a subscription."""
+        self._exchange.unfollow(follower)
+        self._push()
+
+    def abandon(self, follower: Follower) -> None:
+        """End a subscription a little later; safe in a finaliser."""
+        self._exchange.abandon(follower)
+
+    def consumed(self, follower: Follower) -> None:
+        """Give credit for what was popped."""
+        self._exchange.consumed(follower, time.monotonic())
+        if self._exchange.outbox:
+            self._push()
+
+    async def reach(self, mirror: Mirror, position: Position | None, *, urgent: bool) -> None:
+        """Wait until the mirror contains everything before `position`.
+
+        Args:
+            urgent: a daemon is started for it; else it waits until somebody else does so.
+        """
+        if mirror.has_reached(position):
+            return
+        mirror.follower.waiters += urgent
+        try:
+            while not mirror.has_reached(position):
+                event = anyio.Event()
+                mirror.wake_at(position, event.set)
+                self._push()
+                try:
+                    await event.wait()
+                finally:
+                    mirror.forget(event.set)
+        finally:
+            mirror.follower.waiters -= urgent
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.is_inherited:
+            raise _fork.inherited_error()
+        if not self._is_open:
+            raise BadRequest("the client is not connected: use it inside `async with`")
+
+    def _push(self) -> None:
+        """Send what there is to send, and look after what that may have stirred."""
+        connection = self._connection
+        if connection is None:
+            self._wanted.set()
+            self._set_timer()
+            return
+        self._flush(connection)
+        if connection.has_messages and self._pump(connection):
+            # Looking has used up the socket's signal, so the receiving task would sleep on.
+            self._tasks.start_soon(self._catch_up, connection)
+
+    def _flush(self, connection: Connection) -> None:
+        outbox = self._exchange.outbox
+        while outbox and connection.send(outbox[0]):
+            outbox.popleft()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._exchange.alarm < self._armed:
+            self._timer.set()
+
+    def _pump(self, connection: Connection) -> bool:
+        """Take in what has come, up to a turn; True when there is more."""
+        try:
+            now = time.monotonic()
+            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
+                self._exchange.receive(frames, now)
+            self._exchange.tick(now)
+            self._flush(connection)
+        except Exception as error:
+            self._break(error)
+            return False
+        return connection.has_messages or bool(self._exchange.outbox and connection.can_send)
+
+    async def _catch_up(self, connection: Connection) -> None:
+        while connection is self._connection and self._pump(connection):
+            await anyio.lowlevel.checkpoint()
+
+    async def _receive(self, connection: Connection) -> None:
+        while True:
+            await self._catch_up(connection)
+            await anyio.wait_readable(connection.fd)
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._timer = anyio.Event()
+            self._armed = self._exchange.alarm
+            with anyio.move_on_after(self._armed - time.monotonic()):
+                await self._timer.wait()
+            self._exchange.tick(time.monotonic())
+            if self._connection is not None:
+                self._push()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            if self._connection is not None:
+                await self._serve(self._connection)
+                self._hang_up("the connection to the daemon was lost")
+            await self._connect_again()
+
+    async def _serve(self, connection: Connection) -> None:
+        """Receive until the connection ends."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._guarded, partial(self._receive, connection))
+            while not connection.is_lost():
+                await anyio.wait_readable(connection.monitor_fd)
+            tasks.cancel_scope.cancel()
+
+    async def _connect_again(self) -> None:
+        """Connect as soon as anybody needs it; only who waits for an answer starts a daemon.
+
+        A follower alone starts none, else `steno stop` could not stop anything that is watched.
+        """
+        pause_s = limits.RECONNECT_S
+        while not self._exchange.wants_connection:
+            await self._until_wanted(inf)
+        while True:
+            try:
+                self._adopt(await self._reach(self._next_target()))
+                return
+            except StartFailed as error:
+                self._exchange.fail(error)
+            except Unreachable as error:
+                self._exchange.trouble = error.message
+            await self._until_wanted(pause_s)
+            pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
+
+    def _next_target(self) -> Target:
+        may_spawn = self._target.spawn and self._exchange.needs_daemon
+        return self._target if may_spawn else self._target.without_spawn()
+
+    async def _until_wanted(self, pause_s: float) -> None:
+        self._wanted = anyio.Event()
+        with anyio.move_on_after(pause_s):
+            await self._wanted.wait()
+
+    async def _reach(self, target: Target) -> Ready:
+        attempt = _Attempt(target, time.monotonic() + self.timeout)
+        try:
+            return await anyio.to_thread.run_sync(attempt.run, abandon_on_cancel=True)
+        except BaseException:
+            attempt.abandon()
+            raise
+
+    def _adopt(self, ready: Ready) -> None:
+        self._connection = ready.connection
+        self.welcome = ready.welcome
+        self._exchange.connected(ready.welcome.clock_ms, time.monotonic())
+
+    def _hang_up(self, why: str) -> None:
+        self._exchange.disconnected(why)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _guarded(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run one of the client's tasks; what ends it reaches everybody who waits."""
+        try:
+            await task()
+        except Exception as error:
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        if not isinstance(error, StenoError):
+            self._crash = error
+            error = Internal(f"the client failed: {error!r}; please report it")
+        self._exchange.fail(error, for_ever=True)
+
+
+class _Attempt:
+    """One attempt to connect in a thread, whose fruit is thrown away when nobody waits for it."""
+
+    def __init__(self, target: Target, deadline: float) -> None:
+        self._target = target
+        self._deadline = deadline
+        self._ready: Ready | None = None
+        self._is_abandoned = False
+
+    def run(self) -> Ready:
+        self._ready = connect_now(self._target, self._deadline)
+        if self._is_abandoned:
+            self._ready.connection.close()
+        return self._ready
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        if self._ready is not None:
+            self._ready.connection.close()

@@ -1,0 +1,109 @@
+"""One request on its way: how often it was sent, and what it may end with."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from steno_protocol import limits
+from steno_protocol.commands import Command, Mutation, SessionCommand, command_name
+from steno_protocol.errors import ErrorCode, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.replies import AnyReply, ErrorReply
+
+
+class Pending:
+    """One request and what became of it.
+
+    Attributes:
+        copies: how often it is under way on the present connection.
+        uncertain: a copy was sent whose answer will never come, so it may have been applied.
+        refusal: a refusal that is not final, because a copy is under way or it will be sent again.
+    """
+
+    __slots__ = (
+        "backoff_s", "block", "command", "copies", "deadline", "due", "error", "id", "interval_s",
+        "records", "refusal", "reply", "timeout_s", "uncertain", "wake",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request_id: bytes,
+        command: Command,
+        records: Sequence[bytes],
+        wake: Callable[[], None],
+        now: float,
+        timeout_s: float,
+    ) -> None:
+        self.id = request_id
+        self.command = command
+        self.records = records
+        self.wake = wake
+        self.timeout_s = timeout_s
+        self.deadline = now + timeout_s
+        self.due = inf
+        self.interval_s = limits.RESEND_S
+        self.backoff_s = limits.BUSY_RETRY_S
+        self.copies = 0
+        self.uncertain = False
+        self.refusal: StenoError | None = None
+        self.reply: AnyReply | None = None
+        self.block = b""
+        self.error: StenoError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True once there is a reply or an error."""
+        return self.reply is not None or self.error is not None
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key of a mutation."""
+        return self.command.key if isinstance(self.command, Mutation) else None
+
+    @property
+    def session(self) -> str | None:
+        """The session that it is about, if it is about one."""
+        return self.command.session if isinstance(self.command, SessionCommand) else None
+
+    def result(self) -> tuple[AnyReply, bytes]:
+        """The reply and its block of lines; raises what the request ended with."""
+        if self.error is not None:
+            raise self.error
+        assert self.reply is not None
+        return self.reply, self.block
+
+    def may_be_applied(self) -> bool:
+        """True when a copy has been sent and not been refused."""
+        return self.copies > 0 or self.uncertain
+
+    def outcome(self, error: StenoError) -> StenoError:
+        """`error`, unless this is a mutation that may have been applied."""
+        if self.key is None or not self.may_be_applied():
+            return error
+        return OutcomeUnknown(
+            f"{error.message}; it may have been applied: repeat it with the key {self.key}",
+            session=self.session,
+            code=error.code,
+            key=self.key,
+        )
+
+    def timed_out(self, trouble: str | None) -> StenoError:
+        """What it ends with at its deadline; `trouble` is why there is no connection."""
+        if self.refusal is not None and not self.may_be_applied():
+            return self.refusal
+        because = f" ({trouble})" if trouble else ""
+        return self.outcome(
+            Unreachable(
+                f"no answer to {command_name(self.command)!r} within {self.timeout_s:g} s{because}:"
+                " see `steno status` and the daemon's log",
+                session=self.session,
+            )
+        )
+
+    def refused(self, reply: ErrorReply) -> StenoError:
+        """What it ends with when it was refused for good."""
+        if reply.code is ErrorCode.EXISTS and self.uncertain:
+            return OutcomeUnknown(
+                f"{reply.message}; this very call may have made it, its first answer was lost",
+                session=reply.session,
+                code=reply.code,
+            )
+        return reply.exception(self.key)
