@@ -100,6 +100,7 @@ class Daemon:
             await anyio.sleep(limits.HOUSEKEEPING_S)
             self._registry.retire_idle()
             self._registry.end_stalled()
+            self._router.forget_gone()
             if not self._transport.is_reachable:
                 journal.tell("socket_lost", socket=str(self._config.socket))
                 self._drained.set()

@@ -33,6 +33,10 @@ class Outbox:
         self.flush()
         return self._send(peer, encode_answer(request_id, body, block))
 
+    def probe(self, peer: Peer) -> None:
+        """Send a message that says nothing, to learn whether the peer is still there."""
+        self._send(peer, encode_together([]))
+
     def flush(self) -> None:
         """Send everything that is queued."""
         if not self._waiting:

@@ -167,6 +167,11 @@ class Router:
         peer.unsubscribe_all()
         self.peers.pop(peer.identity, None)
 
+    def forget_gone(self) -> None:
+        """Forget the peers that are not connected any longer: only a send can tell."""
+        for peer in list(self.peers.values()):
+            self._outbox.probe(peer)
+
     def _peer(self, identity: bytes) -> Peer:
         peer = self.peers.get(identity)
         if peer is None:
@@ -187,10 +192,12 @@ class Router:
             case Hello():
                 asker.reply(self._hello(asker.peer, command))
             case Status():
+                self.forget_gone()
                 asker.reply(self._status())
             case Unsubscribe():
                 self._unsubscribe(asker, command)
             case Clients():
+                self.forget_gone()
                 asker.reply(self._clients(command))
             case Drain():
                 self.draining.append(asker)
