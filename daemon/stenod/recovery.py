@@ -367,7 +367,7 @@ def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happeni
         generation=generation,
         at=opening.now,
         by=opening.by,
-        details={"incarnation": opening.incarnation, "stamp": opening.stamp or not created},
+        details={"incarnation": opening.incarnation, "stamp": opening.stamp},
     )
 
 

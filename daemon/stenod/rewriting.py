@@ -3,13 +3,13 @@
 A plan is made from the files and the command; carrying it out is the log's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from steno_protocol import limits, records
 from steno_protocol.commands import Clear, RestoreGeneration, RevertTo, WriteSystemPrompt
-from steno_protocol.context import ContextCounters, SystemPrompt, parse_line
+from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_line
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
@@ -59,7 +59,7 @@ def plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
 def _plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
     match command:
         case RevertTo():
-            return _revert(log, machine, command.checkpoint_id)
+            return _revert(log, machine, command)
         case Clear():
             head = Position(log.generation + 1, 0)
             return Plan("cleared", [], 0, head, ContextCounters())
@@ -93,7 +93,8 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happe
     )
 
 
-def _revert(log: Log, machine: Machine, checkpoint_id: int) -> Plan:
+def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
+    checkpoint_id = command.checkpoint_id
     count = machine.counters.n_checkpoints
     if not 0 <= checkpoint_id < count:
         valid = f"0 to {count - 1} exist" if count else "the session has none yet"
@@ -109,11 +110,13 @@ def _revert(log: Log, machine: Machine, checkpoint_id: int) -> Plan:
         )
     size, replay = found
     _check_batch_end(log, machine, size)
+    whole = _Kept([Copy(log.generation, 0, size)], replay.lines, replay.lines)
+    kept = _without_damaged(log, size) if command.drop_damaged else whole
     return Plan(
         kind="reverted",
-        pieces=[Copy(log.generation, 0, size)],
-        kept=replay.lines,
-        head=Position(log.generation + 1, replay.lines),
+        pieces=kept.pieces,
+        kept=kept.first_lines,
+        head=Position(log.generation + 1, kept.lines),
         counters=replay.counters,
         details={"checkpoint_id": checkpoint_id},
     )
@@ -129,6 +132,40 @@ def _find_checkpoint(log: Log, checkpoint_id: int) -> tuple[int, Replay] | None:
             return offset + start, replay
         replay.feed(block)
     return None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a revert keeps: its pieces, the lines before the first gap, and all lines."""
+
+    pieces: list[Piece]
+    first_lines: int = 0
+    lines: int = 0
+
+
+def _without_damaged(log: Log, size: int) -> _Kept:
+    """The lines before `size` that are records or blank."""
+    kept, begin, end = _Kept([]), 0, 0
+    for line in _lines_before(log, size):
+        if isinstance(parse_line(line), Damaged):
+            if begin < end:
+                kept.pieces.append(Copy(log.generation, begin, end - begin))
+            begin = end + len(line)
+        else:
+            kept.lines += 1
+            # Nothing was cut out yet, so the line keeps its place.
+            kept.first_lines += not kept.pieces and begin == 0
+        end += len(line)
+    if begin < end:
+        kept.pieces.append(Copy(log.generation, begin, end - begin))
+    return kept
+
+
+def _lines_before(log: Log, size: int) -> Iterator[bytes]:
+    for offset, block in blocks(log, log.generation):
+        yield from split_lines(block[: max(0, size - offset)])
+        if offset + len(block) >= size:
+            return
 
 
 def _check_batch_end(log: Log, machine: Machine, size: int) -> None:

@@ -106,7 +106,8 @@ class Open(SessionCommand, frozen=True, kw_only=True):
     Attributes:
         create: make the session when there is none.
         exclusive: refuse with `exists` when it is there already.
-        stamp: for a new session: whether its lines bear `_id` and `_by`. Never changed later.
+        stamp: for a session that the daemon did not know: whether the lines that it writes bear
+            `_id` and `_by`. Never changed later.
         by: who creates it.
     """
 
@@ -127,9 +128,14 @@ class Checkpoint(Mutation, frozen=True, kw_only=True):
 
 
 class RevertTo(Mutation, frozen=True, kw_only=True):
-    """Drop a checkpoint and all that follows it."""
+    """Drop a checkpoint and all that follows it.
+
+    Attributes:
+        drop_damaged: drop the lines before it that are no records, too, as kimi-cli does.
+    """
 
     checkpoint_id: int
+    drop_damaged: bool = False
     why: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
 
 

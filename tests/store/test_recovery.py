@@ -104,12 +104,25 @@ def test_a_session_of_another_program_is_adopted_as_it_is(
 ) -> None:
     world.put(places.CONTEXT, foreign("theirs") + foreign("more"))
 
-    opened = session.open(stamp=False)
+    opened = session.open()
 
     assert not opened.created
     assert opened.machine.stamp
     assert opened.machine.head == Position(0, 2)
     assert [entry.kind for entry in session.happenings()] == ["adopted"]
+
+
+def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
+    world: World, session: StoredSession
+) -> None:
+    world.put(places.CONTEXT, foreign("theirs"))
+
+    opened = session.open(stamp=False)
+    apply(opened, append("k1"), b'{"role":"user","content":"ours"}')
+    opened.log.close()
+
+    assert session.file() == foreign("theirs") + b'{"role":"user","content":"ours"}\n'
+    assert not session.open(stamp=True).machine.stamp
 
 
 def test_an_adopted_session_whose_tail_was_cut_has_an_incarnation_also_after_a_crash() -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import pytest
 
 from steno_protocol import places
-from steno_protocol.commands import Mutation
+from steno_protocol.commands import Mutation, RevertTo
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from stenod.recovery import Opened
 from support.lines import (
+    SESSION,
     append,
     checkpoint,
     clear,
@@ -268,6 +269,25 @@ def test_a_revert_keeps_the_lines_before_its_checkpoint_byte_for_byte() -> None:
     assert session.file("context_1.jsonl") == before
     assert (ack.head, ack.rotated) == ("1:2", f"{PATH}/context_1.jsonl")
     assert opened.machine.counters.n_checkpoints == 0
+
+
+def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    good = [foreign("one"), foreign("two"), b"\n", foreign("three")]
+    bad = [b'{"role":"assistant","content":"cut\n', b'{"oops":1}\n', b"\xe4\xb8\n"]
+    mark = b'{"role":"_checkpoint","id":0}\n'
+    lines = [good[0], bad[0], bad[1], good[1], good[2], bad[2], good[3], mark, foreign("gone")]
+    disk.plant(f"{PATH}/context.jsonl", b"".join(lines))
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+
+    ack = apply(opened, RevertTo(session=SESSION, key="r", checkpoint_id=0, drop_damaged=True))
+
+    assert session.file() == b"".join(good)
+    assert session.file("context_1.jsonl") == b"".join(lines)
+    assert ack.head == "1:4"
+    assert [entry.kept for entry in session.happenings()][-1] == 1
 
 
 def test_ids_are_reused_after_a_revert_and_the_first_of_two_wins() -> None:
