@@ -14,23 +14,20 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import (
-    ErrorCode,
     Expired,
-    Internal,
-    OutcomeUnknown,
     StenoError,
     StorageFailed,
 )
-from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery, rewriting
 from stenod.core import timeline
 from stenod.core.keys import Applied
 from stenod.core.machine import Machine
-from stenod.core.speculation import Answered, Lines, Rewrite, ack_of
+from stenod.core.speculation import Answered, Lines, Rewrite, ack_of, moved
 from stenod.feed import Feed
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Opened
+from stenod.refusals import Refusals, with_key
 from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
 
@@ -97,16 +94,23 @@ class Writer:
         self._unsynced_since: float | None = None
         self._opening = anyio.Lock()
         self._is_serving = False
+        self._has_ended = False
         self._unpublished: list[bytes] = []
         self._marked = 0
         self._proven: int | None = None
-        self.last_error: str | None = None
+        self._refusals = Refusals(session, workshop.tell)
 
     @property
     def is_idle(self) -> bool:
         """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
-        at_rest = not self._is_serving and not self.mailbox and not self.feed
+        is_busy = self._is_serving or self._opening.locked()
+        at_rest = not is_busy and not self.mailbox and not self.feed
         return at_rest and self._unsynced_since is None
+
+    @property
+    def last_error(self) -> str | None:
+        """What went wrong last, if anything ever did."""
+        return self._refusals.last_error
 
     @property
     def opened(self) -> Opened | None:
@@ -117,16 +121,23 @@ class Writer:
         """Open the files if they are not open.
 
         Raises:
+            ShuttingDown: the writer has ended; nobody would close the files again.
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
+        self.used_at = self._shop.monotonic()
         if self._opened is not None:
             return self._opened
         async with self._opening:
             if self._needs is not None:
                 await self._needs.open()
+            if self._has_ended:
+                raise self._refusals.ended()
             if self._opened is None:
                 how = replace(how, proven=self._proven)
                 opened = await self._shop.read(lambda: self._opener(how))
+                if self._has_ended:
+                    opened.log.close()
+                    raise self._refusals.ended()
                 self._opened, self._proven = opened, None
                 self._marked = opened.log.synced
                 self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
@@ -149,6 +160,7 @@ class Writer:
                 await self._sync_when_due()
                 self._is_serving = False
         finally:
+            self._has_ended = True
             self._close()
 
     async def _wait(self) -> bool:
@@ -170,9 +182,9 @@ class Writer:
             except StenoError as error:
                 item.to.refuse(error)
             except OSError as error:
-                item.to.refuse(self._storage_failed(error))
+                item.to.refuse(self._refusals.storage_failed(error))
             except Exception as error:
-                item.to.refuse(self._internal(error))
+                item.to.refuse(self._refusals.internal(error))
         await self._write(group)
         if self._opened is None and self.feed:
             # Those who follow are in the middle of the files, and nobody else may come for long.
@@ -197,7 +209,7 @@ class Writer:
             case Rewrite():
                 group.synced = True
                 await self._write(group)
-                if self._opened not in {opened, None}:
+                if self._opened is not None and self._opened is not opened:
                     # A foreign program came between: decide on what is there now.
                     await self._serve_item(item, group)
                     return
@@ -269,6 +281,7 @@ class Writer:
         except OSError as error:
             await self._fail(opened, answers, error)
             return
+        self._shop.statistics.appended_records += data.count(b"\n")
         if data and opened.log.is_foreign_changed():
             await self._recount(opened, start, data, answers)
             return
@@ -286,7 +299,6 @@ class Writer:
         self, opened: Opened, data: bytes, answers: list[_Answer], *, synced: bool
     ) -> None:
         self._unpublished.append(data)
-        self._shop.statistics.appended_records += data.count(b"\n")
         if synced:
             self._commit(opened)
         elif self._unsynced_since is None:
@@ -306,7 +318,7 @@ class Writer:
         """Answer third, in the order of the commands."""
         for item, ack, is_new in answers:
             if shift and is_new:
-                ack = _shifted(ack, shift, overtaken=item.command.expect is not None)  # noqa: PLW2901
+                ack = moved(ack, shift, overtaken=item.command.expect is not None)  # noqa: PLW2901
             if not synced:
                 ack = msgspec.structs.replace(ack, durability="written")  # noqa: PLW2901
             item.to.reply(ack)
@@ -326,12 +338,14 @@ class Writer:
             size = again.log.size - start
             region = await self._shop.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
-            self._refuse_all(answers, self._unknown(f"a foreign program interfered: {error}"))
+            self._refuse_all(
+                answers, self._refusals.unknown(f"a foreign program interfered: {error}")
+            )
             return
         found = region.find(data)
         is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
         if not is_there or again.log.generation != generation:
-            self._refuse_all(answers, self._unknown("a foreign program interfered"))
+            self._refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
             return
         self._answer(answers, synced=True, shift=region.count(b"\n", 0, found))
 
@@ -342,14 +356,14 @@ class Writer:
         """
         try:
             await self._shop.read(opened.log.take_back)
-            refusal: StenoError = self._storage_failed(error)
+            refusal: StenoError = self._refusals.storage_failed(error)
         except OSError as worse:
-            refusal = self._unknown(f"the disk failed ({error}), and again ({worse})")
+            refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
         self._abandon(proven=opened.log.synced)
         for item, ack, is_new in answers:
             if is_new or opened.machine.applied(item.command.key) is None:
-                item.to.refuse(_with_key(refusal, item.command.key))
+                item.to.refuse(with_key(refusal, item.command.key))
             else:
                 item.to.reply(ack)
 
@@ -395,9 +409,11 @@ class Writer:
             again = await self.open()
             applied = await self._shop.read(lambda: lookup.look_up(again.log, again.log.path, key))
         except (OSError, StenoError) as worse:
-            raise self._unknown(f"the disk failed ({error}), and again ({worse})", key) from None
+            raise self._refusals.unknown(
+                f"the disk failed ({error}), and again ({worse})", key
+            ) from None
         if applied is None:
-            raise self._storage_failed(error)
+            raise self._refusals.storage_failed(error)
         return ack_of(applied, duplicate=False)
 
     async def _sync_when_due(self) -> None:
@@ -429,6 +445,7 @@ class Writer:
 
     def retire(self) -> None:
         """Close the files of an idle session now; the task ends when it next runs."""
+        self._has_ended = True
         self.mailbox.close()
         self._close()
 
@@ -478,49 +495,4 @@ class Writer:
 
     def _refuse_all(self, answers: list[_Answer], error: StenoError) -> None:
         for item, _, _ in answers:
-            item.to.refuse(_with_key(error, item.command.key))
-
-    def _storage_failed(self, error: OSError) -> StorageFailed:
-        self.last_error = str(error)
-        self._shop.tell("storage_failed", session=self.session, error=str(error))
-        return StorageFailed(
-            f"the disk refused: {error}; nothing of the command was kept, make room or mend the"
-            " disk and send it again",
-            session=self.session,
-        )
-
-    def _internal(self, error: Exception) -> Internal:
-        self.last_error = repr(error)
-        self._shop.tell("internal", session=self.session, error=repr(error))
-        return Internal(
-            f"steno itself failed ({type(error).__name__}); nothing was written: please report it"
-            " with the daemon's log",
-            session=self.session,
-        )
-
-    def _unknown(self, what: str, key: str | None = None) -> OutcomeUnknown:
-        self.last_error = what
-        self._shop.tell("outcome_unknown", session=self.session, error=what)
-        return OutcomeUnknown(
-            f"{what}: whether the command was applied shows when it is sent again with its key",
-            session=self.session,
-            code=ErrorCode.STORAGE_FAILED,
-            key=key,
-        )
-
-
-def _with_key(error: StenoError, key: str) -> StenoError:
-    if isinstance(error, OutcomeUnknown):
-        return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
-    return error
-
-
-def _shifted(ack: Ack, shift: int, *, overtaken: bool) -> Ack:
-    first, last, head = (Position.parse(text) for text in (ack.first, ack.last, ack.head))
-    return msgspec.structs.replace(
-        ack,
-        first=str(Position(first.generation, first.line + shift)),
-        last=str(Position(last.generation, last.line + shift)),
-        head=str(Position(head.generation, head.line + shift)),
-        overtaken=overtaken,
-    )
+            item.to.refuse(with_key(error, item.command.key))

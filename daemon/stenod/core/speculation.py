@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from steno_protocol import records
 from steno_protocol.commands import (
     Clear,
@@ -214,4 +216,16 @@ def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
         duplicate=duplicate,
         checkpoint_id=applied.checkpoint_id,
         rotated=applied.rotated,
+    )
+
+
+def moved(ack: Ack, lines: int, *, overtaken: bool) -> Ack:
+    """The answer of a command whose records lie some lines further down than was decided."""
+    first, last, head = (Position.parse(text) for text in (ack.first, ack.last, ack.head))
+    return msgspec.structs.replace(
+        ack,
+        first=str(Position(first.generation, first.line + lines)),
+        last=str(Position(last.generation, last.line + lines)),
+        head=str(Position(head.generation, head.line + lines)),
+        overtaken=overtaken,
     )

@@ -1,0 +1,72 @@
+"""What a writer tells its clients, and the operator, when something went wrong."""
+
+from collections.abc import Callable
+
+from steno_protocol.errors import (
+    ErrorCode,
+    Internal,
+    OutcomeUnknown,
+    ShuttingDown,
+    StenoError,
+    StorageFailed,
+)
+
+
+class Refusals:
+    """Words the errors of one session.
+
+    Args:
+        session: its id.
+        tell: tells the operator, as an event with fields.
+
+    Attributes:
+        last_error: what went wrong last, if anything ever did.
+    """
+
+    def __init__(self, session: str, tell: Callable[..., None]) -> None:
+        self.last_error: str | None = None
+        self._session = session
+        self._tell = tell
+
+    def storage_failed(self, error: OSError) -> StorageFailed:
+        """The disk refused, and nothing of the command is left on it."""
+        self._note("storage_failed", str(error))
+        return StorageFailed(
+            f"the disk refused: {error}; nothing of the command was kept, make room or mend the"
+            " disk and send it again",
+            session=self._session,
+        )
+
+    def unknown(self, what: str, key: str | None = None) -> OutcomeUnknown:
+        """Nobody knows whether the command of this key is on the disk."""
+        self._note("outcome_unknown", what)
+        return OutcomeUnknown(
+            f"{what}: whether the command was applied shows when it is sent again with its key",
+            session=self._session,
+            code=ErrorCode.STORAGE_FAILED,
+            key=key,
+        )
+
+    def internal(self, error: Exception) -> Internal:
+        """A fault of steno itself, met before anything was written."""
+        self._note("internal", repr(error))
+        return Internal(
+            f"steno itself failed ({type(error).__name__}); nothing was written: please report it"
+            " with the daemon's log",
+            session=self._session,
+        )
+
+    def ended(self) -> ShuttingDown:
+        """The writer has ended; the next command finds another one."""
+        return ShuttingDown("the session is being closed: try again", session=self._session)
+
+    def _note(self, event: str, error: str) -> None:
+        self.last_error = error
+        self._tell(event, session=self._session, error=error)
+
+
+def with_key(error: StenoError, key: str) -> StenoError:
+    """The error of a group as one of its commands is told it."""
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
+    return error

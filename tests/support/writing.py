@@ -1,0 +1,253 @@
+"""A writer task over a simulated disk, with everything that it is given under a test's control."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from steno_protocol import places
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import StenoError
+from steno_protocol.events import Event
+from steno_protocol.positions import Position
+from steno_protocol.replies import Ack, Reply
+from stenod import recovery
+from stenod.feed import Feed, Subscriber
+from stenod.mailbox import Item
+from stenod.recovery import Opened, Opening
+from stenod.workshop import Statistics, Workshop
+from stenod.writer import OpenHow, Writer
+from support.lines import SESSION
+from support.simulated_disk import Death, SimulatedDisk
+from support.stored_session import NOW_S, StoredSession
+
+PATH = "/root/demo"
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class Sent:
+    """One command on its way: its answer, once it is there, and what was durable at that moment."""
+
+    command: Mutation
+    desk: "Desk"
+    answer: Ack | StenoError | None = None
+    durable_then: bytes = b""
+
+    def reply(self, body: Reply) -> None:
+        """See `ReplyTo`."""
+        assert isinstance(body, Ack)
+        self._answered(body)
+
+    def refuse(self, error: StenoError) -> None:
+        """See `ReplyTo`."""
+        self._answered(error)
+
+    def _answered(self, answer: Ack | StenoError) -> None:
+        assert self.answer is None, "a command is answered once"
+        self.answer = answer
+        self.durable_then = self.desk.durable()
+        self.desk.answered.append(self)
+        self.desk.changed()
+
+    @property
+    def ack(self) -> Ack:
+        """Its answer, which has to be an ack."""
+        assert isinstance(self.answer, Ack), repr(self.answer)
+        return self.answer
+
+    @property
+    def error(self) -> StenoError:
+        """Its answer, which has to be an error."""
+        assert isinstance(self.answer, StenoError), repr(self.answer)
+        return self.answer
+
+
+@dataclass(eq=False, slots=True)
+class Reader:
+    """A subscriber: what it was sent, and whether its queue is full."""
+
+    desk: "Desk"
+    events: list[tuple[Event, bytes | None]] = field(
+        default_factory=list[tuple[Event, bytes | None]]
+    )
+    is_full: bool = False
+
+    def send(self, event: Event, block: bytes | None) -> bool:
+        """What a `Subscriber` sends with."""
+        if self.is_full:
+            return False
+        self.events.append((event, block))
+        self.desk.changed()
+        return True
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of its events."""
+        return [type(event).__name__ for event, _ in self.events]
+
+    @property
+    def data(self) -> bytes:
+        """All lines that it was sent."""
+        return b"".join(block for _, block in self.events if block is not None)
+
+
+class Desk:
+    """Where a test sits: it sends commands to one writer and sees what comes of them.
+
+    Attributes:
+        disk: where the session lies.
+        stored: the session's files.
+        writer: the writer task's object.
+        now_s: the monotonic clock; only a test moves it.
+        answered: every answered command, in the order of the answers.
+        flushes: how many answers had been given at each flush.
+        around_commit: awaited with the work of a commit; runs it, and whatever a test puts around.
+        told: events for the operator.
+    """
+
+    def __init__(self, disk: SimulatedDisk | None = None, *, shared: bool = False) -> None:
+        self.disk = disk or SimulatedDisk()
+        self.stored = StoredSession(self.disk, PATH)
+        self.now_s = 100.0
+        self.wall_s = NOW_S
+        self.answered: list[Sent] = []
+        self.flushes: list[int] = []
+        self.told: list[str] = []
+        self.before_commit: Callable[[], None] = lambda: None
+        self.after_commit: Callable[[], None] = lambda: None
+        self.statistics = Statistics()
+        self.death: Death | None = None
+        self._shared = shared
+        self._changed = anyio.Event()
+        self._tasks: TaskGroup | None = None
+        self.disk.foreign.make_folder(PATH)
+        self.disk.sync_all()
+        self.workshop = Workshop(
+            commit=self._commit,
+            read=self._read,
+            monotonic=lambda: self.now_s,
+            wall=lambda: self.wall_s,
+            flush=lambda: self.flushes.append(len(self.answered)),
+            statistics=self.statistics,
+            tell=lambda event, **_: self.told.append(event),
+        )
+        self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
+        self.writer = Writer(SESSION, self._opener, self.feed, self.workshop)
+
+    @asynccontextmanager
+    async def open(self, *, stamp: bool = True) -> AsyncIterator["Desk"]:
+        """Create the session if need be and let the writer serve until the block ends."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self.spawn(self.writer.serve)
+            await self.writer.open(OpenHow(create=True, stamp=stamp))
+            try:
+                yield self
+            finally:
+                self.writer.mailbox.close()
+                await self.settle()
+                tasks.cancel_scope.cancel()
+
+    def send(
+        self,
+        command: Mutation,
+        *records: bytes,
+        deadline_s: float | None = None,
+        size: int | None = None,
+    ) -> Sent:
+        """Put one command into the mailbox."""
+        sent = Sent(command, self)
+        measured = sum(map(len, records)) if size is None else size
+        self.writer.mailbox.put(Item(command, records, sent, measured, deadline_s))
+        return sent
+
+    async def do(self, command: Mutation, *records: bytes) -> Sent:
+        """Send one command and wait for its answer."""
+        sent = self.send(command, *records)
+        await self.wait_for(lambda: sent.answer is not None)
+        return sent
+
+    def subscribe(self, after: str = "0:0", credit: int = 1 << 20) -> tuple[Subscriber, Reader]:
+        """Follow the session."""
+        reader = Reader(self)
+        position = self.feed.head if after == "now" else Position.parse(after)
+        subscriber = Subscriber(reader.send, position, credit)
+        self.feed.check(position)
+        self.feed.add(subscriber)
+        return subscriber, reader
+
+    async def wait_for(self, fact: Callable[[], bool]) -> None:
+        """Return when a fact is true; a test that waits in vain fails by its time limit."""
+        with anyio.fail_after(10):
+            while not fact():
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+    async def settle(self, turns: int = 30) -> None:
+        """Let every task run until it waits for something that does not come by itself."""
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+
+    def changed(self) -> None:
+        """Wake whoever waits for a fact."""
+        self._changed.set()
+
+    def durable(self) -> bytes:
+        """What a power cut could not take of the present file."""
+        return self.disk.durable(f"{PATH}/{places.CONTEXT}") or b""
+
+    def file(self, name: str = places.CONTEXT) -> bytes:
+        """What the present file holds."""
+        return self.disk.content(f"{PATH}/{name}")
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a task; a death of the disk ends it, and is kept."""
+        assert self._tasks is not None
+
+        async def run() -> None:
+            try:
+                await work()
+            except Death as death:
+                self.death = death
+            self.changed()
+
+        self._tasks.start_soon(run)
+
+    def _opener(self, how: OpenHow) -> Opened:
+        opening = Opening(
+            session=SESSION,
+            path=PATH,
+            now=self.wall_s,
+            incarnation="first",
+            create=how.create,
+            stamp=how.stamp,
+            shared=self._shared,
+            by=how.by,
+            proven=how.proven,
+        )
+        return recovery.open_session(self.disk, self.disk.open_root(PATH), opening)
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        await anyio.lowlevel.checkpoint()
+        return work()
+
+    async def _commit(self, work: Callable[[], T]) -> T:
+        await anyio.lowlevel.checkpoint()
+        self.before_commit()
+        try:
+            return work()
+        finally:
+            self.after_commit()
+
+
+def answers(sent: Sequence[Sent]) -> list[str]:
+    """What each command was told, in short."""
+    return [
+        f"{one.answer.first}" if isinstance(one.answer, Ack) else type(one.answer).__name__
+        for one in sent
+    ]
