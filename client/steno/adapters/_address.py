@@ -1,0 +1,119 @@
+"""Which daemon owns a file that a caller names by its path, and what the session is called there.
+
+A file in the user's own root, or below one of its mounts, belongs to the daemon of that root. Any
+other gets a daemon of its own tree, the folder above the session's folder; that daemon's root is
+`adapters/<digest of the tree>` in the user's root and holds nothing but its socket, log and config.
+One line in the user's `config.toml` therefore puts all sessions of a program under one daemon:
+
+    [mounts]
+    kimi = "~/.kimi/sessions"
+
+A session is a folder with a `context.jsonl`. A file of another name is the second name of the
+`context.jsonl` in a folder `_<file name>.steno` beside it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from steno_protocol import places
+from steno_protocol.errors import BadRequest
+
+_OWN_MOUNT: Final = "tree"
+_ROOTS: Final = "adapters"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the session behind a path is.
+
+    Attributes:
+        root: of the daemon that owns it.
+        session: its id there.
+        folder: its folder.
+        tree: the folder that a daemon of its own has to mount; None: the root is the user's.
+        is_companion: the caller's file has another name, and another folder.
+    """
+
+    root: Path
+    session: str
+    folder: Path
+    tree: Path | None
+    is_companion: bool
+
+    @property
+    def context(self) -> Path:
+        """The file that the daemon writes."""
+        return self.folder / places.CONTEXT
+
+
+def find_address(path: Path) -> Address:
+    """The session behind `path`, whose parent folder has to exist."""
+    parent = Path(os.path.realpath(path.parent))
+    is_companion = path.name != places.CONTEXT
+    folder = parent / _companion(path.name) if is_companion else parent
+    home = Path(os.path.realpath(places.root_folder(None, os.environ, str(Path.home()))))
+    for prefix, tree in _trees(home):
+        session = _session_in(prefix, tree, folder)
+        if session is not None:
+            return Address(home, session, folder, None, is_companion)
+    # As far up as the id allows: the sessions of one program lie beside each other.
+    for tree in (parent.parent, parent):
+        session = _session_in(f"{_OWN_MOUNT}:", tree, folder)
+        if session is not None:
+            digest = hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]
+            return Address(home / _ROOTS / digest, session, folder, tree, is_companion)
+    raise BadRequest(
+        f"the folder {parent} cannot be a session's: rename it to letters, digits and _.@+=,-"
+    )
+
+
+def prepare_root(address: Address) -> None:
+    """Make the root of a daemon that mounts one tree, if it is not there."""
+    if address.tree is None:
+        return
+    config = address.root / places.CONFIG
+    if config.exists():
+        return
+    address.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Whoever else makes it at the same time writes the same.
+    aside = config.with_name(f"{config.name}.{os.getpid()}")
+    aside.write_text(f"[mounts]\n{_OWN_MOUNT} = {json.dumps(str(address.tree))}\n")
+    aside.replace(config)
+
+
+def _companion(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_.@+=,-]", "_", name)[:80]
+    if plain != name:
+        plain += "-" + hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    return f"_{plain}.steno"
+
+
+def _trees(home: Path) -> Iterator[tuple[str, Path]]:
+    """The trees of the user's root, each with what an id in it begins with."""
+    yield "", home / places.SESSIONS
+    try:
+        table: dict[str, Any] = tomllib.loads((home / places.CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        # The daemon says what is wrong with it, to whoever starts it.
+        return
+    for name, folder in table.get("mounts", {}).items():
+        yield f"{name}:", Path(os.path.realpath(Path(str(folder)).expanduser()))
+
+
+def _session_in(prefix: str, tree: Path, folder: Path) -> str | None:
+    """The id of a folder in a tree, None when it lies elsewhere or has no possible id."""
+    if tree not in folder.parents:
+        return None
+    session = prefix + folder.relative_to(tree).as_posix()
+    try:
+        places.split_session(session)
+    except BadRequest:
+        return None
+    return session

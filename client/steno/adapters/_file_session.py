@@ -1,0 +1,145 @@
+"""The session behind a path, for adapters: opened by use, never closed, its lines unstamped.
+
+Everything here blocks, and runs in a thread of the adapter's event loop.
+"""
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steno._reading import LineReader
+from steno._verbs import mutation
+from steno.adapters import _twin
+from steno.adapters._address import Address, find_address
+from steno.adapters._daemons import client_of
+from steno.blocking import BlockingClient, BlockingSession
+from steno.values import Ack, ack_of
+from steno_protocol import commands, replies
+from steno_protocol.positions import Position
+
+Line = tuple[Position, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    session: BlockingSession
+    client: BlockingClient
+    folder: tuple[int, int] | None
+
+
+class FileSession:
+    """The session whose context is the file at `path`.
+
+    Every change is on the disk, and readable at `path`, when its method returns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._address: Address | None = None
+        self._opened: _Opened | None = None
+
+    @property
+    def has_content(self) -> bool:
+        """False when there is no file, or an empty one."""
+        return self.path.exists() and self.path.stat().st_size > 0
+
+    @property
+    def has_folder(self) -> bool:
+        """False when the folder that the file should be in is missing."""
+        return self.path.parent.exists()
+
+    def read(self, after: Position | None = None, until: Position | None = None) -> list[Line]:
+        """The whole lines between two positions with their cursors; repairs nothing."""
+        address = self._look()
+        client = client_of(address)
+        reader = LineReader(address.session, after, until)
+        while command := reader.next_command():
+            reader.take(*client.request(command, replies.Lines))
+        return list(reader.lines)
+
+    def append(self, messages: Sequence[bytes]) -> Ack:
+        """Append messages as one batch."""
+        return self._change(lambda session: session.append_message(messages))
+
+    def checkpoint(self, *, add_user_message: bool) -> Ack:
+        """Append a checkpoint."""
+        return self._change(lambda session: session.checkpoint(add_user_message))
+
+    def update_token_count(self, token_count: int) -> Ack:
+        """Append a token count."""
+        return self._change(lambda session: session.update_token_count(token_count))
+
+    def write_system_prompt(self, prompt: str) -> Ack:
+        """Put the system prompt first."""
+        return self._rewrite(lambda session: session.write_system_prompt(prompt))
+
+    def revert_to(self, checkpoint_id: int) -> Ack:
+        """Drop a checkpoint and all after it, and what is no record before it."""
+
+        def revert(session: BlockingSession) -> Ack:
+            client = client_of(self._look())
+            command = mutation(
+                commands.RevertTo, session.id, client.name, None, None, "synced",
+                checkpoint_id=checkpoint_id, drop_damaged=True,
+            )  # fmt: skip
+            return ack_of(client.request(command, replies.Ack)[0], command.key)
+
+        return self._rewrite(revert)
+
+    def clear(self) -> Ack:
+        """Drop everything."""
+        return self._rewrite(lambda session: session.clear())
+
+    def make(self) -> None:
+        """Make the file, if it is not there."""
+        self._open()
+
+    def _change(self, change: Callable[[BlockingSession], Ack]) -> Ack:
+        return change(self._open())
+
+    def _rewrite(self, change: Callable[[BlockingSession], Ack]) -> Ack:
+        ack = self._change(change)
+        address = self._look()
+        if address.is_companion:
+            _twin.follow_rewrite(self.path, address.context, ack.rotated)
+        return ack
+
+    def _look(self) -> Address:
+        """Where the session is, its file under both names."""
+        if self._address is None:
+            self._address = find_address(self.path)
+        if self._address.is_companion and self.path.exists():
+            _twin.adopt(self.path, self._address.context)
+        return self._address
+
+    def _open(self) -> BlockingSession:
+        if not self.has_folder:
+            raise FileNotFoundError(
+                errno.ENOENT, "the folder of the session is missing", str(self.path.parent)
+            )
+        address = self._look()
+        client = client_of(address)
+        opened = self._opened
+        if opened is None or opened.client is not client or opened.folder != _identity(address):
+            # A folder that was removed and made again is another session.
+            session = client.open(address.session, follow=False, stamp=False)
+            opened = self._opened = _Opened(session, client, _identity(address))
+        if address.is_companion and not self.path.exists():
+            _make_again(opened.session, self.path, address.context)
+        return opened.session
+
+
+def _make_again(session: BlockingSession, path: Path, context: Path) -> None:
+    """The caller's file is new, or somebody removed it: then what it held is left behind."""
+    if context.stat().st_size:
+        session.clear(why="its file was removed")
+    _twin.adopt(path, context)
+
+
+def _identity(address: Address) -> tuple[int, int] | None:
+    try:
+        found = address.folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

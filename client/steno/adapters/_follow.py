@@ -1,0 +1,113 @@
+"""A file and what it means, kept together while others append to it, too."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from steno.adapters._file_session import FileSession
+from steno.adapters._transcript import MessageLike, Transcript, encode
+from steno.values import Ack
+from steno_protocol.positions import Position
+
+T = TypeVar("T")
+
+
+class FollowedFile:
+    """The session behind a path and its transcript; callers hold `lock` while they use it.
+
+    Only what was loaded is followed: before `load`, or a first change, the transcript is empty
+    whatever the file holds. A cancelled change may be on the disk; the next one takes it in.
+
+    Attributes:
+        file: the session, whose calls block.
+        transcript: what its lines meant, as far as they were read.
+        lock: puts the calls of several tasks one after the other.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = FileSession(path)
+        self.transcript = Transcript()
+        self.lock = anyio.Lock()
+        self._head: Position | None = None
+
+    async def load(self, until: Position | None = None) -> None:
+        """Replay the file, or a generation of it up to `until`."""
+        after = None if until is None else Position(until.generation, 0)
+        lines = await in_thread(lambda: self.file.read(after, until))
+        self.transcript.reset()
+        self.transcript.take_lines(line for _, line in lines)
+        if until is None and lines:
+            last = lines[-1][0]
+            until = Position(last.generation, last.line + 1)
+        self._head = until
+
+    async def append(self, messages: Sequence[MessageLike]) -> None:
+        """Append messages as one batch."""
+        encoded = encode(messages)
+        ack = await in_thread(lambda: self.file.append(encoded))
+        self.transcript.message_type = type(messages[0])
+        await self._catch_up(ack.first)
+        self.transcript.take_messages(messages, encoded)
+        self._head = ack.head
+
+    async def update_token_count(self, token_count: int) -> None:
+        """Append a token count."""
+        ack = await in_thread(lambda: self.file.update_token_count(token_count))
+        await self._catch_up(ack.first)
+        self.transcript.counted(token_count)
+        self._head = ack.head
+
+    async def checkpoint(self, *, add_user_message: bool) -> None:
+        """Append a checkpoint."""
+        ack = await in_thread(lambda: self.file.checkpoint(add_user_message=add_user_message))
+        await self._catch_up(ack.first)
+        own = await in_thread(lambda: self.file.read(ack.first, ack.head))
+        self.transcript.take_lines(line for _, line in own)
+        self._head = ack.head
+
+    async def write_system_prompt(self, prompt: str) -> None:
+        """Put the system prompt first."""
+        ack = await in_thread(lambda: self.file.write_system_prompt(prompt))
+        await self._follow_prompt(ack)
+        self.transcript.system_prompt = prompt
+
+    async def revert_to(self, checkpoint_id: int) -> None:
+        """Drop a checkpoint and all after it."""
+        ack = await in_thread(lambda: self.file.revert_to(checkpoint_id))
+        await self.load(ack.head)
+
+    async def clear(self) -> None:
+        """Drop everything."""
+        ack = await in_thread(self.file.clear)
+        self.transcript.reset()
+        self._head = ack.head
+
+    async def _catch_up(self, until: Position) -> None:
+        """Take in what others did since our last call, up to where our own lines begin."""
+        head = self._head
+        if head is None or head == until:
+            return
+        if head.generation != until.generation:
+            await self.load(until)
+            return
+        others = await in_thread(lambda: self.file.read(head, until))
+        self.transcript.take_lines(line for _, line in others)
+
+    async def _follow_prompt(self, ack: Ack) -> None:
+        if ack.rotated is None:
+            await self._catch_up(ack.first)
+        elif self._head is not None:
+            added = 1 if self.transcript.system_prompt is None else 0
+            expected = Position(self._head.generation + 1, self._head.line + added)
+            if ack.head != expected:
+                # Others wrote in between, and where their lines are now is not told.
+                await self.load(ack.head)
+        self._head = ack.head
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work beside the event loop; a cancelled caller waits until it has ended."""
+    return await anyio.to_thread.run_sync(work)

@@ -1,0 +1,131 @@
+"""What the lines of a context mean to the program that the adapter stands in for.
+
+Lines are read as kimi-cli 1.52 reads them, down to its tolerance: bytes that are no UTF-8 are
+replaced, control characters in strings pass, and a line that is no record is passed over.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeVar
+
+from steno_protocol._json import is_object
+from steno_protocol.context import CHARS_PER_TOKEN
+from steno_protocol.errors import BadRequest
+from steno_protocol.records import text_chars
+
+_log = logging.getLogger(__name__)
+
+
+class MessageLike(Protocol):
+    """A message as kosong makes them: a pydantic model."""
+
+    def model_dump_json(self, *, exclude_none: bool) -> str:
+        """The message as JSON."""
+        ...
+
+
+MessageT = TypeVar("MessageT", bound=MessageLike)
+
+
+class Transcript:
+    """The messages and numbers of a context, kept as its lines come.
+
+    Attributes:
+        messages: the history.
+        token_count: the last that was told, 0 before the first.
+        pending: estimated tokens of the messages after it.
+        next_checkpoint: the id that the next checkpoint gets.
+        system_prompt: None when there is none.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.message_type: Any = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything but the list itself, which callers may hold."""
+        self.messages.clear()
+        self.token_count = 0
+        self.pending = 0
+        self.next_checkpoint = 0
+        self.system_prompt: str | None = None
+
+    def take_lines(self, lines: Iterable[bytes]) -> None:
+        """Apply lines from the file; their messages together are one estimate."""
+        chars = 0
+        for line in lines:
+            record = _decode(line)
+            if record is None:
+                continue
+            match record:
+                case {"role": "_system_prompt", "content": str(prompt)}:
+                    self.system_prompt = prompt
+                case {"role": "_usage", "token_count": int(count)}:
+                    self.counted(count)
+                    chars = 0
+                case {"role": "_checkpoint", "id": int(number)}:
+                    self.marked(number)
+                case _:
+                    chars += self._take_message(record)
+        self.pending += chars // CHARS_PER_TOKEN
+
+    def take_messages(self, messages: Sequence[MessageLike], encoded: Iterable[bytes]) -> None:
+        """Apply messages that were appended by one call."""
+        self.messages.extend(messages)
+        chars = sum(text_chars(json.loads(data)["content"]) for data in encoded)
+        self.pending += chars // CHARS_PER_TOKEN
+
+    def counted(self, token_count: int) -> None:
+        """A model has counted the tokens."""
+        self.token_count = token_count
+        self.pending = 0
+
+    def marked(self, checkpoint_id: int) -> None:
+        """A checkpoint was made."""
+        self.next_checkpoint = max(self.next_checkpoint, checkpoint_id + 1)
+
+    def _take_message(self, record: dict[str, Any]) -> int:
+        role = record.get("role")
+        if not isinstance(role, str) or role.startswith("_"):
+            return 0
+        if self.message_type is None:
+            self.message_type = kosong_message()
+        try:
+            message = self.message_type.model_validate(record)
+        except (ValueError, KeyError, TypeError) as error:
+            # pydantic's ValidationError is a ValueError; a part of an unknown type is a KeyError.
+            _log.warning("a record of the context is not shown as a message: %s", error)
+            return 0
+        self.messages.append(message)
+        return text_chars(record.get("content"))
+
+
+def encode(messages: Sequence[MessageLike]) -> list[bytes]:
+    """Each message as the program itself would write it, without the newline."""
+    return [message.model_dump_json(exclude_none=True).encode() for message in messages]
+
+
+def kosong_message() -> Any:
+    """kosong's Message.
+
+    Raises:
+        BadRequest: kosong is not installed.
+    """
+    try:
+        return import_module("kosong.message").Message
+    except ImportError:
+        raise BadRequest(
+            "the messages of this file are to be kosong's, which is not installed:"
+            " pip install kosong, or read the session with steno.connect"
+        ) from None
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    try:
+        value: Final = json.loads(line.decode(errors="replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if is_object(value) else None

@@ -1,0 +1,146 @@
+"""kimi-cli's Context, kept by steno: the same methods and the same file, with one writer.
+
+    from steno.adapters.kimi import Context         in place of kimi_cli.soul.context
+
+What differs from kimi-cli 1.52, on purpose:
+
+* The file is written first and the memory second, so a call that fails has changed neither.
+* What other processes append is taken in, in its place, at the next call; checkpoint ids are unique
+  among them; a revert moves lines by one rename.
+* `revert_to` refuses negative ids. Control records are compact JSON.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from steno.adapters._follow import FollowedFile, in_thread
+from steno.adapters._transcript import MessageLike
+from steno_protocol.errors import NotFound
+
+
+class Context:
+    """The conversation in the file at `file_backend`.
+
+    Nothing is read or written before the first call. When a call that changes something returns,
+    its bytes are on the disk. Calls of several tasks are carried out one after the other.
+    """
+
+    def __init__(self, file_backend: str | os.PathLike[str]) -> None:
+        self._path = Path(file_backend)
+        self._followed = FollowedFile(self._path)
+        self._transcript = self._followed.transcript
+
+    @property
+    def history(self) -> Sequence[Any]:
+        """The messages, as far as this object has read or written them."""
+        return self._transcript.messages
+
+    @property
+    def token_count(self) -> int:
+        """The last token count that was told, 0 before the first."""
+        return self._transcript.token_count
+
+    @property
+    def token_count_with_pending(self) -> int:
+        """The token count plus an estimate of the messages that no model has counted yet."""
+        return self._transcript.token_count + self._transcript.pending
+
+    @property
+    def n_checkpoints(self) -> int:
+        """The id that the next checkpoint gets."""
+        return self._transcript.next_checkpoint
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The system prompt, None when there is none."""
+        return self._transcript.system_prompt
+
+    @property
+    def file_backend(self) -> Path:
+        """The file, as it was given."""
+        return self._path
+
+    async def restore(self) -> bool:
+        """Load what the file holds.
+
+        Returns:
+            False when there is no file, or an empty one.
+
+        Raises:
+            RuntimeError: there is a history here already.
+        """
+        async with self._followed.lock:
+            if self._transcript.messages:
+                raise RuntimeError(
+                    f"the context of {self._path} holds messages already: restore() is for a new"
+                    " object"
+                )
+            if not await in_thread(lambda: self._followed.file.has_content):
+                return False
+            await self._followed.load()
+            return True
+
+    async def write_system_prompt(self, prompt: str) -> None:
+        """Put the system prompt first, before what the file holds."""
+        async with self._followed.lock:
+            await self._followed.write_system_prompt(prompt)
+
+    async def checkpoint(self, add_user_message: bool) -> None:
+        """Append a checkpoint, with the message that shows it to the model if so wanted."""
+        async with self._followed.lock:
+            await self._followed.checkpoint(add_user_message=add_user_message)
+
+    async def revert_to(self, checkpoint_id: int) -> None:
+        """Drop a checkpoint and all after it; what was there stays in the rotated file.
+
+        Raises:
+            ValueError: there is no such checkpoint.
+            RuntimeError: the folder of the file is missing.
+        """
+        async with self._followed.lock:
+            if not 0 <= checkpoint_id < self._transcript.next_checkpoint:
+                raise _no_checkpoint(checkpoint_id, self._path)
+            self._check_folder()
+            try:
+                await self._followed.revert_to(checkpoint_id)
+            except NotFound as error:
+                raise _no_checkpoint(checkpoint_id, self._path) from error
+
+    async def clear(self) -> None:
+        """Drop everything, the system prompt too; what was there stays in the rotated file.
+
+        Raises:
+            RuntimeError: the folder of the file is missing.
+            FileNotFoundError: there is no file.
+        """
+        async with self._followed.lock:
+            self._check_folder()
+            if not self._path.exists():
+                raise FileNotFoundError(f"there is no file to clear at {self._path}")
+            await self._followed.clear()
+
+    async def append_message(self, message: MessageLike | Sequence[MessageLike]) -> None:
+        """Append one message, or a sequence of them as one atomic batch."""
+        messages = list(message) if isinstance(message, Sequence) else [message]
+        async with self._followed.lock:
+            if messages:
+                await self._followed.append(messages)
+            else:
+                await in_thread(self._followed.file.make)
+
+    async def update_token_count(self, token_count: int) -> None:
+        """Append how many tokens the context has, as a model counted them."""
+        async with self._followed.lock:
+            await self._followed.update_token_count(token_count)
+
+    def _check_folder(self) -> None:
+        if not self._followed.file.has_folder:
+            raise RuntimeError(
+                f"{self._path} cannot be rotated: its folder is missing; make it first"
+            )
+
+
+def _no_checkpoint(checkpoint_id: int, path: Path) -> ValueError:
+    return ValueError(f"checkpoint {checkpoint_id} does not exist in {path}")

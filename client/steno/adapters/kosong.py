@@ -1,0 +1,85 @@
+"""kosong's linear storage, kept by steno: for a LinearContext whose history outlives the process.
+
+    context = LinearContext(StenoLinearStorage("session/context.jsonl"))
+
+Unlike kosong's own file storage it has the bytes on the disk when an append returns, and restores
+files in which kimi-cli kept checkpoints and a system prompt.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from steno.adapters._follow import FollowedFile, in_thread
+from steno.adapters._transcript import MessageLike, Transcript, encode
+
+
+class MemoryLinearStorage:
+    """A storage that forgets everything with its process, for tests of what is built on one."""
+
+    def __init__(self) -> None:
+        self._transcript = Transcript()
+
+    @property
+    def messages(self) -> list[Any]:
+        """The history; the storage's own list."""
+        return self._transcript.messages
+
+    @property
+    def token_count(self) -> int:
+        """The last token count that was told, 0 before the first."""
+        return self._transcript.token_count
+
+    async def append_message(self, message: MessageLike) -> None:
+        """Add a message."""
+        self._transcript.take_messages([message], encode([message]))
+
+    async def mark_token_count(self, token_count: int) -> None:
+        """Tell how many tokens the messages have."""
+        self._transcript.counted(token_count)
+
+
+class StenoLinearStorage:
+    """The messages in the file at `path`, which several processes may append to.
+
+    When an append returns, its bytes are on the disk; what others appended before it is then in
+    `messages`, too. Nothing has to be opened or closed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._followed = FollowedFile(Path(path))
+
+    @property
+    def messages(self) -> list[Any]:
+        """The history, as far as this object has read or written it; the storage's own list."""
+        return self._followed.transcript.messages
+
+    @property
+    def token_count(self) -> int:
+        """The last token count that was told, 0 before the first."""
+        return self._followed.transcript.token_count
+
+    async def restore(self) -> None:
+        """Load what the file holds; without a file, nothing.
+
+        Raises:
+            RuntimeError: there are messages here already.
+        """
+        async with self._followed.lock:
+            if self.messages:
+                raise RuntimeError(
+                    f"the storage of {self._followed.file.path} holds messages already: restore()"
+                    " is for a new object"
+                )
+            if await in_thread(lambda: self._followed.file.has_content):
+                await self._followed.load()
+
+    async def append_message(self, message: MessageLike) -> None:
+        """Append a message."""
+        async with self._followed.lock:
+            await self._followed.append([message])
+
+    async def mark_token_count(self, token_count: int) -> None:
+        """Append how many tokens the messages have."""
+        async with self._followed.lock:
+            await self._followed.update_token_count(token_count)
