@@ -42,7 +42,7 @@ class Daemon:
         self._config = config
         self._on_ready = on_ready
         self._transport = Transport()
-        self._outbox = Outbox(self._send)
+        self._outbox = Outbox(self._send, self._transport.after_sends)
         self._drained = anyio.Event()
         self._tasks: TaskGroup | None = None
         workshop = Workshop(
@@ -50,7 +50,7 @@ class Daemon:
             read=in_thread,
             monotonic=time.monotonic,
             wall=time.time,
-            flush=self._flush,
+            flush=self._outbox.flush,
             statistics=Statistics(),
             tell=journal.tell,
         )
@@ -66,7 +66,7 @@ class Daemon:
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                tasks.start_soon(self._transport.serve, self._router.handle, self._flush)
+                tasks.start_soon(self._transport.serve, self._router.handle, self._outbox.flush)
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._watch_signals)
                 lock.tell(self._note())
@@ -133,10 +133,6 @@ class Daemon:
                 peer.dropped += 1
                 self._router.forget(peer)
                 return False
-
-    def _flush(self) -> None:
-        self._outbox.flush()
-        self._transport.after_sends()
 
 
 def prepare_process() -> None:

@@ -13,10 +13,17 @@ Send = Callable[[Peer, Sequence[bytes]], bool]
 
 
 class Outbox:
-    """Queues replies by peer; `flush` sends all of a peer's replies in one message."""
+    """Queues replies by peer; `flush` sends all of a peer's replies in one message.
 
-    def __init__(self, send: Send) -> None:
+    Args:
+        send: sends one message.
+        after_sends: to be called when messages were sent: the socket may have swallowed the news
+            of an arrival meanwhile.
+    """
+
+    def __init__(self, send: Send, after_sends: Callable[[], None]) -> None:
         self._send = send
+        self._after_sends = after_sends
         self._waiting: dict[Peer, list[tuple[bytes, Reply]]] = {}
 
     def reply(self, peer: Peer, request_id: bytes, body: Reply) -> None:
@@ -25,22 +32,30 @@ class Outbox:
 
     def reply_block(self, peer: Peer, request_id: bytes, body: Reply, block: bytes) -> None:
         """Send a reply with its block at once, behind what is queued."""
-        self.flush()
+        self._send_waiting()
         self._send(peer, encode_answer(request_id, body, block))
+        self._after_sends()
 
     def event(self, peer: Peer, request_id: bytes, body: Event, block: bytes | None) -> bool:
         """Send an event at once, behind what is queued; False if it was dropped."""
-        self.flush()
-        return self._send(peer, encode_answer(request_id, body, block))
+        self._send_waiting()
+        sent = self._send(peer, encode_answer(request_id, body, block))
+        self._after_sends()
+        return sent
 
-    def probe(self, peer: Peer) -> None:
-        """Send a message that says nothing, to learn whether the peer is still there."""
-        self._send(peer, encode_together([]))
+    def probe(self, peers: Sequence[Peer]) -> None:
+        """Send a message that says nothing, to learn whether the peers are still there."""
+        for peer in peers:
+            self._send(peer, encode_together([]))
+        self._after_sends()
 
     def flush(self) -> None:
         """Send everything that is queued."""
-        if not self._waiting:
-            return
+        if self._waiting:
+            self._send_waiting()
+            self._after_sends()
+
+    def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for peer, answers in waiting.items():
             if len(answers) == 1:

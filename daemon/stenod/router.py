@@ -169,8 +169,7 @@ class Router:
 
     def forget_gone(self) -> None:
         """Forget the peers that are not connected any longer: only a send can tell."""
-        for peer in list(self.peers.values()):
-            self._outbox.probe(peer)
+        self._outbox.probe(list(self.peers.values()))
 
     def _peer(self, identity: bytes) -> Peer:
         peer = self.peers.get(identity)

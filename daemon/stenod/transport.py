@@ -125,12 +125,15 @@ class Transport:
         """Take in one burst; True when nothing is left."""
         for _ in range(limits.BURST_MESSAGES):
             try:
-                identity = self._socket.recv(zmq.DONTWAIT)
+                # A frame knows whether more follow; asking the socket costs ten times as much.
+                frame = self._socket.recv(zmq.DONTWAIT, copy=False)
             except zmq.Again:
                 return True
+            identity = frame.bytes
             frames: list[bytes] = []
-            while self._socket.get(zmq.RCVMORE):
-                frames.append(self._socket.recv(zmq.DONTWAIT))
+            while frame.more:
+                frame = self._socket.recv(zmq.DONTWAIT, copy=False)
+                frames.append(frame.bytes)
             handle(identity, frames)
         return False
 
