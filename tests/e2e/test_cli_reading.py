@@ -5,7 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from support.command import Steno
+from support.command import Ran, Steno
 from support.session_files import records_in
 
 
@@ -13,8 +13,9 @@ def lines_of(*contents: str) -> str:
     return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
 
 
-def contents_of(out: str) -> list[str]:
-    return [json.loads(line)["content"] for line in out.splitlines()]
+def contents_of(ran: Ran) -> list[str]:
+    assert ran.code == 0, ran
+    return [json.loads(line)["content"] for line in ran.out.splitlines()]
 
 
 def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
@@ -36,8 +37,8 @@ def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:
     steno("append", "demo", stdin=lines_of("a", "b", "ü", "d"))
     path = root / "sessions" / "demo" / "context.jsonl"
     assert steno("read", "demo").out.encode() == path.read_bytes()
-    assert contents_of(steno("read", "demo", "--after", "0:1", "--until", "0:3").out) == ["b", "ü"]
-    assert contents_of(steno("read", "demo", "--until", "0:1").out) == ["a"]
+    assert contents_of(steno("read", "demo", "--after", "0:1", "--until", "0:3")) == ["b", "ü"]
+    assert contents_of(steno("read", "demo", "--until", "0:1")) == ["a"]
     documents = steno("read", "demo", "--after", "0:3", "--json").documents
     assert documents == [{"cursor": "0:3", "record": records_in(root, "demo")[3]}]
 
@@ -47,9 +48,9 @@ def test_a_generation_that_was_left_behind_is_read_as_it_was(root: Path) -> None
     steno("append", "demo", stdin=lines_of("a", "b"))
     steno("clear", "demo")
     steno("append", "demo", "c")
-    assert contents_of(steno("read", "demo", "--generation", "0").out) == ["a", "b"]
-    assert contents_of(steno("read", "demo", "--until", "0:1").out) == ["a"]
-    assert contents_of(steno("read", "demo").out) == ["c"]
+    assert contents_of(steno("read", "demo", "--generation", "0")) == ["a", "b"]
+    assert contents_of(steno("read", "demo", "--until", "0:1")) == ["a"]
+    assert contents_of(steno("read", "demo")) == ["c"]
     ran = steno("read", "demo", "--generation", "7")
     assert (ran.code, ran.out) == (4, "")
 
@@ -60,7 +61,7 @@ def test_damaged_lines_are_counted_or_stop_a_strict_reader(root: Path) -> None:
     (folder / "context.jsonl").write_text(lines_of("a") + "not json\n[1]\n" + lines_of("b"))
     steno = Steno(root)
     ran = steno("read", "demo")
-    assert (ran.code, contents_of(ran.out)) == (0, ["a", "b"])
+    assert (ran.code, contents_of(ran)) == (0, ["a", "b"])
     assert ran.err.startswith("steno: 2 lines were no records")
     strict = steno("read", "demo", "--strict", "--json")
     assert strict.code == 1
@@ -72,9 +73,9 @@ def test_damaged_lines_are_counted_or_stop_a_strict_reader(root: Path) -> None:
 def test_tail_prints_the_last_records(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "--batch", stdin=lines_of(*map(str, range(12))))
-    assert contents_of(steno("tail", "demo").out) == [str(n) for n in range(2, 12)]
-    assert contents_of(steno("tail", "demo", "-n", "1").out) == ["11"]
-    assert contents_of(steno("tail", "demo", "--after", "0:10").out) == ["10", "11"]
+    assert contents_of(steno("tail", "demo")) == [str(n) for n in range(2, 12)]
+    assert contents_of(steno("tail", "demo", "-n", "1")) == ["11"]
+    assert contents_of(steno("tail", "demo", "--after", "0:10")) == ["10", "11"]
     assert steno("tail", "demo", "-n", "0").out == ""
 
 
@@ -173,6 +174,19 @@ def test_show_is_coloured_on_a_terminal_only_and_fits_into_it(root: Path) -> Non
         plain = Steno(root, NO_COLOR="1").on_terminal(columns, "show", "demo")
         assert "\x1b" not in plain
         assert max(map(len, plain.splitlines())) <= columns
+
+
+def test_a_record_cannot_steer_the_terminal_of_who_reads_it(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "\u009b2J and \u202e and \x1b[2J")
+    piped = steno("read", "demo").out
+    assert "\u009b2J" in piped
+    for arguments in (("read", "demo"), ("tail", "demo", "--json"), ("show", "demo")):
+        shown = steno.on_terminal(80, *arguments)
+        assert "\u009b" not in shown
+        assert "\u202e" not in shown
+        assert "\x1b[2J" not in shown
+    assert json.loads(steno.on_terminal(80, "read", "demo")) == json.loads(piped)
 
 
 def test_show_as_json_is_the_state_a_model_is_given(root: Path) -> None:

@@ -102,7 +102,9 @@ def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(
         # A socket alone means whoever answers there.
         other = Steno(tmp_path)
         assert json.loads(other("read", "demo", "--socket", socket).out)["content"] == "hi"
+        assert " ready " in other("logs", "--socket", socket).out
         assert other("--socket", socket, "stop").code == 0
+        assert other("--socket", socket, "stop").code == 5
     finally:
         steno("stop")
 

@@ -40,6 +40,18 @@ def root_of(options: Namespace) -> Path:
     return Path(root)
 
 
+def root_in_use(options: Namespace) -> Path:
+    """The root that the options name; for a socket alone that of the daemon which answers there.
+
+    Raises:
+        Unreachable: nobody answers there.
+    """
+    if options.root is not None or options.socket is None:
+        return root_of(options)
+    with connected(options, spawn=False) as client:
+        return Path(client.welcome.root)
+
+
 def prepared_root(options: Namespace) -> str | None:
     """The root that was given, its socket made known to the client and to a daemon it starts."""
     if options.root is not None and options.socket is not None:

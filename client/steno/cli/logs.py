@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
-from steno.cli.connection import root_of
+from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
 from steno.cli.output import Output
 from steno_protocol import limits, places
@@ -16,7 +16,7 @@ from steno_protocol.errors import NotFound
 
 def logs(options: Namespace, output: Output) -> int:
     """Print the log, or its end, and with -f what is added."""
-    path = root_of(options) / places.LOG
+    path = root_in_use(options) / places.LOG
     with _open(path) as log:
         for line in log if options.lines is None else deque(log, options.lines):
             _print(output, line)

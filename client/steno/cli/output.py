@@ -72,6 +72,18 @@ class Output:
         self._data.flush()
         buffer.write(data)
 
+    def json_line(self, line: bytes) -> None:
+        """One line of JSON as it lies in a file; on a terminal nothing in it can steer that.
+
+        JSON has its own escapes for the characters that do, so the line still means the same.
+        """
+        if self.is_terminal:
+            line = _UNPRINTABLE.sub(
+                lambda found: found[0] if found[0] == "\r" else f"\\u{ord(found[0]):04x}",
+                line.decode(errors="replace"),
+            ).encode()
+        self.raw(line)
+
     def document(self, value: Mapping[str, Any]) -> None:
         """One JSON document on a line of its own."""
         self._data.write(_json(self._data, value))

@@ -21,8 +21,13 @@ _Subcommands = Any
 """What `add_subparsers` returns; argparse keeps its type to itself."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line of `steno`, with all of its subcommands."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The command line of `steno`.
+
+    Args:
+        only: the one subcommand that is asked for, which spares the time to make the others; a
+            word that names none gets them all.
+    """
     parser = _Parser(
         prog="steno",
         description="Read and write agent sessions, and look after the daemon that owns them."
@@ -35,14 +40,20 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    for add in (
+    adders = {add.__name__.removeprefix("_add_"): add for add in _adders()}
+    for add in [adders[only]] if only in adders else adders.values():
+        add(commands)
+    return parser
+
+
+def _adders() -> tuple[Callable[[_Subcommands], None], ...]:
+    """What makes each subcommand, in the order of `steno --help`."""
+    return (
         _add_sessions, _add_show, _add_read, _add_tail,
         _add_append, _add_checkpoint, _add_revert, _add_clear, _add_usage, _add_prompt,
         _add_timeline, _add_restore,
         _add_status, _add_start, _add_stop, _add_restart, _add_logs, _add_clients, _add_demo,
-    ):  # fmt: skip
-        add(commands)
-    return parser
+    )  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

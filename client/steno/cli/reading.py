@@ -63,9 +63,9 @@ def tail(options: Namespace, output: Output) -> int:
 def print_record(output: Output, record: Record) -> None:
     """One record: its bytes as they lie in the file, or a document with its cursor."""
     if output.as_json:
-        output.raw(contract.record(record))
+        output.json_line(contract.record(record))
     else:
-        output.raw(record.raw if record.raw.endswith(b"\n") else record.raw + b"\n")
+        output.json_line(record.raw if record.raw.endswith(b"\n") else record.raw + b"\n")
 
 
 def tell_damaged(output: Output, damaged: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steno.cli import contract
-from steno.cli.connection import connected, prepared_root, root_of
+from steno.cli.connection import connected, root_of
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, table
 from steno.cli.wording import count, duration, number
@@ -107,7 +107,9 @@ def _stopped(options: Namespace) -> dict[str, Any]:
             with suppress(Unreachable, OutcomeUnknown):
                 client.drain()
     except Unreachable as error:
-        prepared_root(options)
+        if options.root is None and options.socket is not None:
+            # Whose socket it would be, and so which root is free, nobody can say.
+            raise
         root = root_of(options)
         if not is_free(root):
             raise Unreachable(
