@@ -13,6 +13,11 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """True for a JSON number; Python counts true and false as integers, JSON does not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def json_type(value: object) -> str:
     """What JSON calls the type of a decoded value."""
     match value:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol._json import is_object, json_type
+from steno_protocol._json import is_number, is_object, json_type
 from steno_protocol.errors import BadRequest
 from steno_protocol.records import compact, decode_object
 
@@ -91,8 +91,7 @@ def check_event(data: bytes) -> bytes:
         BadRequest: it is not JSON, not an object, too deep, or no event.
     """
     record = decode_object(data)
-    timestamp = record.get("timestamp")
-    if not isinstance(timestamp, (int, float)) or isinstance(timestamp, bool):
+    if not is_number(record.get("timestamp")):
         raise BadRequest('the event has no "timestamp": use Unix time in seconds, as a number')
     message = record.get("message")
     if not is_object(message):
@@ -121,7 +120,7 @@ def parse_wire_line(data: bytes) -> WireLine:
 
 def _event(record: dict[str, Any]) -> WireRecord | DamagedLine:
     timestamp, message = record.get("timestamp"), record.get("message")
-    if not isinstance(timestamp, (int, float)) or not is_object(message):
+    if not is_number(timestamp) or not is_object(message):
         return DamagedLine("no timestamp or no message")
     event_type, payload = message.get("type"), message.get("payload")
     if not isinstance(event_type, str) or not is_object(payload):

@@ -17,6 +17,7 @@ from steno_protocol import (
     limits,
     places,
     records,
+    wire,
 )
 from steno_protocol.commands import COMMANDS, Command, Grant, Mutation, SessionCommand
 from steno_protocol.context import Damaged, parse_line
@@ -79,14 +80,14 @@ def _request(example: Example, taken: list[Example]) -> Request:
 def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
     tested = {"request", "record", "reply", "event", "replies", "lock", "grammar"}
     assert {each.kind for each in EXAMPLES} == {
-        *tested, "block", "line", "happening", "text"
+        *tested, "block", "line", "happening", "text", "wire-event", "wire-line"
     }  # fmt: skip
 
 
 @_examples("request")
 def test_an_example_of_a_request_is_decoded_as_its_command(example: Example) -> None:
-    taken = [each for each in EXAMPLES if each.kind == "record"][:1]
-    request = _request(example, taken if example.name == "append" else [])
+    kind = {"append": "record", "append_wire": "wire-event"}.get(example.name)
+    request = _request(example, [each for each in EXAMPLES if each.kind == kind][:1])
     assert type(request.command) is COMMANDS[example.name]
 
 
@@ -132,6 +133,34 @@ def test_an_example_of_a_record_passes_the_gate(example: Example) -> None:
     records.check_message(example.text.encode())
 
 
+@_examples("wire-event")
+def test_an_example_of_a_wire_event_passes_the_gate(example: Example) -> None:
+    wire.check_event(example.text.encode())
+
+
+@_examples("wire-line")
+def test_an_example_of_a_wire_line_is_a_header_or_a_stamped_event(example: Example) -> None:
+    for line in example.text.encode().splitlines():
+        parsed = wire.parse_wire_line(line)
+        if isinstance(parsed, wire.Metadata):
+            assert line + b"\n" == wire.metadata_line()
+        else:
+            assert isinstance(parsed, wire.WireRecord)
+            assert parsed.at is not None
+            assert records.stamp_of(line) is not None
+
+
+def test_the_example_of_a_wire_event_becomes_the_line_that_read_wire_shows() -> None:
+    [event] = [each for each in COMMAND_SECTIONS["append_wire"].examples if not each.name]
+    [block] = [each for each in COMMAND_SECTIONS["read_wire"].examples if each.kind == "block"]
+    header, line = block.text.encode().splitlines()
+    stamp = records.stamp_of(line)
+    assert stamp is not None
+    facts = b',"_at":"0:4"' + next(records.stamps(stamp.key, 1, "planner"))
+    assert header + b"\n" == wire.metadata_line()
+    assert records.line(wire.check_event(event.text.encode()), facts) == line + b"\n"
+
+
 @_examples("line")
 def test_an_example_of_a_line_has_a_meaning_and_a_stamp(example: Example) -> None:
     for line in example.text.encode().splitlines():
@@ -146,8 +175,9 @@ def test_an_example_of_a_block_has_as_many_lines_as_its_header_says(example: Exa
     assert following.line - first.line == len(example.text.splitlines())
 
 
-def test_the_offset_in_the_example_of_a_read_is_the_size_of_its_block() -> None:
-    example = next(each for each in COMMAND_SECTIONS["read"].examples if each.kind == "block")
+@pytest.mark.parametrize("command", ["read", "read_wire"])
+def test_the_offset_in_the_example_of_a_read_is_the_size_of_its_block(command: str) -> None:
+    example = next(each for each in COMMAND_SECTIONS[command].examples if each.kind == "block")
     offset = _header_before(example)["offset"]
     assert len(example.text.encode()) + 1 == offset
 
@@ -214,9 +244,8 @@ def test_a_command_section_has_the_fields_of_the_command(
     says = section.labelled("Fields")
     base = _base_of(command)
     assert _base_named(says) is base
-    expected = {
-        name: field for name, field in fields_of(command).items() if name not in fields_of(base)
-    }
+    inherited = fields_of(base).items()
+    expected = dict(fields_of(command).items() - inherited)
     assert _table(section) == expected
 
 
