@@ -73,13 +73,20 @@ class BlockingSession(SessionView):
         checkpoint_id: int,
         *,
         why: str | None = None,
+        drop_damaged: bool = False,
         key: str | None = None,
         expect: Place | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there."""
         return self._change(
-            commands.RevertTo, key, expect, durability, checkpoint_id=checkpoint_id, why=why
+            commands.RevertTo,
+            key,
+            expect,
+            durability,
+            checkpoint_id=checkpoint_id,
+            why=why,
+            drop_damaged=drop_damaged,
         )
 
     def clear(

@@ -31,6 +31,11 @@ class LineReader:
         self._offset: int | None = None
         self._is_done = False
 
+    @property
+    def generation(self) -> int:
+        """The generation that is read; known once something has come."""
+        return 0 if self._after is None else Position.parse(self._after).generation
+
     def next_command(self) -> Read | None:
         """What to ask for, or None at the end."""
         if self._is_done:
@@ -103,7 +108,9 @@ class PastReader:
         Raises:
             NotFound: it has no such checkpoint.
         """
-        state = self._state if self._state is not None else ContextState()
+        state = self._state
+        if state is None:
+            state = ContextState(self.reader.generation)
         if self._checkpoint is None:
             return state
         for number, cursor in state.checkpoints:

@@ -85,17 +85,28 @@ class Session(SessionView):
         checkpoint_id: int,
         *,
         why: str | None = None,
+        drop_damaged: bool = False,
         key: str | None = None,
         expect: Place | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there.
 
+        Args:
+            why: a reason for the timeline.
+            drop_damaged: drop the lines before it that are no records, too.
+
         Raises:
             NotFound: there is no such checkpoint; the message names the valid range.
         """
         return await self._change(
-            commands.RevertTo, key, expect, durability, checkpoint_id=checkpoint_id, why=why
+            commands.RevertTo,
+            key,
+            expect,
+            durability,
+            checkpoint_id=checkpoint_id,
+            why=why,
+            drop_damaged=drop_damaged,
         )
 
     async def clear(

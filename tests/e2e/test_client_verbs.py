@@ -1,9 +1,11 @@
 """Every verb of the async client against a real daemon, on asyncio and on trio."""
 
 import json
+import os
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import steno
@@ -358,6 +360,27 @@ async def test_a_closed_client_says_so(root: Path) -> None:
         session: Session = await client.open("demo")
     with pytest.raises(BadRequest, match="not connected"):
         await session.append_message(message("x"))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+async def test_a_client_is_refused_in_a_child_after_a_fork(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if is_refused(session) else 1)
+        _, status = await anyio.to_thread.run_sync(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        await session.append_message(message("parent"))
+
+
+def is_refused(session: Session) -> bool:
+    """Whether a call is refused before it waits for anything."""
+    try:
+        session.append_message(message("child")).send(None)
+    except BadRequest as error:
+        return "fork" in error.message
+    return False
 
 
 async def test_a_closed_session_is_followed_no_longer(root: Path) -> None:

@@ -1,0 +1,190 @@
+"""The client's small parts: keys, messages, lines, the mirror and the reader of lines."""
+
+import re
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno._keys import new_key
+from steno._messages import encode_messages
+from steno._mirror import Mirror
+from steno._reading import LineReader, PastReader
+from steno._target import make_target
+from steno._verbs import start_of
+from steno.values import Live, RecordsEvent, Reset, split_lines
+from steno_protocol import limits, replies
+from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
+from steno_protocol.places import check_key, check_name, key_time_ms
+from steno_protocol.positions import Position
+
+LINE = b'{"role":"user","content":"x"}\n'
+
+
+def test_keys_are_uuids_of_version_7_that_rise_with_time() -> None:
+    keys = [new_key() for _ in range(1000)]
+    assert len(set(keys)) == 1000
+    for key in keys:
+        assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-.{12}", key)
+        assert check_key(key) == key
+    times = [key_time_ms(key) or 0 for key in keys]
+    assert all(sooner <= later for sooner, later in pairwise(times))
+
+
+@given(st.lists(st.binary().map(lambda part: part.replace(b"\n", b"")), max_size=8), st.booleans())
+def test_only_a_newline_ends_a_line(parts: list[bytes], ends: bool) -> None:
+    block = b"\n".join(parts) + (b"\n" if ends and parts else b"")
+    lines = split_lines(block)
+    assert b"".join(lines) == block
+    assert all(line.endswith(b"\n") for line in lines[:-1])
+    assert all(line.count(b"\n") <= 1 and line for line in lines)
+
+
+class Made(msgspec.Struct):
+    role: str
+    content: object
+
+
+def test_messages_are_encoded_once_whatever_they_are() -> None:
+    assert encode_messages({"role": "user", "content": "é"}) == [
+        '{"role":"user","content":"é"}'.encode()
+    ]
+    assert encode_messages(Made("user", None)) == [b'{"role":"user","content":null}']
+    assert encode_messages((LINE[:-1], {"a": 1})) == [LINE[:-1], b'{"a":1}']
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_lacks_is_never_written_as_null(odd: float) -> None:
+    for content in (odd, [odd], {"deep": [{"er": odd}]}, [None, {"n": odd}]):
+        for message in ({"role": "user", "content": content}, Made("user", content)):
+            with pytest.raises(BadRequest, match="NaN or infinite"):
+                encode_messages(message)
+    assert encode_messages({"content": [None, 1.5]}) == [b'{"content":[null,1.5]}']
+
+
+def test_sizes_are_checked_before_anything_is_sent() -> None:
+    with pytest.raises(TooLarge):
+        encode_messages(b"x" * (limits.RECORD_BYTES_MAX + 1))
+    with pytest.raises(TooLarge):
+        encode_messages([b"x" * limits.RECORD_BYTES_MAX] * 5)
+    with pytest.raises(TooLarge):
+        encode_messages([b"x"] * (limits.BATCH_RECORDS_MAX + 1))
+
+
+def test_a_default_name_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("", "-c", "/usr/bin/my agent é.py", "x" * 300):
+        monkeypatch.setattr("sys.argv", [program])
+        check_name(make_target("/tmp", None, None, spawn=False).name)
+
+
+def test_a_subscription_starts_at_a_word_or_a_position() -> None:
+    assert [start_of(after) for after in ("start", "now", "1:2", Position(3, 4))] == [
+        "start", "now", "1:2", "3:4",
+    ]  # fmt: skip
+    with pytest.raises(BadRequest):
+        start_of("end")
+
+
+def mirror_of(*events: RecordsEvent | Reset | Live) -> Mirror:
+    mirror = Mirror("demo")
+    mirror.follower.incarnation = "i"
+    for event in events:
+        mirror.follower.inbox.append(event)
+    mirror.take_in()
+    return mirror
+
+
+def records(first: Position, count: int) -> RecordsEvent:
+    return RecordsEvent(first, Position(first.generation, first.line + count), LINE * count)
+
+
+def test_a_mirror_follows_records_and_rewrites() -> None:
+    mirror = mirror_of(records(Position(2, 0), 3), Live(Position(2, 3)))
+    assert (mirror.state.head, len(mirror.history)) == (Position(2, 3), 3)
+    before = mirror.history
+    mirror.follower.inbox.append(Reset(3, 1, "reverted", "i"))
+    mirror.take_in()
+    assert (mirror.state.head, len(mirror.history)) == (Position(3, 1), 1)
+    assert len(before) == 3
+
+
+def test_a_line_too_long_for_any_reader_keeps_its_place_in_the_mirror() -> None:
+    mirror = mirror_of(records(Position(0, 0), 1), records(Position(0, 2), 1))
+    assert (mirror.state.head, len(mirror.history)) == (Position(0, 3), 2)
+    assert mirror.state.damaged == 1
+
+
+def test_an_empty_mirror_of_a_later_generation_knows_where_it_is() -> None:
+    assert mirror_of(Live(Position(4, 0))).state.head == Position(4, 0)
+
+
+def test_who_waits_for_a_position_is_woken_once_it_is_there_or_never_will_be() -> None:
+    mirror = mirror_of()
+    woken: list[str] = []
+    mirror.wake_at(Position(0, 2), lambda: woken.append("two"))
+    mirror.wake_at(Position(0, 9), lambda: woken.append("nine"))
+    mirror.follower.inbox.append(records(Position(0, 0), 2))
+    mirror.take_in()
+    assert woken == ["two"]
+    mirror.follower.inbox.append(Reset(0, 0, "made", "another"))
+    mirror.take_in()
+    assert woken == ["two", "nine"]
+    with pytest.raises(NotFound, match="made again"):
+        mirror.has_reached(Position(0, 9))
+
+
+def lines_reply(first: str, after: str, head: str, skipped: int = 0) -> replies.Lines:
+    return replies.Lines(first=first, next=after, head=head, offset=9, skipped=skipped)
+
+
+def test_a_reader_goes_on_where_the_last_block_ended_until_the_head() -> None:
+    reader = LineReader("demo", None)
+    command = reader.next_command()
+    assert command is not None
+    assert (command.after, command.offset) == (None, None)
+    reader.take(lines_reply("1:0", "1:2", "1:3"), LINE * 2)
+    command = reader.next_command()
+    assert command is not None
+    assert (command.after, command.offset) == ("1:2", 9)
+    reader.take(lines_reply("1:2", "1:3", "1:3"), LINE)
+    assert reader.next_command() is None
+    assert [cursor for cursor, _ in reader.lines] == [Position(1, line) for line in range(3)]
+
+
+def test_a_reader_stops_at_its_end_and_where_nothing_comes() -> None:
+    reader = LineReader("demo", "0:0", Position(0, 2))
+    reader.take(lines_reply("0:0", "0:2", "0:9"), LINE * 2)
+    assert reader.next_command() is None
+    reader = LineReader("demo", "0:5")
+    reader.take(lines_reply("0:5", "0:5", "0:9"), b"")
+    assert reader.next_command() is None
+
+
+def test_a_skipped_line_is_counted_and_keeps_its_place() -> None:
+    reader = LineReader("demo", "0:0")
+    reader.take(lines_reply("0:0", "0:1", "0:3", skipped=1), b"")
+    reader.take(lines_reply("0:1", "0:3", "0:3"), b"torn\n" + LINE)
+    record = reader.record(strict=False)
+    assert record is not None
+    assert (record.cursor, reader.damaged) == (Position(0, 2), 2)
+    assert reader.record(strict=False) is None
+
+
+def test_a_strict_reader_names_the_session_and_the_place() -> None:
+    reader = LineReader("demo", "0:0")
+    reader.take(lines_reply("0:0", "0:1", "0:1"), b"[]\n")
+    with pytest.raises(Corrupt, match="0:0") as raised:
+        reader.record(strict=True)
+    assert raised.value.session == "demo"
+
+
+def test_a_past_state_ends_before_its_checkpoint() -> None:
+    past = PastReader("demo", 1, 0)
+    past.reader.take(
+        lines_reply("1:0", "1:3", "1:3"), LINE + b'{"role":"_checkpoint","id":0}\n' + LINE
+    )
+    past.absorb()
+    state = past.state()
+    assert (state.head, len(state.history)) == (Position(1, 1), 1)
