@@ -58,6 +58,16 @@ def root() -> Iterator[Path]:
 
     A daemon that still runs on it after the test is ended, and the folder is removed.
     """
+    yield from _short_root()
+
+
+@pytest.fixture(scope="module")
+def shared_root() -> Iterator[Path]:
+    """A root for all tests of a module that leave each other's sessions alone."""
+    yield from _short_root()
+
+
+def _short_root() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="steno-")).resolve()
     try:
         yield folder

@@ -1,0 +1,198 @@
+"""Whatever a peer sends: it gets a typed answer or none, and nobody else notices."""
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import steno
+from steno_protocol import PROTOCOL_MAGIC, limits
+from support.raw_peer import RawPeer
+
+GOOD = b'{"role":"user","content":"good"}'
+
+BAD_RECORDS = {
+    "not JSON": b"hello",
+    "half an object": b'{"role":"user","content":"x"',
+    "a list": b"[1]",
+    "a number": b"7",
+    "no role": b'{"content":"x"}',
+    "an unknown role": b'{"role":"owner","content":"x"}',
+    "a control role": b'{"role":"_checkpoint","id":5}',
+    "no content": b'{"role":"user"}',
+    "a newline in a string": b'{"role":"user","content":"a\nb"}',
+    "a NUL": b'{"role":"user","content":"a\x00b"}',
+    "invalid UTF-8": b'{"role":"user","content":"\xff\xfe"}',
+    "a lone surrogate": b'{"role":"user","content":"\\ud800"}',
+    "nesting 100 000 deep": b'{"role":"user","content":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "an empty record": b"",
+    "NaN": b'{"role":"user","content":NaN}',
+}
+
+BAD_SESSIONS = {
+    "a parent": "../etc",
+    "a parent inside": "a/../../b",
+    "an absolute path": "/etc/passwd",
+    "a control character": "a\x07b",
+    "a newline": "demo\n",
+    "10 000 characters": "a" * 10_000,
+    "nothing": "",
+    "a hidden folder": ".ssh",
+    "a file of a session": "demo/context.jsonl",
+    "a backslash": "a\\b",
+}
+
+
+@pytest.fixture
+def root(shared_root: Path) -> Path:
+    """One daemon has to live through all of this."""
+    return shared_root
+
+
+@pytest.fixture
+def demo(request: pytest.FixtureRequest) -> str:
+    """A session of this test alone."""
+    return f"demo-{abs(hash(request.node.name))}"
+
+
+@pytest.fixture
+def peer(root: Path, demo: str) -> Iterator[RawPeer]:
+    """A raw peer, and a session that holds one good record before and after."""
+    with steno.connect_sync(root, name="keeper") as client:
+        session = client.open(demo, follow=False)
+        session.append_message(json.loads(GOOD), key="good")
+        peer = RawPeer(root)
+        yield peer
+        peer.close()
+        lines = list(session.lines())
+        assert lines[0] == b'{"role":"user","content":"good","_by":"keeper","_id":"good"}\n'
+        assert all(json.loads(line) for line in lines)
+        assert session.append_message({"role": "user", "content": "still here"}).durability
+
+
+@pytest.mark.parametrize("record", BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
+def test_a_bad_record_is_refused_and_nothing_is_written(
+    peer: RawPeer, demo: str, record: bytes
+) -> None:
+    answer = peer.ask("append", GOOD, record, session=demo, key="bad")
+    assert (answer["kind"], answer["code"]) == ("error", "bad_request"), answer
+    assert "record 1 of 2" in answer["message"]
+    assert peer.ask("stat", session=demo)["head"] == "0:1"
+
+
+def test_a_record_over_the_limit_is_refused_and_one_at_the_limit_is_not(
+    peer: RawPeer, demo: str
+) -> None:
+    frame = b'{"role":"user","content":"%b"}'
+    room = limits.RECORD_BYTES_MAX - len(frame) + 2
+    largest = frame % (b"x" * room)
+    assert peer.ask("append", largest, session=demo, key="largest")["kind"] == "ack"
+    # One byte more fits the socket's own limit, so that the answer says what was wrong.
+    answer = peer.ask("append", frame % (b"x" * (room + 1)), session=demo, key="larger")
+    assert answer["code"] == "too_large", answer
+
+
+@pytest.mark.parametrize("session", BAD_SESSIONS.values(), ids=BAD_SESSIONS.keys())
+def test_a_bad_session_id_is_refused_and_opens_nothing(
+    peer: RawPeer, root: Path, session: str
+) -> None:
+    before = sorted(root.rglob("*"))
+    for command in ("open", "stat", "append", "read", "timeline", "subscribe"):
+        fields = {"append": {"key": "k"}, "subscribe": {"subscription": "s"}}.get(command, {})
+        records = (GOOD,) if command == "append" else ()
+        answer = peer.ask(command, *records, session=session, **fields)
+        assert answer.get("code") == "bad_request", (command, answer)
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["open", "append", "read", "stat"])
+def test_a_link_that_leads_out_of_the_root_is_not_followed(
+    peer: RawPeer, root: Path, tmp_path: Path, command: str
+) -> None:
+    (root / "sessions" / f"out-{command}").symlink_to(tmp_path)
+    fields = {"key": "k"} if command == "append" else {}
+    records = (GOOD,) if command == "append" else ()
+    answer = peer.ask(command, *records, session=f"out-{command}/inner", **fields)
+    assert answer["kind"] == "error", answer
+    assert "symbolic link" in answer["message"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_file_that_is_a_link_or_a_pipe_is_refused(peer: RawPeer, root: Path) -> None:
+    for name in ("link", "pipe"):
+        folder = root / "sessions" / name
+        folder.mkdir()
+        target = folder / "context.jsonl"
+        if name == "link":
+            target.symlink_to("/etc/passwd")
+        else:
+            os.mkfifo(target)
+        for command, records in (("append", (GOOD,)), ("read", ())):
+            fields = {"key": "k"} if command == "append" else {}
+            answer = peer.ask(command, *records, session=name, **fields)
+            assert answer["kind"] == "error", (name, command, answer)
+
+
+BAD_HEADERS = {
+    "not JSON": b"hello",
+    "a list": b"[]",
+    "no command": b"{}",
+    "an unknown command": b'{"command":"explode"}',
+    "a missing field": b'{"command":"append","session":"demo"}',
+    "an unknown field": b'{"command":"stat","session":"demo","sesion":1}',
+    "a wrong type": b'{"command":"stat","session":7}',
+    "a malformed key": b'{"command":"clear","session":"demo","key":"a b"}',
+    "a malformed position": b'{"command":"read","session":"demo","after":"x"}',
+    "invalid UTF-8": b'{"command":"stat","session":"\xff"}',
+    "nesting": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("header", BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
+def test_a_bad_header_is_answered_with_what_is_wrong(peer: RawPeer, header: bytes) -> None:
+    answer = peer.ask_bytes(header)
+    assert (answer["kind"], answer["code"]) == ("error", "bad_request"), answer
+
+
+def test_frames_that_nobody_could_answer_are_ignored_and_counted(peer: RawPeer) -> None:
+    before = peer.ask("status").get("ignored", 0)
+    for frames in ([b""], [b"STENO/1"], [b"HTTP/1.1", b"1", b"{}"], [PROTOCOL_MAGIC, b"", b"{}"]):
+        peer.send(*frames)
+    assert peer.ask("status")["ignored"] == before + 4
+
+
+def test_records_behind_a_command_that_takes_none_are_refused(peer: RawPeer, demo: str) -> None:
+    assert peer.ask("clear", GOOD, session=demo, key="k")["code"] == "bad_request"
+    assert peer.ask("append", session=demo, key="k")["code"] == "bad_request"
+
+
+def test_10_000_random_messages_leave_the_daemon_as_it_was(
+    peer: RawPeer, demo: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    commands = [b"append", b"open", b"read", b"subscribe", b"grant", b"revert_to", b"append_wire"]
+    for _ in range(10_000):
+        header = b'{"command":"%b","session":"s%d",%b}' % (
+            chance.choice(commands),
+            chance.randrange(3),
+            chance.randbytes(chance.randrange(12)),
+        )
+        frames = [PROTOCOL_MAGIC, b"random-%d" % chance.randrange(9), header]
+        frames += [chance.randbytes(chance.randrange(40)) for _ in range(chance.randrange(3))]
+        if chance.random() < 0.2:
+            chance.shuffle(frames)
+        peer.send(*frames)
+        while peer.socket.poll(0):
+            peer.socket.recv_multipart()
+    assert peer.ask("stat", session=demo)["kind"] == "stat"
+
+
+def test_a_client_that_never_reads_hurts_nobody(peer: RawPeer, root: Path, demo: str) -> None:
+    deaf = RawPeer(root, receive_messages=1)
+    for number in range(20_000):
+        deaf.send(PROTOCOL_MAGIC, b"%d" % number, b'{"command":"status"}')
+    assert peer.ask("append", GOOD, session=demo, key="after")["kind"] == "ack"
+    deaf.close()

@@ -1,0 +1,59 @@
+"""A peer that speaks frames by hand, so that it can say what no client of ours would."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from steno_protocol import PROTOCOL_MAGIC
+
+ANSWER_MS = 20_000
+"""A daemon under test answers long before; a silence this long is a failure."""
+
+
+class RawPeer:
+    """One DEALER socket on the daemon of a root; it queues `receive_messages`, 0 is no limit."""
+
+    def __init__(self, root: Path, receive_messages: int = 0) -> None:
+        self._context = zmq.Context()
+        self.socket = self._context.socket(zmq.DEALER)
+        self.socket.set(zmq.LINGER, 0)
+        self.socket.set(zmq.RCVHWM, receive_messages)
+        self.socket.set(zmq.RCVTIMEO, ANSWER_MS)
+        self.socket.set(zmq.SNDTIMEO, ANSWER_MS)
+        self.socket.connect(f"ipc://{root / 'stenod.sock'}")
+        self._number = 0
+
+    def send(self, *frames: bytes) -> None:
+        """Send frames as they are."""
+        self.socket.send_multipart(frames)
+
+    def ask_bytes(self, header: bytes, records: Sequence[bytes] = ()) -> dict[str, Any]:
+        """Send a header as bytes and return the answer's header."""
+        self._number += 1
+        name = str(self._number).encode()
+        self.send(PROTOCOL_MAGIC, name, header, *records)
+        return self.answer(name)
+
+    def ask(self, command: str, *records: bytes, **fields: Any) -> dict[str, Any]:
+        """Send a command and return the answer's header."""
+        return self.ask_bytes(json.dumps({"command": command, **fields}).encode(), records)
+
+    def answer(self, name: bytes) -> dict[str, Any]:
+        """The answer to one request; others that come first are passed over."""
+        while True:
+            frames = self.socket.recv_multipart()
+            body = json.loads(frames[2])
+            if isinstance(body, list):
+                found = [reply for reply in body if reply["id"] == name.decode()]
+                if found:
+                    return found[0]
+            elif frames[1] == name:
+                return body
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close(linger=0)
+        self._context.term()
