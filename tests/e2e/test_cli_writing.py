@@ -1,6 +1,7 @@
 """The subcommands that change a session, as a shell calls them."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,21 @@ def test_a_mistake_in_a_name_or_key_is_told_by_the_daemon_and_changes_nothing(ro
         assert ran.code == 1
         assert (ran.error["code"], ran.error["outcome"]) == ("bad_request", "not_applied")
     assert not (root / "sessions" / "demo").exists()
+
+
+def test_an_ack_that_could_not_be_printed_leaves_the_outcome_open(root: Path) -> None:
+    steno = Steno(root)
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [*steno.words("append", "demo", "hi"), "--root", str(root)],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert ran.returncode == 6
+    assert b"No space left on device" in ran.stderr
+    assert contents_in(root, "demo") == {"hi": 1}
 
 
 def test_an_answer_that_never_comes_leaves_the_outcome_open_and_names_the_key(root: Path) -> None:

@@ -54,7 +54,7 @@ def _print(
     output.write(
         f"{options.agents} {'process' if options.agents == 1 else 'processes'} wrote"
         f" {number(records)} records into one session at once"
-        f" (the writer changes {number(changes)} times)."
+        f" (the writer changes {count(changes, 'time')})."
     )
     output.write(
         f"The daemon {evidence.killed_pid} was killed in the middle; {evidence.next_pid} answered"

@@ -32,15 +32,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # Who reads our output has seen enough, which is no failure: `steno read demo | head`.
-        _silence_stdout()
-        return Exit.DONE
     except OSError as error:
-        output.failure(f"{error.strerror or error}: {error.filename or 'standard output'}")
         _silence_stdout()
-        return Exit.FAILED
+        return _end_of_stream(options, output, error)
     return code
+
+
+def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
+    """What it means that stdin or stdout failed."""
+    if _is_change(options):
+        output.failure(
+            f"{_reason(error)}; it may have happened: see `steno tail {options.session}`"
+        )
+        return Exit.UNKNOWN
+    if isinstance(error, BrokenPipeError):
+        # Who reads our output has seen enough, which is no failure: `steno read demo | head`.
+        return Exit.DONE
+    output.failure(_reason(error))
+    return Exit.FAILED
+
+
+def _is_change(options: Namespace) -> bool:
+    if options.command in {"usage", "prompt"}:
+        # Without their last argument these two only look.
+        return getattr(options, options.late[0]) is not None
+    is_writing: bool = options.handler.startswith("writing:")
+    return is_writing
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror or error}: {error.filename or 'standard input or output'}"
 
 
 def _handler(name: str) -> Handler:
