@@ -1,62 +1,78 @@
-"""One blocking client a process for each daemon that adapters need, without anybody opening it."""
+"""One blocking client a process for each daemon that adapters need, without anybody opening it.
+
+The daemon of a tree's own is ended by the last process that used it: each holds a shared lock on
+`users.lock` in its root, and whoever can have it alone at its exit is the last. The kernel gives up
+the lock of a process that was killed.
+"""
 
 import atexit
+import fcntl
 import os
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from steno.adapters._address import Address, prepare_root
 from steno.blocking import BlockingClient, connect_sync
 from steno_protocol.errors import StenoError
 
+_USERS: Final = "users.lock"
+
 _EXIT_TIMEOUT_S: Final = 2.0
 """How long the end of a program may be held up by a daemon that does not answer."""
 
-_lock = threading.Lock()
-_clients: Final[dict[str, BlockingClient]] = {}
-_own_roots: Final[set[str]] = set()
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A client and, for a tree's own daemon, the lock that says that it is used."""
+
+    client: BlockingClient
+    users: int | None
+
+
+_guard = threading.Lock()
+_shared: Final[dict[str, _Shared]] = {}
 
 
 def client_of(address: Address) -> BlockingClient:
     """The client of the daemon that owns `address`; the daemon is started when it is not there."""
     root = str(address.root)
-    with _lock:
-        client = _clients.get(root)
-        if client is None or client.is_inherited:
+    with _guard:
+        shared = _shared.get(root)
+        if shared is None or shared.client.is_inherited:
             prepare_root(address)
-            client = _clients[root] = connect_sync(root)
-            if address.tree is not None:
-                _own_roots.add(root)
-    return client
+            users = _use(root) if address.tree is not None else None
+            shared = _shared[root] = _Shared(connect_sync(root), users)
+    return shared.client
+
+
+def _use(root: str) -> int:
+    """Say that this process uses the root; waits while the last one before it is leaving."""
+    users = os.open(Path(root, _USERS), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(users, fcntl.LOCK_SH)
+    return users
 
 
 @atexit.register
 def _leave() -> None:
-    """Hang up; the last one to leave a tree's own daemon ends it."""
-    for root, client in _clients.items():
-        if client.is_inherited:
+    for root, shared in _shared.items():
+        if shared.client.is_inherited:
             continue
-        client.close()
-        if root in _own_roots:
-            with suppress(StenoError):
-                _end_if_unused(root)
+        shared.client.close()
+        if shared.users is not None and _is_last(shared.users):
+            with (
+                suppress(StenoError),
+                connect_sync(root, spawn=False, timeout=_EXIT_TIMEOUT_S) as client,
+            ):
+                client.drain()
 
 
-def _end_if_unused(root: str) -> None:
-    with connect_sync(root, spawn=False, timeout=_EXIT_TIMEOUT_S) as client:
-        if not any(_is_another(entry.pid) for entry in client.clients()):
-            client.drain()
-
-
-def _is_another(pid: int | None) -> bool:
-    # ZeroMQ does not tell the daemon who has gone, so dead ones are still in its list.
-    if pid is None or pid == os.getpid():
-        return False
+def _is_last(users: int) -> bool:
+    # A shared lock is lost by trying, so of two that leave at once one is the last.
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
-    except PermissionError:
-        return True
     return True

@@ -101,7 +101,7 @@ class FileSession:
     def _rewrite(self, change: Callable[[BlockingSession], Ack]) -> Ack:
         ack = self._change(change)
         address = self._look()
-        if address.is_companion:
+        if address.is_companion and ack.rotated is not None:
             _twin.follow_rewrite(self.path, address.context, ack.rotated)
         return ack
 
@@ -118,6 +118,9 @@ class FileSession:
             raise FileNotFoundError(
                 errno.ENOENT, "the folder of the session is missing", str(self.path.parent)
             )
+        if not self.path.exists():
+            # An empty one: of a session whose file somebody removed the daemon keeps what it had.
+            self.path.touch(0o600)
         address = self._look()
         client = client_of(address)
         opened = self._opened
@@ -125,16 +128,7 @@ class FileSession:
             # A folder that was removed and made again is another session.
             session = client.open(address.session, follow=False, stamp=False)
             opened = self._opened = _Opened(session, client, _identity(address))
-        if address.is_companion and not self.path.exists():
-            _make_again(opened.session, self.path, address.context)
         return opened.session
-
-
-def _make_again(session: BlockingSession, path: Path, context: Path) -> None:
-    """The caller's file is new, or somebody removed it: then what it held is left behind."""
-    if context.stat().st_size:
-        session.clear(why="its file was removed")
-    _twin.adopt(path, context)
 
 
 def _identity(address: Address) -> tuple[int, int] | None:

@@ -13,11 +13,11 @@ from steno_protocol import places
 
 
 def adopt(path: Path, context: Path) -> None:
-    """Make what lies at `path` the session's file, and the session's file lie at `path`."""
+    """Make the file at `path` and the session's file one."""
     given, own = _inode(path), _inode(context)
     if given == own:
         return
-    if own is not None and (given is None or given in _left_behind(context.parent)):
+    if own is not None and given in _left_behind(context.parent):
         _put(context, path)
         return
     # Somebody replaced the file: the daemon sees it, and keeps what was there as a generation.
@@ -25,10 +25,9 @@ def adopt(path: Path, context: Path) -> None:
     _put(path, context)
 
 
-def follow_rewrite(path: Path, context: Path, rotated: Path | None) -> None:
+def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
     """After a rewrite: the new file gets the caller's name, the old one the next free number."""
-    if rotated is not None:
-        _number(path, rotated)
+    _number(path, rotated)
     _put(context, path)
 
 
