@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steno.client import Client, connect
     from steno.session import Session
     from steno.subscription import Subscription
-    from steno.values import Ack, Live, Record, RecordsEvent, Reset
+    from steno.values import Ack, Live, Record, RecordsEvent, Reset, Turn, WireRecord
     from steno_protocol import __version__
     from steno_protocol.errors import (
         BadRequest,
@@ -70,8 +70,10 @@ __all__ = [
     "StorageFailed",
     "Subscription",
     "TooLarge",
+    "Turn",
     "Unauthorized",
     "Unreachable",
+    "WireRecord",
     "__version__",
     "connect",
     "connect_sync",
@@ -82,7 +84,7 @@ _HOMES: Final = {
     "steno.client": ("Client", "connect"),
     "steno.session": ("Session",),
     "steno.subscription": ("Subscription",),
-    "steno.values": ("Ack", "Live", "Record", "RecordsEvent", "Reset"),
+    "steno.values": ("Ack", "Live", "Record", "RecordsEvent", "Reset", "Turn", "WireRecord"),
     "steno_protocol": ("__version__",),
     "steno_protocol.positions": ("Position",),
 }

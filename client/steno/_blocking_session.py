@@ -4,21 +4,23 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from steno._follower import Follower
+from steno._blocking_streams import BlockingLines, BlockingRecords, fetch
+from steno._blocking_wire import BlockingWireSession
+from steno._following import Following
 from steno._messages import Message, encode_messages
 from steno._mirror import Mirror
 from steno._reading import LineReader, PastReader, PastState
 from steno._verbs import (
     Durability,
+    Followed,
     MutationT,
     Place,
     mutation,
     not_contained,
     place,
-    start_of,
+    starts_of,
 )
-from steno._view import SessionView
-from steno.values import Ack, Record, SubscriptionEvent, ack_of
+from steno.values import Ack, File, SubscriptionEvent, ack_of
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
@@ -27,18 +29,12 @@ if TYPE_CHECKING:
     from steno._blocking_link import BlockingLink
 
 
-class BlockingSession(SessionView):
+class BlockingSession(BlockingWireSession):
     """A session that is read and written through its daemon; made by `BlockingClient.open`.
 
     Its history follows what others write at each call, and on `refresh`. Mutations take the options
     of `Session` (`key`, `expect`, `durability`), and mean and raise the same.
     """
-
-    def __init__(
-        self, link: "BlockingLink", session: str, stat: replies.SessionStat | None
-    ) -> None:
-        super().__init__(session, stat)
-        self._link = link
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -146,7 +142,7 @@ class BlockingSession(SessionView):
 
     def records(
         self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
-    ) -> "BlockingRecords":
+    ) -> BlockingRecords:
         """The records between two positions of one generation, each with its cursor.
 
         Args:
@@ -175,15 +171,24 @@ class BlockingSession(SessionView):
     ) -> ContextState:
         """A past state; the present is not touched. See `Session.history_at`."""
         past = PastReader(self.id, at, checkpoint)
-        while _fetch(self._link, past.reader):
+        while fetch(self._link, past.reader):
             past.absorb()
         return past.state()
 
     # --- following -------------------------------------------------------------------------------
 
-    def subscribe(self, after: Place = "start") -> "BlockingSubscription":
-        """The session's events, to be used with `for`: backlog, Live, then what is new."""
-        return BlockingSubscription(self._link, self.id, start_of(after))
+    def subscribe(
+        self,
+        after: Place = "start",
+        *,
+        records: Followed = "context",
+        wire_after: Place | None = None,
+    ) -> "BlockingSubscription":
+        """The session's events, to be used with `for`: backlog, Live, then what is new.
+
+        Args are those of `Session.subscribe`.
+        """
+        return BlockingSubscription(self._link, self.id, starts_of(records, after, wire_after))
 
     def refresh(self) -> None:
         """Take in what others wrote, as far as it has arrived."""
@@ -269,11 +274,14 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
     as long as it is told.
     """
 
-    def __init__(self, link: "BlockingLink", session: str, after: str) -> None:
+    def __init__(
+        self, link: "BlockingLink", session: str, starts: Sequence[tuple[File, str]]
+    ) -> None:
         self._link = link
         self._is_closed = False
-        self._follower = Follower(session, after, _nothing)
-        link.follow(self._follower)
+        self._following = Following(session, starts, _nothing)
+        for follower in self._following.followers:
+            link.follow(follower)
 
     def __next__(self) -> SubscriptionEvent:
         event = self.next_event()
@@ -289,18 +297,19 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         """
         if self._is_closed or not self._link.wait_until(self._has_news, timeout):
             return None
-        if not self._follower.inbox:
-            assert self._follower.error is not None
-            raise self._follower.error
-        event = self._follower.pop()
-        self._link.consumed(self._follower)
+        if not self._following.has_events:
+            assert self._following.error is not None
+            raise self._following.error
+        event, follower = self._following.pop()
+        self._link.consumed(follower)
         return event
 
     def close(self) -> None:
         """End the subscription."""
         self._is_closed = True
-        self._follower.inbox.clear()
-        self._link.unfollow(self._follower)
+        self._following.clear()
+        for follower in self._following.followers:
+            self._link.unfollow(follower)
 
     def __enter__(self) -> Self:
         return self
@@ -315,52 +324,11 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
 
     def __del__(self) -> None:
         if not self._is_closed:
-            self._link.abandon(self._follower)
+            for follower in self._following.followers:
+                self._link.abandon(follower)
 
     def _has_news(self) -> bool:
-        return bool(self._follower.inbox) or self._follower.error is not None
-
-
-class BlockingLines(Iterator[bytes]):
-    """Lines as bytes, newline included, fetched block by block."""
-
-    def __init__(self, link: "BlockingLink", reader: LineReader) -> None:
-        self._link = link
-        self._reader = reader
-
-    def __next__(self) -> bytes:
-        while not self._reader.lines:
-            if not _fetch(self._link, self._reader):
-                raise StopIteration
-        return self._reader.lines.popleft()[1]
-
-
-class BlockingRecords(Iterator[Record]):
-    """Records with their cursors, fetched block by block and decoded one by one."""
-
-    def __init__(self, link: "BlockingLink", reader: LineReader, *, strict: bool) -> None:
-        self._link = link
-        self._reader = reader
-        self._strict = strict
-
-    @property
-    def damaged(self) -> int:
-        """Lines that were no records and were passed over so far."""
-        return self._reader.damaged
-
-    def __next__(self) -> Record:
-        while (record := self._reader.record(strict=self._strict)) is None:
-            if not _fetch(self._link, self._reader):
-                raise StopIteration
-        return record
-
-
-def _fetch(link: "BlockingLink", reader: LineReader) -> bool:
-    command = reader.next_command()
-    if command is None:
-        return False
-    reader.take(*link.request(command, replies.Lines))
-    return True
+        return self._following.has_events or self._following.error is not None
 
 
 def _nothing() -> None:

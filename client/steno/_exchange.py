@@ -348,6 +348,7 @@ class Exchange:
         command = Subscribe(
             session=follower.session,
             subscription=follower.name,
+            file=follower.file,
             after=follower.resume_after,
             window=follower.window,
             incarnation=follower.incarnation,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 from typing import assert_never
 
-from steno.values import Live, RecordsEvent, Reset, SubscriptionEvent
+from steno.values import File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.positions import Position
@@ -17,6 +17,7 @@ class Follower:
 
     Attributes:
         session: the session that is followed.
+        file: which of its files.
         after: where to begin, until the first answer says where that is.
         position: everything before it was received; a resumption continues here.
         incarnation: which making of the session `position` speaks of.
@@ -33,7 +34,7 @@ class Follower:
     """
 
     __slots__ = (
-        "after", "backoff_s", "deadline", "due", "error", "inbox", "incarnation",
+        "after", "backoff_s", "deadline", "due", "error", "file", "inbox", "incarnation",
         "is_live", "name", "owed_bytes", "position", "session", "stalled", "timeout_s",
         "until_live", "waiters", "wake", "window",
     )  # fmt: skip
@@ -44,10 +45,12 @@ class Follower:
         after: str,
         wake: Callable[[], None],
         *,
+        file: File = "context",
         window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
         until_live: bool = False,
     ) -> None:
         self.session = session
+        self.file: File = file
         self.after = after
         self.position: Position | None = None
         self.incarnation: str | None = None
@@ -119,7 +122,7 @@ class Follower:
         if self.position is None or first < self.position or first[0] != self.position[0]:
             return False
         self.position = Position.parse(event.next)
-        self.inbox.append(RecordsEvent(first, self.position, block))
+        self.inbox.append(RecordsEvent(first, self.position, block, self.file))
         return True
 
     def _take_live(self, event: events.Live) -> None:
@@ -127,7 +130,7 @@ class Follower:
         self.deadline = inf
         if not self.is_live:
             self.is_live = True
-            self.inbox.append(Live(Position.parse(event.head)))
+            self.inbox.append(Live(Position.parse(event.head), self.file))
 
     def _take_reset(self, event: events.Reset) -> None:
         kept = event.kept
@@ -135,7 +138,7 @@ class Follower:
             kept = min(kept, self.position.line)
         self.position = Position(event.generation, kept)
         self.incarnation = event.incarnation
-        self.inbox.append(Reset(event.generation, kept, event.why, event.incarnation))
+        self.inbox.append(Reset(event.generation, kept, event.why, event.incarnation, self.file))
 
 
 def _start(after: str, head: Position) -> Position:

@@ -24,7 +24,7 @@ class LineReader:
 
     def __init__(self, session: str, after: Place | None, until: Place | None = None) -> None:
         self.lines: deque[tuple[Position, bytes]] = deque()
-        self.damaged = 0
+        self.damaged: int = 0
         self._session = session
         self._after = None if after is None else place(after)
         self._until = None if until is None else place(until)

@@ -3,7 +3,7 @@
 from typing import Any, Literal, TypeVar
 
 from steno._keys import new_key
-from steno.values import Ack
+from steno.values import Ack, File
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown
 from steno_protocol.places import check_key, key_time_ms
@@ -13,6 +13,9 @@ from steno_protocol.replies import AnyReply, Reply
 Durability = Literal["synced", "written"]
 Place = Position | str
 """A position, or its text."""
+
+Followed = Literal["context", "wire", "both"]
+"""Which of a session's files a subscription is to."""
 
 ReplyT = TypeVar("ReplyT", bound=Reply)
 MutationT = TypeVar("MutationT", bound=Mutation)
@@ -62,6 +65,30 @@ def expected(reply: AnyReply, kind: type[ReplyT]) -> ReplyT:
 def start_of(after: Place) -> str:
     """The `after` of a subscription: `start`, `now`, or the text of a position."""
     return after if after in ("start", "now") and isinstance(after, str) else place(after)
+
+
+def starts_of(records: Followed, after: Place, wire_after: Place | None) -> list[tuple[File, str]]:
+    """Where a subscription begins in each of the files that it is to.
+
+    Raises:
+        BadRequest: what is given is no start, or a start in one file is missing.
+    """
+    match records:
+        case "context":
+            return [("context", start_of(after))]
+        case "wire":
+            return [("wire", start_of(after if wire_after is None else wire_after))]
+        case "both":
+            return [("context", start_of(after)), ("wire", _start_beside(after, wire_after))]
+
+
+def _start_beside(after: Place, wire_after: Place | None) -> str:
+    if wire_after is None and after not in ("start", "now"):
+        raise BadRequest(
+            f"{after} is a position of the context, and the wire file has positions of its own:"
+            " give wire_after, too"
+        )
+    return start_of(after if wire_after is None else wire_after)
 
 
 def not_contained(session: str, ack: Ack) -> OutcomeUnknown:

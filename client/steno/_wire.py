@@ -15,7 +15,6 @@ from steno.values import Turn, WireRecord, wire_record
 from steno_protocol import wire
 from steno_protocol.commands import ReadWire
 from steno_protocol.errors import BadRequest
-from steno_protocol.positions import Position
 
 Payload = Mapping[str, Any]
 """What an event tells."""
@@ -83,7 +82,8 @@ class WireReader(LineReader):
             parsed = wire.parse_wire_line(line)
             if isinstance(parsed, wire.WireRecord):
                 return wire_record(cursor, line, parsed)
-            self.damaged += isinstance(parsed, wire.DamagedLine)
+            if isinstance(parsed, wire.DamagedLine):
+                self.damaged += 1
         return None
 
     def version(self) -> str | None:
@@ -112,11 +112,3 @@ def turn_of(record: WireRecord) -> Turn | None:
     if record.type != TURN_BEGIN:
         return None
     return Turn(record.cursor, record.timestamp, record.at, record.payload.get("user_input"))
-
-
-def wire_position(at: str | None) -> Position | None:
-    """The position in an event's `_at`; None when another program wrote something else there."""
-    try:
-        return None if at is None else Position.parse(at)
-    except BadRequest:
-        return None

@@ -1,7 +1,7 @@
 """One session, through an async client."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -9,19 +9,25 @@ import anyio.lowlevel
 from steno._messages import Message, encode_messages
 from steno._mirror import Mirror
 from steno._reading import LineReader, PastReader, PastState
-from steno._verbs import Durability, MutationT, Place, mutation, not_contained, place, start_of
-from steno._view import SessionView
+from steno._verbs import (
+    Durability,
+    Followed,
+    MutationT,
+    Place,
+    mutation,
+    not_contained,
+    place,
+    starts_of,
+)
+from steno._wire_verbs import WireSession
 from steno.subscription import LineStream, RecordStream, Subscription
 from steno.values import Ack, ack_of
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 
-if TYPE_CHECKING:
-    from steno._link import Link
 
-
-class Session(SessionView):
+class Session(WireSession):
     """A session that is read and written through its daemon; made by `Client.open`.
 
     Every mutation takes the same three options, and returns once its bytes are as durable as asked:
@@ -33,10 +39,6 @@ class Session(SessionView):
     When a mutation of a followed session returns, `history` and its siblings contain it. If a call
     is cancelled it may have been applied; repeat it with the same key to find out.
     """
-
-    def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
-        super().__init__(session, stat)
-        self._link = link
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -223,13 +225,23 @@ class Session(SessionView):
 
     # --- following -------------------------------------------------------------------------------
 
-    def subscribe(self, after: Place = "start") -> Subscription:
+    def subscribe(
+        self,
+        after: Place = "start",
+        *,
+        records: Followed = "context",
+        wire_after: Place | None = None,
+    ) -> Subscription:
         """The session's events, to be used with `async for`: backlog, Live, then what is new.
 
         Args:
             after: `start` (of the present generation), `now`, or a position.
+            records: `context`, `wire`, or `both`; `file` of each event says whose it is. With
+                `both` each file has a Live of its own, and each file's events are in order.
+            wire_after: as `after`, in the wire file; needed with `both` after a position, because
+                the two files have positions of their own.
         """
-        return Subscription(self._link, self.id, start_of(after))
+        return Subscription(self._link, self.id, starts_of(records, after, wire_after))
 
     async def wait_for(self, position: Place) -> None:
         """Wait until this process's mirror contains everything before `position`.

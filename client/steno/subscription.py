@@ -1,6 +1,6 @@
 """What an async client reads as a stream: a session's events, lines and records."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from weakref import WeakMethod
@@ -8,9 +8,9 @@ from weakref import WeakMethod
 import anyio
 import anyio.lowlevel
 
-from steno._follower import Follower
+from steno._following import Following
 from steno._reading import LineReader
-from steno.values import Record, SubscriptionEvent
+from steno.values import File, Record, SubscriptionEvent
 from steno_protocol.replies import Lines
 
 if TYPE_CHECKING:
@@ -25,14 +25,15 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
     than one window of bytes. Used with `async for`; `async with` or `aclose` end it at once.
     """
 
-    def __init__(self, link: "Link", session: str, after: str) -> None:
+    def __init__(self, link: "Link", session: str, starts: Sequence[tuple[File, str]]) -> None:
         self._link = link
         self._event: anyio.Event | None = None
         self._is_closed = False
         # Weak, so that a loop that was left by `break` ends its subscription.
         wake = WeakMethod(self._wake)
-        self._follower = Follower(session, after, lambda: _call(wake))
-        link.follow(self._follower)
+        self._following = Following(session, starts, lambda: _call(wake))
+        for follower in self._following.followers:
+            link.follow(follower)
 
     def __aiter__(self) -> Self:
         return self
@@ -44,23 +45,23 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
             NotFound: the session cannot be followed any longer.
         """
         await anyio.lowlevel.checkpoint()
-        follower = self._follower
-        while not follower.inbox:
+        while not self._following.has_events:
             if self._is_closed:
                 raise StopAsyncIteration
-            if follower.error is not None:
-                raise follower.error
+            if self._following.error is not None:
+                raise self._following.error
             self._event = anyio.Event()
             await self._event.wait()
-        event = follower.pop()
+        event, follower = self._following.pop()
         self._link.consumed(follower)
         return event
 
     async def aclose(self) -> None:
         """End the subscription."""
         self._is_closed = True
-        self._follower.inbox.clear()
-        self._link.unfollow(self._follower)
+        self._following.clear()
+        for follower in self._following.followers:
+            self._link.unfollow(follower)
         self._wake()
         await anyio.lowlevel.checkpoint()
 
@@ -77,7 +78,8 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
 
     def __del__(self) -> None:
         if not self._is_closed:
-            self._link.abandon(self._follower)
+            for follower in self._following.followers:
+                self._link.abandon(follower)
 
     def _wake(self) -> None:
         if self._event is not None:

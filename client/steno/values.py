@@ -1,4 +1,4 @@
-"""What the client hands to its caller: acks, records, and the events of a subscription."""
+"""What the client hands to its caller: acks, records, turns, and a subscription's events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,10 +7,14 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from steno_protocol import replies
+from steno_protocol import replies, wire
+from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 
 _decode = msgspec.json.Decoder().decode
+
+File = Literal["context", "wire"]
+"""Which of a session's files: its messages, or what happened while the agent ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +55,58 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class WireRecord:
+    """One event of a session's wire file.
+
+    Attributes:
+        cursor: its position in the wire file.
+        timestamp: Unix time in seconds, as its writer gave it.
+        type: what kind of event it is.
+        payload: what it tells.
+        at: up to where the context was durable when it was written; None in an event that steno
+            did not write, or that bears no facts of its own.
+        raw: its bytes with the newline.
+    """
+
+    cursor: Position
+    timestamp: float
+    type: str
+    payload: dict[str, Any]
+    at: Position | None
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a session, from the event `TurnBegin` of its wire file.
+
+    Attributes:
+        cursor: position of that event in the wire file.
+        timestamp: Unix time in seconds at which it began.
+        at: up to where the context was durable then, None where that is not known.
+        user_input: what the user said, as the event has it: a text, a list of parts, or None.
+    """
+
+    cursor: Position
+    timestamp: float
+    at: Position | None
+    user_input: Any
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsEvent:
     """Durable lines that follow each other; `first` and `next` are the positions around them.
 
     Attributes:
         block: the lines as they lie in the file, each with its newline. They are decoded only when
             `records` is asked for.
+        file: the file that they are of, and whose positions these are.
     """
 
     first: Position
     next: Position
     block: bytes
+    file: File = "context"
 
     def lines(self) -> list[bytes]:
         """The lines, each with its newline."""
@@ -71,12 +116,17 @@ class RecordsEvent:
         """The records; blank lines and lines that are no JSON object are left out."""
         return [record for _, record in decode_block(self.first, self.block) if record is not None]
 
+    def wire_records(self) -> list[WireRecord]:
+        """The events of a wire file; its header, blank and damaged lines are left out."""
+        return list(_wire_records(self.first, self.block))
+
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The backlog ends here; what follows is new."""
+    """The backlog of a file ends here; what follows is new."""
 
     head: Position
+    file: File = "context"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +134,15 @@ class Reset:
     """A rewrite took place: the first `kept` lines live on in `generation`, the rest is gone.
 
     Records continue from position `generation:kept`. Another `incarnation` than before means that
-    the session was deleted and made again.
+    the session was deleted and made again. Nothing rewrites a wire file, so there it is told only
+    of that, or of another program that cut the file.
     """
 
     generation: int
     kept: int
     why: str
     incarnation: str
+    file: File = "context"
 
 
 SubscriptionEvent = RecordsEvent | Live | Reset
@@ -137,3 +189,25 @@ def decode_block(first: Position, block: bytes) -> Iterator[tuple[Position, Reco
         if line.strip():
             cursor = Position(first.generation, number)
             yield cursor, decode_line(cursor, line)
+
+
+def wire_record(cursor: Position, line: bytes, parsed: wire.WireRecord) -> WireRecord:
+    """The caller's view of one event."""
+    return WireRecord(
+        cursor, parsed.timestamp, parsed.type, parsed.payload, _position(parsed.at), line
+    )
+
+
+def _wire_records(first: Position, block: bytes) -> Iterator[WireRecord]:
+    for number, line in enumerate(split_lines(block), first.line):
+        parsed = wire.parse_wire_line(line)
+        if isinstance(parsed, wire.WireRecord):
+            yield wire_record(Position(first.generation, number), line, parsed)
+
+
+def _position(text: str | None) -> Position | None:
+    """A position that another program may have written, so that it need not be one."""
+    try:
+        return None if text is None else Position.parse(text)
+    except BadRequest:
+        return None

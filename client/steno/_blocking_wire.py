@@ -1,0 +1,84 @@
+"""What a blocking session does with its wire file; the verbs are those of `WireSession`."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from steno._blocking_streams import BlockingLines, BlockingWireRecords, fetch
+from steno._verbs import Durability, Place, mutation
+from steno._view import SessionView
+from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
+from steno.values import Ack, Turn, ack_of
+from steno_protocol import commands, replies, wire
+from steno_protocol.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from steno._blocking_link import BlockingLink
+
+
+class BlockingWireSession(SessionView):
+    """A session's wire file: what happened while the agent ran, beside what was said."""
+
+    def __init__(
+        self, link: "BlockingLink", session: str, stat: replies.SessionStat | None
+    ) -> None:
+        super().__init__(session, stat)
+        self._link = link
+
+    def append_wire(
+        self,
+        event: str | Sequence[WireEvent],
+        payload: Payload | None = None,
+        timestamp: float | None = None,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "written",
+    ) -> Ack:
+        """Append an event, or a sequence of them as one atomic batch; see `Session.append_wire`."""
+        records = encode_events(event, payload, timestamp)
+        command = mutation(commands.AppendWire, self.id, self._link.name, key, expect, durability)
+        reply, _ = self._link.request(command, replies.Ack, records)
+        return ack_of(reply, command.key)
+
+    def wire_records(
+        self, after: Place | None = None, until: Place | None = None
+    ) -> BlockingWireRecords:
+        """The events between two positions of the wire file, each with its cursor.
+
+        Damaged lines end nothing: they are passed over and counted in `damaged` of what is
+        returned. What is not synced yet is not read yet.
+        """
+        return BlockingWireRecords(self._link, WireReader(self.id, after, until))
+
+    def wire_lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
+        """The lines between two positions of the wire file as bytes, the header included."""
+        return BlockingLines(self._link, WireReader(self.id, after, until))
+
+    def wire_version(self) -> str:
+        """The version of the events: from the header; `1.1` for a file without one.
+
+        A file that is empty, or not there, is of the version that its first event will bring.
+        """
+        reader = WireReader(self.id, None)
+        while (version := reader.version()) is None:
+            if not fetch(self._link, reader):
+                return wire.WIRE_VERSION
+        return version
+
+    def wire_is_empty(self) -> bool:
+        """True when the wire file has no line but blank ones and the header, or is not there.
+
+        False also when it cannot be read: then nobody knows that it is empty.
+        """
+        reader = WireReader(self.id, None)
+        try:
+            while not reader.has_content():
+                if not fetch(self._link, reader):
+                    return True
+        except StorageFailed:
+            return False
+        return False
+
+    def turns(self) -> list[Turn]:
+        """The turns of the session, oldest first."""
+        return [turn for record in self.wire_records() if (turn := turn_of(record))]

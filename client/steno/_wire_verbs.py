@@ -1,0 +1,122 @@
+"""What an async session does with its wire file."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+from steno._verbs import Durability, Place, mutation
+from steno._view import SessionView
+from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
+from steno.subscription import LineStream, fetch
+from steno.values import Ack, Turn, WireRecord, ack_of
+from steno_protocol import commands, replies, wire
+from steno_protocol.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from steno._link import Link
+
+
+class WireSession(SessionView):
+    """A session's wire file: what happened while the agent ran, beside what was said.
+
+    Its positions are its own and have nothing to do with those of the context; `at` of a record
+    joins the two.
+    """
+
+    def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
+        super().__init__(session, stat)
+        self._link = link
+
+    async def append_wire(
+        self,
+        event: str | Sequence[WireEvent],
+        payload: Payload | None = None,
+        timestamp: float | None = None,
+        *,
+        key: str | None = None,
+        expect: Place | None = None,
+        durability: Durability = "written",
+    ) -> Ack:
+        """Append an event, or a sequence of them as one atomic batch.
+
+        Args:
+            event: the type of the event; or events, each `(type, payload)`,
+                `(type, payload, timestamp)`, a WireRecord, or a whole record.
+            payload: what the event tells, an object.
+            timestamp: Unix time in seconds, now if it is not given.
+            durability: `written` returns when the bytes are in the page cache; they are synced
+                within a second, within 50 ms while somebody follows the file, and seen by readers
+                only then. The ack says what was reached.
+
+        Raises:
+            As `append_message`.
+        """
+        records = encode_events(event, payload, timestamp)
+        command = mutation(commands.AppendWire, self.id, self._link.name, key, expect, durability)
+        reply, _ = await self._link.request(command, replies.Ack, records)
+        return ack_of(reply, command.key)
+
+    def wire_records(
+        self, after: Place | None = None, until: Place | None = None
+    ) -> "WireRecordStream":
+        """The events between two positions of the wire file, each with its cursor.
+
+        Damaged lines end nothing: they are passed over and counted in `damaged` of what is
+        returned. What is not synced yet is not read yet.
+        """
+        return WireRecordStream(self._link, WireReader(self.id, after, until))
+
+    def wire_lines(self, after: Place | None = None, until: Place | None = None) -> LineStream:
+        """The lines between two positions of the wire file as bytes, the header included."""
+        return LineStream(self._link, WireReader(self.id, after, until))
+
+    async def wire_version(self) -> str:
+        """The version of the events: from the header; `1.1` for a file without one.
+
+        A file that is empty, or not there, is of the version that its first event will bring.
+        """
+        reader = WireReader(self.id, None)
+        while (version := reader.version()) is None:
+            if not await fetch(self._link, reader):
+                return wire.WIRE_VERSION
+        return version
+
+    async def wire_is_empty(self) -> bool:
+        """True when the wire file has no line but blank ones and the header, or is not there.
+
+        False also when it cannot be read: then nobody knows that it is empty.
+        """
+        reader = WireReader(self.id, None)
+        try:
+            while not reader.has_content():
+                if not await fetch(self._link, reader):
+                    return True
+        except StorageFailed:
+            return False
+        return False
+
+    async def turns(self) -> list[Turn]:
+        """The turns of the session, oldest first."""
+        return [turn async for record in self.wire_records() if (turn := turn_of(record))]
+
+
+class WireRecordStream(AsyncIterator[WireRecord]):
+    """Events with their cursors, fetched block by block; damaged lines never end it."""
+
+    def __init__(self, link: "Link", reader: WireReader) -> None:
+        self._link = link
+        self._reader = reader
+
+    @property
+    def damaged(self) -> int:
+        """Lines that were no events and were passed over so far."""
+        return self._reader.damaged
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WireRecord:
+        """The next event."""
+        while (record := self._reader.next_event()) is None:
+            if not await fetch(self._link, self._reader):
+                raise StopAsyncIteration
+        return record
