@@ -48,7 +48,6 @@ class Transport:
         self._inode = 0
         self._unread = False
         self._waiting = anyio.CancelScope()
-        self._is_asleep = False
 
     def bind(self, path: Path) -> None:
         """Listen at `path`; only the holder of the root's lock may call this.
@@ -77,12 +76,12 @@ class Transport:
             flush()
             if is_empty and not self._unread:
                 with anyio.CancelScope() as self._waiting:
-                    await self._sleep()
+                    await anyio.wait_readable(self._socket.fileno())
             else:
                 await anyio.lowlevel.checkpoint()
 
     def send(self, identity: bytes, frames: Sequence[bytes]) -> Sent:
-        """Queue one message for a peer, or drop it; never waits."""
+        """Queue one message for a peer, or drop it; never waits. `after_sends` has to follow."""
         try:
             self._socket.send(identity, zmq.SNDMORE | zmq.DONTWAIT)
             for frame in frames[:-1]:
@@ -94,10 +93,6 @@ class Transport:
             if error.errno == zmq.EHOSTUNREACH:
                 return Sent.GONE
             raise
-        finally:
-            if self._is_asleep:
-                # A background task sends, and nobody would look at the socket after it.
-                self.after_sends()
         return Sent.OK
 
     def after_sends(self) -> None:
@@ -113,13 +108,6 @@ class Transport:
                 self._path.unlink()
         self._socket.close(linger=0)
         self._context.term()
-
-    async def _sleep(self) -> None:
-        self._is_asleep = True
-        try:
-            await anyio.wait_readable(self._socket.fileno())
-        finally:
-            self._is_asleep = False
 
     def _drain(self, handle: Handle) -> bool:
         """Take in one burst; True when nothing is left."""
