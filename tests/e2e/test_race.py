@@ -1,0 +1,94 @@
+"""The race that loses records elsewhere: processes append, checkpoint and revert at once."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steno
+from steno_protocol.records import stamp_of
+
+TESTS = Path(__file__).parents[1]
+
+
+def _race(root: Path, *runners: tuple[str, int]) -> list[dict[str, Any]]:
+    """Run processes at once; everything that was acknowledged to them."""
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "support.racers", role, str(root), str(count)],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for role, count in runners
+    ]
+    said = [process.communicate(timeout=90)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(runners)
+    return [json.loads(line) for text in said for line in text.splitlines()]
+
+
+def _lines(file: Path) -> list[bytes]:
+    return file.read_bytes().splitlines(keepends=True)
+
+
+def test_no_acknowledged_record_is_lost_beside_reverts(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("race", follow=False)
+        folder = Path(session.stat().folder)
+    acknowledged: list[dict[str, Any]] = []
+    for _ in range(10):
+        acknowledged += _race(root, *[("append", 12)] * 4, ("revert", 6))
+
+    files = [folder / "context.jsonl", *sorted(folder.glob("context_*.jsonl"))]
+    held: Counter[str] = Counter()
+    for file in files:
+        lines = _lines(file)
+        assert all(isinstance(json.loads(line), dict) for line in lines), file
+        keys = [stamp.key for line in lines if (stamp := stamp_of(line)) is not None]
+        assert len(keys) == len(lines) == len(set(keys)), f"a line twice in {file}"
+        held.update(keys)
+    appended = [told for told in acknowledged if "first" in told]
+    assert len(appended) == 10 * 4 * 12
+    for told in appended:
+        generation, line = map(int, told["first"].split(":"))
+        # Where its ack said, whatever was reverted since: that generation is whole for ever.
+        past = folder / f"context_{generation + 1}.jsonl"
+        place = past if past.exists() else folder / "context.jsonl"
+        stamp = stamp_of(_lines(place)[line])
+        assert stamp is not None
+        assert stamp.key == told["key"]
+        assert held[told["key"]] >= 1
+
+
+def test_checkpoints_of_four_processes_are_all_distinct(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        client.open("race", follow=False)
+    told = _race(root, *[("checkpoint", 75)] * 4)
+    numbers = sorted(ack["checkpoint"] for ack in told)
+    assert numbers == list(range(300))
+
+
+@pytest.mark.parametrize("expecting", [False, True])
+def test_two_reverts_at_once_get_one_result_each_in_a_defined_order(
+    root: Path, expecting: bool
+) -> None:
+    with steno.connect_sync(root) as one, steno.connect_sync(root) as two:
+        first, second = one.open("race"), two.open("race")
+        for _ in range(3):
+            first.checkpoint()
+        head = first.head if expecting else None
+        assert first.revert_to(2, expect=head).head == first.head
+        if expecting:
+            with pytest.raises(steno.Conflict) as lost:
+                second.revert_to(1, expect=head)
+            assert lost.value.head == str(first.head)
+        else:
+            assert second.revert_to(1).head > first.head
+            with pytest.raises(steno.NotFound, match="0 to 0 exist"):
+                first.revert_to(2)
