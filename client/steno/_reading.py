@@ -73,8 +73,8 @@ class LineReader:
                 return record
             if strict:
                 raise Corrupt(
-                    f"the line at {cursor} is no JSON object: `steno verify` shows it, strict=False"
-                    " passes it over",
+                    f"the line at {cursor} is no JSON object: read on behind it, or without strict,"
+                    " which passes such lines over",
                     session=self._session,
                 )
             self.damaged += 1

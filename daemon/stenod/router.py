@@ -349,9 +349,8 @@ class Router:
             view, head = await self._registry.view(command.session, wanted)
         generation = head.generation if after is None else after.generation
         line = after.line if after is not None else 0
-        until = Position.parse(command.until) if command.until is not None else None
-        last = until.line if until is not None and until.generation == generation else None
         try:
+            last = _last_line(command, generation)
             block = await self._shop.read(
                 lambda: read_block(view, line, command.offset, command.bytes_max, last)
             )
@@ -425,3 +424,16 @@ class Router:
 def _check_wire(after: Position | None) -> None:
     if after is not None and after.generation != 0:
         raise BadRequest(f"{after} is no position of a wire file: they are all of generation 0")
+
+
+def _last_line(command: Read, generation: int) -> int | None:
+    """Number of the line to end before, or None for the end of the generation."""
+    if command.until is None:
+        return None
+    until = Position.parse(command.until)
+    if until.generation != generation:
+        raise BadRequest(
+            f"until {until} is in another generation than the lines that are read ({generation}):"
+            " read each generation by itself"
+        )
+    return until.line

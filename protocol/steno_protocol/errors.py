@@ -150,7 +150,7 @@ class StorageFailed(Refused):
 
 
 class Corrupt(Refused):
-    """The session's files contradict themselves; `steno verify` shows where."""
+    """The session's files contradict themselves; the message says where."""
 
     code = ErrorCode.CORRUPT
 

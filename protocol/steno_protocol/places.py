@@ -1,6 +1,5 @@
 """Names of files and the rules of ids, keys and names: pure text, no file is touched here."""
 
-import hashlib
 import posixpath
 import re
 from collections.abc import Mapping
@@ -76,6 +75,9 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
             f"the socket path has {_path_bytes(chosen)} bytes, at most"
             f" {limits.SOCKET_PATH_BYTES_MAX} are possible: choose a shorter one"
         )
+    # Rarely needed, and as dear as everything else here together.
+    import hashlib  # noqa: PLC0415
+
     digest = hashlib.sha256(root.encode(errors="surrogateescape")).hexdigest()[:24]
     name = posixpath.join(f"steno-{uid}", f"{digest}.sock")
     short = posixpath.join(environ.get("XDG_RUNTIME_DIR") or _TEMPORARY, name)
