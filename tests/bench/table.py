@@ -1,5 +1,7 @@
 """Comparisons as text: a line a row, medians with their spread, then the ratios."""
 
+from statistics import median
+
 from bench.figures import Comparison, Row
 
 
@@ -24,11 +26,9 @@ def _line(comparison: Comparison, row: Row) -> list[str]:
 def _cell(values: list[float] | None) -> str:
     if not values:
         return "-"
-    ordered = sorted(values)
-    middle = ordered[len(ordered) // 2]
-    if len(ordered) == 1:
-        return _number(middle)
-    return f"{_number(middle)} ({_number(ordered[0])}-{_number(ordered[-1])})"
+    if len(values) == 1:
+        return _number(values[0])
+    return f"{_number(median(values))} ({_number(min(values))}-{_number(max(values))})"
 
 
 def _number(value: float) -> str:

@@ -56,7 +56,7 @@ def plant(tree: Path, *, strange: bool) -> list[KimiSession]:
     """Two work folders with two sessions each, and a sub-agent in the first of them."""
     sessions: list[KimiSession] = []
     for number in range(2):
-        work = hashlib.md5(f"/work/{number}".encode(), usedforsecurity=False).hexdigest()
+        work = hashlib.md5(f"project {number}".encode(), usedforsecurity=False).hexdigest()
         for name in range(2):
             session = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{number}/{name}"))
             sessions.append(_plant(tree, f"{work}/{session}", strange=strange))
