@@ -1,0 +1,355 @@
+"""Wire files of a real daemon: one header, nothing lost, every damage survived."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from steno import (
+    BadRequest,
+    BlockingClient,
+    Conflict,
+    Live,
+    NotFound,
+    Position,
+    RecordsEvent,
+    TooLarge,
+    Turn,
+    WireRecord,
+    connect,
+    connect_sync,
+)
+from steno_protocol import limits
+from support.foreground import ForegroundDaemon
+from support.wire_files import headers_in, values_in, wire_documents, wire_file
+
+HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
+
+
+def event(number: int, text: str = "hi") -> bytes:
+    """An event as another program writes it."""
+    message = {"type": "TextPart", "payload": {"n": number, "text": text}}
+    return json.dumps({"timestamp": 1.5, "message": message}, ensure_ascii=False).encode() + b"\n"
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[BlockingClient]:
+    with connect_sync(root, name="planner") as connected:
+        yield connected
+
+
+# --- what a verb does ----------------------------------------------------------------------------
+
+
+def test_the_first_event_brings_the_header_and_the_ack_says_what_was_reached(
+    root: Path, client: BlockingClient
+) -> None:
+    session = client.open("demo")
+    assert not wire_file(root).exists()
+    assert session.wire_is_empty()
+    assert session.wire_version() == "1.10"
+
+    ack = session.append_wire("TurnBegin", {"user_input": "hi"}, 1730000000.12)
+
+    assert (ack.first, ack.head, ack.durability) == (Position(0, 1), Position(0, 2), "written")
+    assert wire_file(root).read_bytes() == HEADER + (
+        b'{"timestamp":1730000000.12,"message":{"type":"TurnBegin","payload":{"user_input":"hi"}},'
+        b'"_at":"0:0","_by":"planner","_id":"%s"}\n' % ack.key.encode()
+    )
+    # Readers are told what is synced, and an answer that asks for it waits for that.
+    session.append_wire("TurnEnd", {}, durability="synced")
+    assert not session.wire_is_empty()
+
+
+def test_a_batch_is_one_append_of_events_in_any_form(root: Path, client: BlockingClient) -> None:
+    session = client.open("demo")
+    session.append_wire("A", {"n": 0}, durability="synced")
+    [first] = session.wire_records()
+
+    ack = session.append_wire(
+        [
+            ("B", {"n": 1}),
+            ("C", {"n": 2}, 7.25),
+            first,
+            {"timestamp": 8, "message": {"type": "D", "payload": {"n": 3}}},
+            b'{"timestamp":9,"message":{"type":"E","payload":{"n":4}}}',
+        ],
+        timestamp=6,
+        durability="synced",
+    )
+
+    assert (ack.first, ack.last, ack.durability) == (Position(0, 2), Position(0, 6), "synced")
+    found = list(session.wire_records())
+    assert [each.type for each in found] == ["A", "B", "C", "A", "D", "E"]
+    assert [each.payload["n"] for each in found] == [0, 1, 2, 0, 3, 4]
+    assert [each.timestamp for each in found[1:]] == [6, 7.25, first.timestamp, 8, 9]
+    assert [each.cursor for each in found] == [Position(0, line) for line in range(1, 7)]
+
+
+def test_an_event_is_joined_to_what_of_the_context_was_durable_before_it(
+    client: BlockingClient,
+) -> None:
+    session = client.open("demo")
+    session.append_wire("A", {})
+    session.append_message([message("one"), message("two")])
+    session.checkpoint()
+    session.append_wire("B", {})
+    session.revert_to(0)
+    session.append_wire("C", {}, durability="synced")
+    at = [each.at for each in session.wire_records()]
+    assert at == [Position(0, 0), Position(0, 3), Position(1, 2)]
+
+
+def test_turns_are_told_from_the_events_that_begin_them(client: BlockingClient) -> None:
+    session = client.open("demo")
+    parts = [{"type": "text", "text": "and this"}]
+    session.append_wire([("TurnBegin", {"user_input": "hi"}, 1.5), ("TurnEnd", {}, 2)])
+    session.append_message(message("hi"))
+    session.append_wire([("StepBegin", {"n": 1}, 3), ("TurnBegin", {"user_input": parts}, 4.5)])
+    session.append_wire("TurnBegin", {}, 5, durability="synced")
+    assert session.turns() == [
+        Turn(Position(0, 1), 1.5, Position(0, 0), "hi"),
+        Turn(Position(0, 4), 4.5, Position(0, 1), parts),
+        Turn(Position(0, 5), 5, Position(0, 1), None),
+    ]
+
+
+def test_an_event_that_is_sent_again_with_its_key_is_there_once(
+    root: Path, client: BlockingClient
+) -> None:
+    session = client.open("demo")
+    first = session.append_wire("A", {"n": 1}, key="step-1")
+    again = session.append_wire("A", {"n": 1}, key="step-1")
+    assert (again.duplicate, again.first) == (True, first.first)
+    os.kill(client.welcome.pid, 9)
+    later = session.append_wire("A", {"n": 1}, key="step-1")
+    assert (later.duplicate, later.first) == (True, first.first)
+    assert len(wire_documents(root)) == 2
+
+
+def test_expect_is_a_position_of_the_wire_file(client: BlockingClient) -> None:
+    session = client.open("demo")
+    session.append_message(message("one"))
+    ack = session.append_wire("A", {}, expect="0:0")
+    session.append_wire("B", {}, expect=ack.head)
+    with pytest.raises(Conflict) as conflict:
+        session.append_wire("C", {}, expect=ack.head)
+    assert conflict.value.head == "0:3"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("", {}), ("A", {"n": float("nan")}), ("A", {"n": object()}), ("A", {"n": "\ud800"})],
+    ids=["no type", "no number", "no JSON", "no text"],
+)
+def test_an_event_that_cannot_be_one_is_refused_and_nothing_is_written(
+    root: Path, client: BlockingClient, wrong: tuple[str, dict[str, object]]
+) -> None:
+    session = client.open("demo")
+    with pytest.raises(BadRequest):
+        session.append_wire(*wrong)
+    with pytest.raises(BadRequest):
+        session.append_wire([("A", {}), wrong])
+    assert session.wire_is_empty()
+
+
+def test_what_is_no_batch_is_refused_before_it_is_sent(client: BlockingClient) -> None:
+    session = client.open("demo")
+    with pytest.raises(BadRequest, match="at least one"):
+        session.append_wire([])
+    with pytest.raises(BadRequest, match="sequence of events"):
+        session.append_wire([("A", {})], {"n": 1})
+    with pytest.raises(BadRequest, match="sequence of events"):
+        session.append_wire(b'{"timestamp":1}')  # type: ignore[arg-type]
+    with pytest.raises(TooLarge):
+        session.append_wire("A", {"text": "x" * limits.RECORD_BYTES_MAX})
+
+
+def test_a_session_that_is_not_there_has_no_wire_file(client: BlockingClient) -> None:
+    session = client.session("nobody")
+    with pytest.raises(NotFound):
+        session.append_wire("A", {})
+    with pytest.raises(NotFound):
+        list(session.wire_records())
+    with pytest.raises(NotFound):
+        session.wire_is_empty()
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("no_blocking_calls")
+async def test_the_async_verbs_are_the_same(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        assert await session.wire_is_empty()
+        assert await session.wire_version() == "1.10"
+        ack = await session.append_wire("TurnBegin", {"user_input": "hi"}, 1.5)
+        await session.append_wire([("A", {"n": 1}, 2), ("B", {"n": 2}, 3)], durability="synced")
+        assert [each.type async for each in session.wire_records(ack.head)] == ["A", "B"]
+        assert [line async for line in session.wire_lines(until="0:1")] == [HEADER]
+        assert [turn.user_input for turn in await session.turns()] == ["hi"]
+        assert not await session.wire_is_empty()
+
+
+# --- many writers --------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_however_many_first_writers_race_there_is_one_header(root: Path) -> None:
+    async with connect(root) as one, connect(root) as other, anyio.create_task_group() as tasks:
+        await one.open("demo", follow=False)
+        for number in range(32):
+            client = one if number % 2 else other
+            tasks.start_soon(client.session("demo").append_wire, "A", {"n": number})
+    documents = wire_documents(root)
+    assert headers_in(documents) == [0]
+    assert sorted(values_in(documents)) == list(range(32))
+
+
+# --- accidents -----------------------------------------------------------------------------------
+
+
+def test_written_events_survive_the_daemon_and_the_file_is_not_begun_again(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon, connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        acks = [session.append_wire("A", {"n": number}) for number in range(20)]
+        assert {ack.durability for ack in acks} == {"written"}
+        daemon.kill()
+        daemon.start()
+        assert [each.payload["n"] for each in session.wire_records()] == list(range(20))
+        session.append_wire("A", {"n": 20}, durability="synced")
+        documents = wire_documents(root)
+        assert headers_in(documents) == [0]
+        assert values_in(documents) == list(range(21))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 9])
+def test_a_tail_that_is_torn_inside_a_character_is_quarantined_and_appended_after(
+    root: Path, cut: int
+) -> None:
+    with ForegroundDaemon(root) as daemon, connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_wire("A", {"n": 0})
+        daemon.kill()
+        torn = event(1, "汉")[: -len('"}}}\n') - cut]
+        with wire_file(root).open("ab") as file:
+            file.write(torn)
+        daemon.start()
+        assert [each.payload["n"] for each in session.wire_records()] == [0]
+        session.append_wire("A", {"n": 2})
+        assert values_in(wire_documents(root)) == [0, 2]
+        [kept] = (wire_file(root).parent / "quarantine").iterdir()
+        assert kept.read_bytes() == torn
+        repaired = [entry for entry in session.timeline() if entry.kind == "repaired"]
+        assert [entry.details["file"] for entry in repaired] == ["wire.jsonl"]
+
+
+def test_a_damaged_line_is_passed_over_and_counted_and_ends_nothing(root: Path) -> None:
+    with connect_sync(root) as client:
+        client.open("demo")
+    lines = [
+        b"\n", HEADER, event(0), b"{broken\n", b"\xe4\xbd\n", b"[1]\n", b" \n",
+        b'{"timestamp":1,"message":{}}\n', event(1), HEADER, event(2, "é"),
+    ]  # fmt: skip
+    wire_file(root).write_bytes(b"".join(lines))
+    with connect_sync(root) as client:
+        session = client.session("demo")
+        found = session.wire_records()
+        assert [each.payload["n"] for each in found] == [0, 1, 2]
+        assert found.damaged == 4
+        assert list(session.wire_lines()) == lines
+        session.append_wire("A", {"n": 3}, durability="synced")
+        again = session.wire_records("0:8")
+        assert [each.payload["n"] for each in again] == [1, 2, 3]
+        with session.subscribe(records="wire") as events:
+            first = events.next_event(10)
+        assert isinstance(first, RecordsEvent)
+        assert [each.payload["n"] for each in first.wire_records()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "version", "is_empty"),
+    [
+        (b"", "1.10", True),
+        (b"\n \n", "1.10", True),
+        (b'\n{"type": "metadata", "protocol_version": "1.3", "app": "x"}\n', "1.3", True),
+        (b'{"type":"metadata","protocol_version":"1.3"}\n' + event(1), "1.3", False),
+        (event(1), "1.1", False),
+        (b"{broken\n" + event(1), "1.1", False),
+    ],
+    ids=["no byte", "blank", "header", "header and event", "legacy", "damaged"],
+)
+def test_a_file_keeps_its_version_and_its_first_lines(
+    root: Path, client: BlockingClient, content: bytes, version: str, is_empty: bool
+) -> None:
+    session = client.open("demo")
+    wire_file(root).write_bytes(content)
+    assert session.wire_version() == version
+    assert session.wire_is_empty() == is_empty
+    session.append_wire("A", {"n": 7}, durability="synced")
+    written = wire_file(root).read_bytes()
+    assert written.startswith(content or HEADER)
+    assert json.loads(written.splitlines()[-1])["message"]["payload"] == {"n": 7}
+
+
+# --- following -----------------------------------------------------------------------------------
+
+
+def test_a_follower_of_both_files_gets_each_in_its_order(client: BlockingClient) -> None:
+    session = client.open("demo")
+    session.append_message(message("one"))
+    session.append_wire("A", {"n": 0})
+    with session.subscribe(records="both") as events:
+        seen = [events.next_event(10) for _ in range(4)]
+        assert {(type(each), each.file) for each in seen if each} == {
+            (RecordsEvent, "context"), (RecordsEvent, "wire"), (Live, "context"), (Live, "wire")
+        }  # fmt: skip
+        session.append_wire("B", {"n": 1})
+        told = events.next_event(10)
+        assert isinstance(told, RecordsEvent)
+        assert [(each.type, each.at) for each in told.wire_records()] == [("B", Position(0, 1))]
+        ack = session.append_message(message("two"))
+        told = events.next_event(10)
+        assert isinstance(told, RecordsEvent)
+        assert (told.file, told.next) == ("context", ack.head)
+
+
+def test_a_follower_of_both_says_where_it_goes_on_in_each(client: BlockingClient) -> None:
+    session = client.open("demo")
+    ack = session.append_message([message("one"), message("two")])
+    wire = session.append_wire([("A", {"n": 0}), ("A", {"n": 1})], durability="synced")
+    with pytest.raises(BadRequest, match="wire_after"):
+        session.subscribe(ack.first, records="both")
+    with session.subscribe(ack.last, records="both", wire_after=wire.last) as events:
+        told = [events.next_event(10) for _ in range(4)]
+    blocks = {each.file: each for each in told if isinstance(each, RecordsEvent)}
+    assert blocks["context"].first == ack.last
+    assert [each.payload["n"] for each in blocks["wire"].wire_records()] == [1]
+
+
+def test_a_written_event_reaches_its_followers_and_is_then_synced(client: BlockingClient) -> None:
+    session = client.open("demo")
+    with session.subscribe("now", records="wire") as events:
+        assert isinstance(events.next_event(10), Live)
+        before = client.status().syncs
+        assert session.append_wire("A", {"n": 0}).durability == "written"
+        told = events.next_event(10)
+        assert isinstance(told, RecordsEvent)
+        assert client.status().syncs == before + 1
+        # What a follower was told every reader is told.
+        assert [each.payload["n"] for each in session.wire_records()] == [0]
+
+
+def test_an_unsynced_event_is_synced_although_nobody_follows(client: BlockingClient) -> None:
+    session = client.open("demo")
+    session.append_wire("A", {"n": 0})
+    found: list[WireRecord] = []
+    while not found:
+        found = list(session.wire_records())
+    assert found[0].payload["n"] == 0
