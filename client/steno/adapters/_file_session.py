@@ -44,11 +44,6 @@ class FileSession:
         """False when there is no file, or an empty one."""
         return self.path.exists() and self.path.stat().st_size > 0
 
-    @property
-    def has_folder(self) -> bool:
-        """False when the folder that the file should be in is missing."""
-        return self.path.parent.exists()
-
     def read(self, after: Position | None = None, until: Position | None = None) -> list[Line]:
         """The whole lines between two positions with their cursors; repairs nothing."""
         address = self._look()
@@ -75,7 +70,11 @@ class FileSession:
         return self._rewrite(lambda session: session.write_system_prompt(prompt))
 
     def revert_to(self, checkpoint_id: int) -> Ack:
-        """Drop a checkpoint and all after it, and what is no record before it."""
+        """Drop a checkpoint and all after it, and what is no record before it.
+
+        Raises:
+            RuntimeError: the folder is missing, so that nothing can be rotated.
+        """
 
         def revert(session: BlockingSession) -> Ack:
             client = client_of(self._look())
@@ -85,15 +84,30 @@ class FileSession:
             )  # fmt: skip
             return ack_of(client.request(command, replies.Ack)[0], command.key)
 
+        self._check_folder()
         return self._rewrite(revert)
 
     def clear(self) -> Ack:
-        """Drop everything."""
+        """Drop everything.
+
+        Raises:
+            RuntimeError: the folder is missing, so that nothing can be rotated.
+            FileNotFoundError: the file is missing.
+        """
+        self._check_folder()
+        if not self.path.exists():
+            raise FileNotFoundError(errno.ENOENT, "there is no file to clear", str(self.path))
         return self._rewrite(lambda session: session.clear())
 
     def make(self) -> None:
         """Make the file, if it is not there."""
         self._open()
+
+    def _check_folder(self) -> None:
+        if not self.path.parent.exists():
+            raise RuntimeError(
+                f"{self.path} cannot be rotated: its folder is missing; make it first"
+            )
 
     def _change(self, change: Callable[[BlockingSession], Ack]) -> Ack:
         return change(self._open())
@@ -114,7 +128,7 @@ class FileSession:
         return self._address
 
     def _open(self) -> BlockingSession:
-        if not self.has_folder:
+        if not self.path.parent.exists():
             raise FileNotFoundError(
                 errno.ENOENT, "the folder of the session is missing", str(self.path.parent)
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -27,9 +27,9 @@ class FollowedFile:
         lock: puts the calls of several tasks one after the other.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, message_type: Any = None) -> None:
         self.file = FileSession(path)
-        self.transcript = Transcript()
+        self.transcript = Transcript(message_type)
         self.lock = anyio.Lock()
         self._head: Position | None = None
 

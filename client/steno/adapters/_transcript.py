@@ -34,15 +34,16 @@ class Transcript:
 
     Attributes:
         messages: the history.
+        message_type: the class of messages that come from the file; None: kosong's.
         token_count: the last that was told, 0 before the first.
         pending: estimated tokens of the messages after it.
         next_checkpoint: the id that the next checkpoint gets.
         system_prompt: None when there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, message_type: Any = None) -> None:
         self.messages: list[Any] = []
-        self.message_type: Any = None
+        self.message_type = message_type
         self.reset()
 
     def reset(self) -> None:

@@ -25,11 +25,18 @@ class Context:
 
     Nothing is read or written before the first call. When a call that changes something returns,
     its bytes are on the disk. Calls of several tasks are carried out one after the other.
+
+    Args:
+        file_backend: the file; its folder has to exist before anything is written.
+        message_type: the class of the messages that come from the file, a pydantic model; None: the
+            class of those that were appended here, and before the first of them kosong's.
     """
 
-    def __init__(self, file_backend: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, file_backend: str | os.PathLike[str], *, message_type: type | None = None
+    ) -> None:
         self._path = Path(file_backend)
-        self._followed = FollowedFile(self._path)
+        self._followed = FollowedFile(self._path, message_type)
         self._transcript = self._followed.transcript
 
     @property
@@ -102,7 +109,6 @@ class Context:
         async with self._followed.lock:
             if not 0 <= checkpoint_id < self._transcript.next_checkpoint:
                 raise _no_checkpoint(checkpoint_id, self._path)
-            self._check_folder()
             try:
                 await self._followed.revert_to(checkpoint_id)
             except NotFound as error:
@@ -116,9 +122,6 @@ class Context:
             FileNotFoundError: there is no file.
         """
         async with self._followed.lock:
-            self._check_folder()
-            if not self._path.exists():
-                raise FileNotFoundError(f"there is no file to clear at {self._path}")
             await self._followed.clear()
 
     async def append_message(self, message: MessageLike | Sequence[MessageLike]) -> None:
@@ -134,12 +137,6 @@ class Context:
         """Append how many tokens the context has, as a model counted them."""
         async with self._followed.lock:
             await self._followed.update_token_count(token_count)
-
-    def _check_folder(self) -> None:
-        if not self._followed.file.has_folder:
-            raise RuntimeError(
-                f"{self._path} cannot be rotated: its folder is missing; make it first"
-            )
 
 
 def _no_checkpoint(checkpoint_id: int, path: Path) -> ValueError:

@@ -43,11 +43,12 @@ class StenoLinearStorage:
     """The messages in the file at `path`, which several processes may append to.
 
     When an append returns, its bytes are on the disk; what others appended before it is then in
-    `messages`, too. Nothing has to be opened or closed.
+    `messages`, too. Nothing has to be opened or closed. The messages that come from the file are of
+    `message_type`, a pydantic model, else of the class of those appended here, else kosong's.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._followed = FollowedFile(Path(path))
+    def __init__(self, path: str | os.PathLike[str], *, message_type: type | None = None) -> None:
+        self._followed = FollowedFile(Path(path), message_type)
 
     @property
     def messages(self) -> list[Any]:
