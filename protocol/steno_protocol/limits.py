@@ -192,6 +192,10 @@ DRAIN_TIMEOUT_S: Final = 30.0
 DEMO_TIMEOUT_S: Final = 60.0
 """`steno demo` gives up after this long; it takes about 5 s on two cores."""
 
+REPLAY_PAUSE_S_MAX: Final = 10.0
+"""`steno replay` waits no longer between two events: a session slept for a night, its viewer need
+not."""
+
 LOG_POLL_S: Final = 0.2
 """How often `steno logs -f` looks for new lines; a person does not notice it."""
 

@@ -2,7 +2,7 @@
 
 ack         session first last head durability duplicate checkpoint_id rotated overtaken key
 sessions    {"sessions": [{session bytes modified_at generations}]}
-record      cursor record                       `read`, `tail`: one a line
+record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
 state       session head generation system_prompt token_count token_count_with_pending
             n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
@@ -13,7 +13,8 @@ status      version protocol pid root endpoint uptime_s mounts sessions_open cli
             appended_records syncs sync_s slowest_sync_s dropped draining
 start       started version pid root endpoint
 stop        stopped pid root
-clients     {"clients": [{name pid connected_s requests dropped subscriptions}]}
+clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
+            queued last_sync_at last_error}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
 line        {"line": text}                      `logs`: one a line
@@ -27,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from steno.values import Ack, Record, Reset
+from steno.values import Ack, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.replies import Happening
 
@@ -48,8 +49,8 @@ def ack(session: str, value: Ack) -> dict[str, Any]:
     }
 
 
-def record(value: Record) -> bytes:
-    """One record of a session, as the line of JSON it is printed as; its own bytes are kept."""
+def record(value: Record | WireRecord) -> bytes:
+    """One record or event, as the line of JSON it is printed as; its own bytes are kept."""
     return b'{"cursor":"%s","record":%s}\n' % (str(value.cursor).encode(), value.raw.strip())
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NoReturn
 from steno.cli.exits import MEANINGS, Exit
 from steno_protocol import __version__
 from steno_protocol.errors import StenoError
+from steno_protocol.limits import REPLAY_PAUSE_S_MAX
 from steno_protocol.places import check_name
 from steno_protocol.positions import Position
 
@@ -51,7 +52,7 @@ def _adders() -> tuple[Callable[[_Subcommands], None], ...]:
     return (
         _add_sessions, _add_show, _add_read, _add_tail,
         _add_append, _add_checkpoint, _add_revert, _add_clear, _add_usage, _add_prompt,
-        _add_timeline, _add_restore,
+        _add_timeline, _add_restore, _add_wire, _add_replay, _add_emit,
         _add_status, _add_start, _add_stop, _add_restart, _add_logs, _add_clients, _add_demo,
     )  # fmt: skip
 
@@ -140,6 +141,10 @@ def _add_tail(commands: _Subcommands) -> None:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with what is written from now on"
     )
+    parser.add_argument(
+        "--wire", action="store_const", dest="handler", const="events:tail",
+        default="reading:tail", help="the events of the wire file, not the records",
+    )  # fmt: skip
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -235,6 +240,53 @@ def _add_timeline(commands: _Subcommands) -> None:
         "A tree of its generations: what each rewrite kept and left behind, by whom, when and why.",
     )  # fmt: skip
     _session(parser)
+
+
+# --- the wire file -------------------------------------------------------------------------------
+
+
+def _add_wire(commands: _Subcommands) -> None:
+    parser = _command(
+        commands, "wire", "events:wire", "list the events of a session's wire file",
+        "Position, time, type and payload, one event a line. Lines that are no events are passed"
+        " over and counted on stderr.",
+    )  # fmt: skip
+    _session(parser)
+    _wire_span(parser)
+
+
+def _add_replay(commands: _Subcommands) -> None:
+    parser = _command(
+        commands, "replay", "events:replay", "list the events with the pauses between them",
+        f"A pause longer than {REPLAY_PAUSE_S_MAX:g} s is cut to that.",
+    )  # fmt: skip
+    _session(parser)
+    _wire_span(parser)
+    parser.add_argument(
+        "--speed", metavar="N", type=_speed, default=1.0,
+        help="so many times as fast; 0 waits for nothing (default: 1)",
+    )  # fmt: skip
+
+
+def _add_emit(commands: _Subcommands) -> None:
+    parser = _command(
+        commands, "emit", "writing:emit", "append an event to a session's wire file",
+        "Prints the head of the wire file once the event is durable. Creates the session if there"
+        " is none.",
+    )  # fmt: skip
+    _session(parser)
+    parser.add_argument("type", metavar="TYPE", help="what kind of event it is")
+    _optional(parser, "payload", str, "a JSON object, or - for stdin (default: {})")
+    parser.add_argument(
+        "--timestamp", metavar="SECONDS", type=float, help="when it was, Unix time (default: now)"
+    )
+    _no_create(parser)
+    _mutation(parser)
+
+
+def _wire_span(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--after", metavar="POSITION", type=_position, help="begin here")
+    parser.add_argument("--until", metavar="POSITION", type=_position, help="end here")
 
 
 # --- the daemon ----------------------------------------------------------------------------------
@@ -397,6 +449,10 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
+
+
+def _speed(text: str) -> float:
+    return 0.0 if text == "0" else _seconds(text)
 
 
 def _agents(text: str) -> int:

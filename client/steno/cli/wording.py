@@ -44,6 +44,19 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def instant(at: float) -> str:
+    """A Unix time as local date and time to the millisecond; a time beyond all clocks as a number.
+
+    >>> instant(1e300)
+    '1e+300'
+    """
+    try:
+        moved = datetime.fromtimestamp(at, UTC).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return repr(at)
+    return moved.isoformat(" ", "milliseconds")[:23]
+
+
 def duration(seconds: float) -> str:
     """A time span in its two largest units.
 

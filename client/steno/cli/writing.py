@@ -1,9 +1,10 @@
 """The subcommands that change a session; each prints the new head, a checkpoint its id."""
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from steno.blocking import BlockingClient, BlockingSession
 from steno.cli import contract
@@ -53,6 +54,16 @@ def restore(options: Namespace, output: Output) -> int:
     target, why = options.generation, options.why
     return _change(
         options, output, lambda session, how: session.restore_generation(target, why=why, **how)
+    )
+
+
+def emit(options: Namespace, output: Output) -> int:
+    """Append an event to the wire file."""
+    payload = _payload(options)
+    return _change(
+        options,
+        output,
+        lambda session, how: session.append_wire(options.type, payload, options.timestamp, **how),
     )
 
 
@@ -152,6 +163,19 @@ def _print_ack(options: Namespace, output: Output, ack: Ack) -> None:
         output.say(f"what was there before is kept in {ack.rotated}")
     if ack.duplicate:
         output.say(f"the key {ack.key} had been applied before; this is its answer of that time")
+
+
+def _payload(options: Namespace) -> dict[str, Any]:
+    text = sys.stdin.read() if options.payload == "-" else options.payload
+    if text is None:
+        return {}
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongUsage(f"the payload is no JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise WrongUsage("the payload is no JSON object: put what it tells into one")
+    return cast("dict[str, Any]", payload)
 
 
 def _check_append(options: Namespace) -> None:

@@ -1,0 +1,124 @@
+"""The subcommands about a session's wire file: wire, replay, and tail with --wire."""
+
+import json
+import time
+from argparse import Namespace
+from typing import assert_never
+
+from steno.blocking import BlockingClient
+from steno.cli import contract
+from steno.cli.connection import connected
+from steno.cli.exits import Exit
+from steno.cli.output import Output, printable
+from steno.cli.reading import tell_reset
+from steno.cli.wording import instant, number
+from steno.values import Live, RecordsEvent, Reset, SubscriptionEvent, WireRecord
+from steno_protocol import limits
+from steno_protocol.commands import ReadWire
+from steno_protocol.positions import Position
+from steno_protocol.replies import Lines
+
+
+def wire(options: Namespace, output: Output) -> int:
+    """List the events: for a person one a line, with --json as documents."""
+    with connected(options) as client:
+        session = client.session(options.session)
+        version = session.wire_version()
+        events = session.wire_records(options.after, options.until)
+        shown = 0
+        for event in events:
+            _show(output, event)
+            shown += 1
+        _tell_damaged(output, events.damaged)
+    if not shown:
+        output.say(f"no event of {options.session} lies there: `steno emit` appends one")
+    elif output.is_terminal and not output.as_json:
+        output.say(f"{number(shown)} of version {version}")
+    return Exit.DONE
+
+
+def replay(options: Namespace, output: Output) -> int:
+    """Print the events with the pauses that lay between them."""
+    with connected(options) as client:
+        events = client.session(options.session).wire_records(options.after, options.until)
+        before: WireRecord | None = None
+        for event in events:
+            if before is not None:
+                time.sleep(_pause_s(before, event, options.speed))
+            _show(output, event)
+            output.flush()
+            before = event
+        _tell_damaged(output, events.damaged)
+    return Exit.DONE
+
+
+def tail(options: Namespace, output: Output) -> int:
+    """Print the last events as they lie in the file, and with -f those that come."""
+    with connected(options) as client:
+        session = client.session(options.session)
+        after = options.after or _last_lines(client, options.session, options.lines)
+        if options.follow:
+            with session.subscribe(after, records="wire") as followed:
+                for each in followed:
+                    _print_followed(output, each)
+                    output.flush()
+        events = session.wire_records(after)
+        for event in events:
+            _print_event(output, event)
+        _tell_damaged(output, events.damaged)
+    return Exit.DONE
+
+
+def _print_followed(output: Output, event: SubscriptionEvent) -> None:
+    match event:
+        case RecordsEvent():
+            for each in event.wire_records():
+                _print_event(output, each)
+        case Reset():
+            if output.as_json:
+                output.document(contract.reset(event))
+            else:
+                output.flush()
+                tell_reset(output, event)
+        case Live():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _print_event(output: Output, event: WireRecord) -> None:
+    output.json_line(contract.record(event) if output.as_json else event.raw)
+
+
+def _show(output: Output, event: WireRecord) -> None:
+    """One event on one line, cut to the width of a terminal."""
+    if output.as_json:
+        output.json_line(contract.record(event))
+        return
+    begins = f"{event.cursor}  {instant(event.timestamp)}  "
+    kind = printable(event.type, one_line=True)
+    payload = printable(json.dumps(event.payload, ensure_ascii=False), one_line=True)
+    room = None if output.width is None else output.width - len(begins) - len(kind) - 2
+    if room is not None and len(payload) > room:
+        payload = payload[: max(0, room - 1)] + "…"
+    output.write(f"{begins}{output.style(kind, 'bold')}  {payload}")
+
+
+def _pause_s(before: WireRecord, event: WireRecord, speed: float) -> float:
+    """How long to wait; nothing at speed 0, nor when the clock of the writer went back."""
+    if speed == 0:
+        return 0.0
+    pause_s = (event.timestamp - before.timestamp) / speed
+    return min(max(0.0, pause_s), limits.REPLAY_PAUSE_S_MAX)
+
+
+def _tell_damaged(output: Output, damaged: int) -> None:
+    if damaged:
+        what = "line was no event and was" if damaged == 1 else "lines were no events and were"
+        output.say(f"{number(damaged)} {what} passed over")
+
+
+def _last_lines(client: BlockingClient, session: str, lines: int) -> Position:
+    first, _ = client.request(ReadWire(session=session, bytes_max=1), Lines)
+    head = Position.parse(first.head or first.next)
+    return Position(0, max(0, head.line - lines))

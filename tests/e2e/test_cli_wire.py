@@ -1,0 +1,161 @@
+"""The subcommands about wire files, as a shell calls them."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from steno.cli.events import _pause_s
+from steno.values import WireRecord
+from steno_protocol import limits
+from steno_protocol.positions import Position
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+from support.wire_files import values_in, wire_documents, wire_file
+
+
+def emit(steno: Steno, number: int, *more: str) -> None:
+    ran = steno("emit", "demo", "TextPart", json.dumps({"n": number, "text": "汉字"}), *more)
+    assert (ran.code, ran.out) == (0, f"0:{number + 2}\n")
+
+
+def event_at(timestamp: float) -> WireRecord:
+    return WireRecord(Position(0, 1), timestamp, "A", {}, None, b"")
+
+
+def test_an_event_is_emitted_with_its_payload_from_a_word_or_from_stdin(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("emit", "demo", "TurnBegin", '{"user_input":"hi"}', "--timestamp", "1.5").code == 0
+    assert steno("emit", "demo", "Started").code == 0
+    ran = steno("emit", "demo", "Ended", "-", "--json", stdin='{"n": 7}')
+    assert (ran.document["head"], ran.document["durability"]) == ("0:4", "synced")
+    header, *events = wire_documents(root)
+    assert header == {"type": "metadata", "protocol_version": "1.10"}
+    assert [each["message"] for each in events] == [
+        {"type": "TurnBegin", "payload": {"user_input": "hi"}},
+        {"type": "Started", "payload": {}},
+        {"type": "Ended", "payload": {"n": 7}},
+    ]
+    assert events[0]["timestamp"] == 1.5
+    assert abs(events[1]["timestamp"] - time.time()) < 60
+
+
+def test_an_emitted_event_obeys_the_options_of_every_change(root: Path) -> None:
+    steno = Steno(root)
+    emit(steno, 0, "--key", "step-1")
+    again = steno("emit", "demo", "TextPart", '{"n":0}', "--key", "step-1", "--json").document
+    assert (again["duplicate"], again["head"]) == (True, "0:2")
+    assert steno("emit", "demo", "A", "--expect", "0:1").code == 3
+    assert steno("emit", "nobody", "A", "--no-create").code == 4
+    written = steno("emit", "demo", "A", "--durability", "written", "--json").document
+    assert written["durability"] == "written"
+
+
+@pytest.mark.parametrize("payload", ["[1]", "{", "null", '"text"'])
+def test_a_payload_that_is_no_object_is_a_wrong_command_line(root: Path, payload: str) -> None:
+    ran = Steno(root)("emit", "demo", "A", payload)
+    assert (ran.code, ran.out) == (2, "")
+    assert "payload" in ran.err
+    assert not wire_file(root).exists()
+
+
+def test_wire_lists_events_one_a_line_or_as_documents(root: Path) -> None:
+    steno = Steno(root)
+    for number in range(3):
+        emit(steno, number)
+    lines = steno("wire", "demo").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["0:1", "0:2", "0:3"]
+    assert all("TextPart" in line and '"text": "汉字"' in line for line in lines)
+    documents = steno("wire", "demo", "--json", "--after", "0:2", "--until", "0:3").documents
+    assert documents == [{"cursor": "0:2", "record": wire_documents(root)[2]}]
+    screen = steno.on_terminal(60, "wire", "demo")
+    assert "3 of version 1.10" in screen
+    assert all(len(line) <= 60 + len("\x1b[1m\x1b[0m") for line in screen.splitlines())
+
+
+def test_an_empty_wire_file_and_a_missing_session_are_told_apart(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    ran = steno("wire", "demo")
+    assert (ran.code, ran.out) == (0, "")
+    assert "no event of demo" in ran.err
+    assert steno("wire", "nobody").code == 4
+    assert steno("tail", "nobody", "--wire").code == 4
+
+
+def test_damaged_lines_and_odd_times_stop_no_listing(root: Path) -> None:
+    steno = Steno(root)
+    emit(steno, 0)
+    odd = b'{"timestamp":1e300,"message":{"type":"\\u001b[31m","payload":{}}}'
+    with wire_file(root).open("ab") as file:
+        file.write(b"{broken\n" + odd + b"\n")
+    # The daemon takes in what another program wrote when it next writes itself.
+    emit(steno, 3)
+    ran = steno("wire", "demo")
+    assert [line.split()[:2] for line in ran.out.splitlines()][1] == ["0:3", "1e+300"]
+    assert "\x1b" not in ran.out
+    assert "1 line was no event" in ran.err
+
+
+def test_tail_prints_the_last_events_as_they_lie_in_the_file(root: Path) -> None:
+    steno = Steno(root)
+    for number in range(3):
+        emit(steno, number)
+    lines = wire_file(root).read_bytes().decode().splitlines(keepends=True)
+    assert steno("tail", "demo", "--wire", "-n", "2").out == "".join(lines[-2:])
+    assert steno("tail", "demo", "--wire").out == "".join(lines[1:])
+    assert steno("tail", "demo", "--wire", "--after", "0:3").out == lines[3]
+
+
+def test_tail_follows_events_across_a_killed_daemon(root: Path) -> None:
+    steno = Steno(root)
+    with ForegroundDaemon(root) as daemon:
+        emit(steno, 0)
+        follower = steno.begin("tail", "demo", "--wire", "-f", "--json")
+        assert follower.stdout is not None
+        try:
+            seen = [json.loads(follower.stdout.readline())]
+            emit(steno, 1)
+            seen.append(json.loads(follower.stdout.readline()))
+            daemon.kill()
+            daemon.start()
+            emit(steno, 2)
+            seen.append(json.loads(follower.stdout.readline()))
+        finally:
+            os.kill(follower.pid, signal.SIGINT)
+            follower.wait(30)
+            follower.stdout.close()
+    assert [each["cursor"] for each in seen] == ["0:1", "0:2", "0:3"]
+    assert values_in([each["record"] for each in seen]) == [0, 1, 2]
+
+
+def test_replay_prints_what_wire_prints(root: Path) -> None:
+    steno = Steno(root)
+    for number, at in enumerate(["1.0", "1.1", "0.5"]):
+        emit(steno, number, "--timestamp", at)
+    listed = steno("wire", "demo").out
+    assert steno("replay", "demo", "--speed", "0").out == listed
+    begun = time.monotonic()
+    assert steno("replay", "demo", "--speed", "0.5").out == listed
+    assert time.monotonic() - begun >= 0.2
+    assert steno("replay", "demo", "--speed", "-1").code == 2
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "speed", "pause_s"),
+    [
+        (1.0, 3.0, 1.0, 2.0),
+        (1.0, 3.0, 4.0, 0.5),
+        (1.0, 3.0, 0.0, 0.0),
+        (3.0, 1.0, 1.0, 0.0),
+        (0.0, 86_400.0, 1.0, limits.REPLAY_PAUSE_S_MAX),
+    ],
+    ids=["as it was", "faster", "at once", "a clock went back", "a night"],
+)
+def test_a_pause_is_that_between_the_events_within_reason(
+    earlier: float, later: float, speed: float, pause_s: float
+) -> None:
+    assert _pause_s(event_at(earlier), event_at(later), speed) == pause_s
