@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import steno
+from steno.adapters._address import find_address
 from steno.adapters.kimi import Context
 from steno.adapters.kosong import MemoryLinearStorage, StenoLinearStorage
 from support.daemons import end_daemon_of
@@ -130,6 +132,46 @@ async def test_many_tasks_and_objects_lose_nothing_and_agree(folder: Path, name:
     for number in range(8):
         own = [text for text in contents if text.startswith(f"{number}-")]
         assert own == [f"{number}-{count}" for count in range(10)]
+
+
+@NAMES
+async def test_reverts_beside_appends_lose_nothing_that_was_acknowledged(
+    folder: Path, name: str
+) -> None:
+    path = folder / name
+    appended: list[str] = []
+
+    async def append(number: int) -> None:
+        context = Context(file_backend=path)
+        for count in range(20):
+            await context.append_message(Note(f"{number}-{count}"))
+            appended.append(f"{number}-{count}")
+
+    async def revert() -> None:
+        for _ in range(10):
+            context = Context(file_backend=path)
+            await context.checkpoint(False)
+            await context.append_message(Note("doomed"))
+            await context.revert_to(0)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(append, number)
+        tasks.start_soon(revert)
+
+    stem = Path(name).stem
+    rotated = [file for file in folder.iterdir() if file.name.startswith(f"{stem}_")]
+    assert len([file for file in rotated if file.is_file()]) == 10
+    files = [path, *(file for file in rotated if file.is_file())]
+    found = {
+        json.loads(line).get("content") for file in files for line in file.read_bytes().splitlines()
+    }
+    assert found >= set(appended)
+    again = Context(file_backend=path, message_type=Note)
+    assert await again.restore()
+    assert "doomed" not in texts(again.history)
+    address = await anyio.to_thread.run_sync(find_address, path)
+    assert path.samefile(address.context)
 
 
 async def test_a_failed_append_is_told_and_changes_nothing(folder: Path) -> None:

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from steno_protocol._json import is_object
 from steno_protocol.context import CHARS_PER_TOKEN
@@ -24,9 +24,6 @@ class MessageLike(Protocol):
     def model_dump_json(self, *, exclude_none: bool) -> str:
         """The message as JSON."""
         ...
-
-
-MessageT = TypeVar("MessageT", bound=MessageLike)
 
 
 class Transcript:

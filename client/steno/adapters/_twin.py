@@ -5,35 +5,56 @@ the caller's name has to follow it; a program that dies in between leaves the ol
 recognised as a generation that the session left behind.
 """
 
+import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from steno_protocol import places
+
+_LOCK: Final = "names.lock"
 
 
 def adopt(path: Path, context: Path) -> None:
     """Make the file at `path` and the session's file one."""
-    given, own = _inode(path), _inode(context)
-    if given == own:
+    if _inode(path) == _inode(context):
         return
-    if own is not None and given in _left_behind(context.parent):
-        _put(context, path)
-        return
-    # Somebody replaced the file: the daemon sees it, and keeps what was there as a generation.
     context.parent.mkdir(mode=0o700, exist_ok=True)
-    _put(path, context)
+    with _alone(context.parent):
+        # In this order: what is at `path` was the session's file before it was left behind.
+        given, own = _inode(path), _inode(context)
+        if given == own:
+            return
+        if own is not None and given in _left_behind(context.parent):
+            _put(context, path)
+        else:
+            # Somebody replaced the file: the daemon sees it, and keeps what was there.
+            _put(path, context)
 
 
 def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
     """After a rewrite: the new file gets the caller's name, the old one the next free number."""
-    _number(path, rotated)
-    _put(context, path)
+    with _alone(context.parent):
+        _number(path, rotated)
+        _put(context, path)
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """One process at a time moves names: a slow one must not put back what is old already."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _put(source: Path, target: Path) -> None:
     """Give `source` a second name, in place of what has it."""
-    aside = target.with_name(f"{target.name}.{os.getpid()}.link")
+    aside = target.with_name(f"{target.name}.link")
     aside.unlink(missing_ok=True)
     os.link(source, aside)
     aside.replace(target)
