@@ -34,7 +34,7 @@ LOADS = (
     Load("1 client, one append after the other", 1, 1, 3000, _ALL, "p50_us"),
     Load("16 clients, one append after the other", 16, 1, 16_000, _ALL, "acks_per_s"),
     # Nothing can be in flight by hand, and a blocking call is one at a time: they go as before.
-    Load("16 clients, 64 appends in flight each", 16, 64, 160_000,
+    Load("16 clients, 64 appends in flight each", 16, 64, 48_000,
          ("floor", "raw", "async"), "acks_per_s"),
 )  # fmt: skip
 
