@@ -161,10 +161,10 @@ class BlockingSession(BlockingWireSession):
         asked = commands.Timeline(session=self.id)
         return self._link.ask(asked, replies.TimelineReport).entries
 
-    def clients(self) -> list[replies.ClientEntry]:
+    def clients(self) -> replies.ClientsReport:
         """Who follows the session."""
         asked = commands.Clients(session=self.id)
-        return self._link.ask(asked, replies.ClientsReport).clients
+        return self._link.ask(asked, replies.ClientsReport)
 
     def history_at(
         self, at: PastState | None = None, *, checkpoint: int | None = None

@@ -118,9 +118,9 @@ class BlockingClient:
         """How the daemon is."""
         return self._link.ask(commands.Status(), replies.StatusReport)
 
-    def clients(self, session: str | None = None) -> list[replies.ClientEntry]:
+    def clients(self, session: str | None = None) -> replies.ClientsReport:
         """Who is connected, or who follows `session`."""
-        return self._link.ask(commands.Clients(session=session), replies.ClientsReport).clients
+        return self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     def drain(self) -> None:
         """Ask the daemon to finish what is queued, sync it, and end."""

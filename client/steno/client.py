@@ -134,10 +134,9 @@ class Client:
         """How the daemon is."""
         return await self._link.ask(commands.Status(), replies.StatusReport)
 
-    async def clients(self, session: str | None = None) -> list[replies.ClientEntry]:
+    async def clients(self, session: str | None = None) -> replies.ClientsReport:
         """Who is connected, or who follows `session`."""
-        report = await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
-        return report.clients
+        return await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     async def drain(self) -> None:
         """Ask the daemon to finish what is queued, sync it, and end.

@@ -198,10 +198,10 @@ class Session(WireSession):
         asked = commands.Timeline(session=self.id)
         return (await self._link.ask(asked, replies.TimelineReport)).entries
 
-    async def clients(self) -> list[replies.ClientEntry]:
+    async def clients(self) -> replies.ClientsReport:
         """Who follows the session."""
         asked = commands.Clients(session=self.id)
-        return (await self._link.ask(asked, replies.ClientsReport)).clients
+        return await self._link.ask(asked, replies.ClientsReport)
 
     async def history_at(
         self, at: PastState | None = None, *, checkpoint: int | None = None

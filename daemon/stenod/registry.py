@@ -59,6 +59,11 @@ class Registry:
         waiting = sum(len(writer.mailbox) for writer in writers)
         return waiting + sum(map(len, self._resolving.values()))
 
+    def writers(self, session: str) -> list[Writer]:
+        """The writers of a session, none while it is not open."""
+        found = self._addresses.get(session)
+        return found.writers if found is not None else []
+
     def submit(self, session: str, item: Item) -> None:
         """Give a command to its session's writer, which is started if need be.
 

@@ -298,9 +298,18 @@ class Router:
     def _clients(self, command: Clients) -> ClientsReport:
         now_s = self._shop.monotonic()
         entries = [peer.entry(now_s) for peer in self.peers.values()]
-        if command.session is not None:
-            entries = [entry for entry in entries if command.session in entry.subscriptions]
-        return ClientsReport(clients=entries)
+        if command.session is None:
+            return ClientsReport(clients=entries, queued=self._registry.queued)
+        followers = [entry for entry in entries if command.session in entry.subscriptions]
+        writers = self._registry.writers(command.session)
+        syncs = [writer.last_sync_at for writer in writers if writer.last_sync_at is not None]
+        errors = [writer.last_error for writer in writers if writer.last_error is not None]
+        return ClientsReport(
+            clients=followers,
+            queued=sum(len(writer.mailbox) for writer in writers),
+            last_sync_at=max(syncs, default=None),
+            last_error=errors[0] if errors else None,
+        )
 
     async def _stat(self, session: str) -> SessionStat:
         inspection, view = await self._registry.look(session)

@@ -180,9 +180,19 @@ class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
-    """The answer to `clients`."""
+    """The answer to `clients`.
+
+    Attributes:
+        clients: who is connected; those who follow the session, if one was named.
+        queued: commands that wait for that session's writers.
+        last_sync_at: Unix time of its last sync, None if there was none since it was opened.
+        last_error: what went wrong there last.
+    """
 
     clients: list[ClientEntry]
+    queued: int = 0
+    last_sync_at: float | None = None
+    last_error: str | None = None
 
 
 class Done(Reply, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ def test_the_blocking_verbs_change_the_mirror_as_they_change_the_file(root: Path
         assert session.history_at("0:2").history == [message("one")]
         assert session.stat().head == str(session.head)
         assert [entry.session for entry in client.sessions()] == ["demo"]
-        assert [entry.name for entry in session.clients()] == ["planner"]
+        assert [entry.name for entry in session.clients().clients] == ["planner"]
         assert client.status().root == str(root)
 
 

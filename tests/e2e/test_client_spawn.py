@@ -175,7 +175,7 @@ def test_the_name_of_a_client_says_which_program_and_process_it_is(root: Path) -
         assert isinstance(client, BlockingClient)
         assert client.name.endswith(f"-{os.getpid()}")
         assert client.status().clients == 1
-        assert client.clients()[0].name == client.name
+        assert client.clients().clients[0].name == client.name
 
 
 def speaking(root: Path, protocol: int) -> Script:

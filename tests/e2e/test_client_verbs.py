@@ -119,7 +119,7 @@ async def test_two_clients_see_one_history_and_read_each_others_writes(root: Pat
         ack = await reader.clear()
         await writer.wait_for(str(ack.head))
         assert writer.history == []
-        names = {entry.name for entry in await writer.clients()}
+        names = {entry.name for entry in (await writer.clients()).clients}
         assert names == {"a", "b"}
 
 
@@ -388,7 +388,7 @@ async def test_a_closed_session_is_followed_no_longer(root: Path) -> None:
         session = await client.open("demo")
         await session.close()
         assert not session.is_following
-        assert await session.clients() == []
+        assert (await session.clients()).clients == []
 
 
 async def test_an_endpoint_is_enough_to_reach_a_daemon(root: Path) -> None:

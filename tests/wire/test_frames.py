@@ -14,6 +14,7 @@ from steno_protocol.commands import (
     COMMANDS,
     AnyCommand,
     Append,
+    AppendWire,
     Command,
     Status,
     Subscribe,
@@ -45,6 +46,8 @@ from steno_protocol.frames import (
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Lines, Reply
 
 RECORD = b'{"role":"user","content":"hi"}'
+
+TAKE_RECORDS = {"append", "append_wire"}
 SIMPLE_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(st.characters(codec="utf-8"), max_size=20),
     int: st.integers(-(2**63), 2**64 - 1),
@@ -97,7 +100,7 @@ def _any_of(union: Any) -> st.SearchStrategy[Any]:
 
 
 def _records_for(command: Command) -> list[bytes]:
-    return [RECORD] if isinstance(command, Append) else []
+    return [RECORD] if isinstance(command, (Append, AppendWire)) else []
 
 
 def _refusal(frames: Sequence[bytes]) -> StenoError:
@@ -226,7 +229,7 @@ def _smallest(name: str) -> dict[str, Any]:
 @COMMAND_NAMES
 def test_an_unknown_field_is_named_with_the_fields_that_there_are(name: str) -> None:
     header = {**_smallest(name), "surprise": 1}
-    error = _refusal_of(msgspec.json.encode(header), *([RECORD] if name == "append" else []))
+    error = _refusal_of(msgspec.json.encode(header), *([RECORD] if name in TAKE_RECORDS else []))
     assert type(error) is BadRequest
     assert repr(name) in error.message
     assert "`surprise`" in error.message
@@ -254,7 +257,7 @@ def test_a_field_of_another_type_is_named(name: str) -> None:
 @COMMAND_NAMES
 def test_records_after_a_command_that_takes_none_are_refused(name: str) -> None:
     header = msgspec.json.encode(_smallest(name))
-    if name == "append":
+    if name in TAKE_RECORDS:
         assert decode_request([PROTOCOL_MAGIC, b"r1", header, RECORD])
         return
     error = _refusal_of(header, RECORD, RECORD)

@@ -57,11 +57,12 @@ def restart(options: Namespace, output: Output) -> int:
 def clients(options: Namespace, output: Output) -> int:
     """Say who is connected."""
     with connected(options, spawn=False) as client:
-        entries = client.clients(options.session)
+        report = client.clients(options.session)
     if output.as_json:
-        output.document({"clients": [contract.reply(entry) for entry in entries]})
+        entries = [contract.reply(entry) for entry in report.clients]
+        output.document({**contract.reply(report), "clients": entries})
         return Exit.DONE
-    rows = [_client_row(entry) for entry in entries]
+    rows = [_client_row(entry) for entry in report.clients]
     if rows and output.is_terminal:
         rows.insert(0, ("NAME", "PID", "FOR", "REQUESTS", "DROPPED", "FOLLOWS"))
     for line in table(rows, right=frozenset({1, 3, 4})):
