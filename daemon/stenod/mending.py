@@ -69,12 +69,14 @@ class FileEnd:
         is_same = fingerprint(self.disk, self.handle, mark.bytes) == (mark.bytes, mark.crc)
         return mark if is_same else None
 
-    def make_durable(self, proven: int) -> None:
+    def make_durable(self, proven: int, *, shared: bool) -> None:
         """Sync first, then read: what was written and never synced must not be believed yet.
 
         After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
         al., Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an
-        earlier process met one. So what lies behind the last proven length is written again first.
+        earlier process met one. So what lies behind the last proven length is written again first,
+        and the size is set again: a cut that a failed fsync dropped would leave the cut bytes on
+        the disk. Not where others write too, as their next line may be there already.
         """
         size = self.size
         named = self.disk.stat_name(self.folder, self.name)
@@ -82,6 +84,8 @@ class FileEnd:
         if proven < size and is_ours:
             data = self.disk.read(self.handle, size - proven, proven)
             self.disk.overwrite(self.folder, self.name, proven, data)
+        if not shared:
+            self.disk.truncate(self.handle, size)
         self.disk.fsync(self.handle)
         self.disk.fsync(self.folder)
 

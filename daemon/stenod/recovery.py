@@ -237,7 +237,7 @@ def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
         end.check_settled(mark)
-    end.make_durable(_proven(end, opening, mark, entries))
+    end.make_durable(_proven(end, opening, mark, entries), shared=opening.shared)
     if is_fresh:
         end.check_settled(mark)
     size = end.mend(mark, opening.now, entries)

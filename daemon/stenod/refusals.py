@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+from steno_protocol.commands import Mutation
 from steno_protocol.errors import (
     ErrorCode,
+    Expired,
     Internal,
+    NotFound,
     OutcomeUnknown,
     ShuttingDown,
     StenoError,
@@ -56,6 +59,13 @@ class Refusals:
             session=self._session,
         )
 
+    def expired(self, late_s: float) -> Expired:
+        """The command reached its writer after its deadline."""
+        return Expired(
+            f"the command came {late_s:.3f} s after its deadline: send it again with a later one",
+            session=self._session,
+        )
+
     def ended(self) -> ShuttingDown:
         """The writer has ended; the next command finds another one."""
         return ShuttingDown("the session is being closed: try again", session=self._session)
@@ -70,3 +80,11 @@ def with_key(error: StenoError, key: str) -> StenoError:
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
     return error
+
+
+def doubted(error: StenoError, command: Mutation) -> StenoError:
+    """The error of a command whose key could not be looked up: a repeat may have been applied."""
+    is_certain = not command.repeat or isinstance(error, (NotFound, Expired))
+    if is_certain or isinstance(error, OutcomeUnknown):
+        return error
+    return OutcomeUnknown(error.message, session=error.session, code=error.code, key=command.key)

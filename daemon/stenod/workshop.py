@@ -16,6 +16,12 @@ class Statistics:
     sync_s: float = 0.0
     slowest_sync_s: float = 0.0
 
+    def count_sync(self, took_s: float) -> None:
+        """Take one more sync into account."""
+        self.syncs += 1
+        self.sync_s += took_s
+        self.slowest_sync_s = max(self.slowest_sync_s, took_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Workshop:

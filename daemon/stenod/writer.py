@@ -6,15 +6,13 @@ is the only place where the two meet, and the order of these steps is the produc
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
-import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import (
-    Expired,
     StenoError,
     StorageFailed,
 )
@@ -23,11 +21,12 @@ from stenod import lookup, recovery, rewriting
 from stenod.core import timeline
 from stenod.core.keys import Applied
 from stenod.core.machine import Machine
-from stenod.core.speculation import Answered, Lines, Rewrite, ack_of, moved
+from stenod.core.speculation import Answered, Lines, Rewrite, ack_of
 from stenod.feed import Feed
+from stenod.group import Answer, Group, answer_all, refuse_all
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Opened
-from stenod.refusals import Refusals, with_key
+from stenod.refusals import Refusals, doubted
 from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
 
@@ -50,18 +49,6 @@ class OpenHow:
 
 
 _AS_IT_IS = OpenHow()
-
-_Answer = tuple[Item, Ack, bool]
-"""A command, its ack, and whether this group's bytes are what it waits for."""
-
-
-@dataclass(slots=True)
-class _Group:
-    """Decided commands whose bytes go to the disk together."""
-
-    data: list[bytes] = field(default_factory=list[bytes])
-    answers: list[_Answer] = field(default_factory=list[_Answer])
-    synced: bool = False
 
 
 class Writer:
@@ -99,6 +86,7 @@ class Writer:
         self._marked = 0
         self._proven: int | None = None
         self._refusals = Refusals(session, workshop.tell)
+        self.last_sync_at: float | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -175,7 +163,7 @@ class Writer:
 
     async def _serve_group(self, items: list[Item]) -> None:
         """Answer every command of a group, whatever happens."""
-        group = _Group()
+        group = Group()
         for item in items:
             try:
                 await self._serve_item(item, group)
@@ -192,19 +180,17 @@ class Writer:
                 await self.open()
         self._shop.flush()
 
-    async def _serve_item(self, item: Item, group: _Group) -> None:
-        self._check_deadline(item)
-        opened = await self._open_unchanged(group)
-        applied = await self._look_up(opened, item)
+    async def _serve_item(self, item: Item, group: Group) -> None:
+        opened, applied = await self._find(item, group)
         decision = opened.machine.decide(item.command, item.records, applied)
         match decision:
             case Answered():
-                group.answers.append((item, decision.ack, False))
+                group.answers.append(Answer(item, decision.ack, is_new=False))
                 # The first answer may be of this very group: both wait for the same sync.
                 group.synced = True
             case Lines():
                 group.data.append(decision.data)
-                group.answers.append((item, decision.ack, True))
+                group.answers.append(Answer(item, decision.ack, is_new=True))
                 group.synced |= item.command.durability == "synced"
             case Rewrite():
                 group.synced = True
@@ -217,12 +203,38 @@ class Writer:
             case _:
                 assert_never(decision)
 
-    async def _open_unchanged(self, group: _Group) -> Opened:
+    async def _find(self, item: Item, group: Group) -> tuple[Opened, Applied | None]:
+        """The open session, and what the files say of the command's key.
+
+        Raises:
+            OutcomeUnknown: the command may have been applied before, and nobody could look.
+            StenoError: it was definitely not applied, nor before.
+        """
+        command = item.command
+        try:
+            if not command.repeat:
+                self._check_deadline(item)
+            opened = await self._open_unchanged(group)
+            applied = await self._look_up(opened, item)
+        except OSError as error:
+            raise doubted(self._refusals.storage_failed(error), command) from None
+        except StenoError as error:
+            raise doubted(error, command) from None
+        # A repeat of what was applied in time gets its first answer, however late it comes.
+        if applied is None and opened.machine.applied(command.key) is None:
+            self._check_deadline(item)
+        return opened, applied
+
+    async def _open_unchanged(self, group: Group) -> Opened:
         """The open session; what a foreign program changed meanwhile is taken in first."""
         opened = await self.open()
-        if not group.data and opened.log.is_foreign_changed():
-            opened = await self._take_in_foreign(opened)
-        return opened
+        if group.data or not opened.log.is_foreign_changed():
+            return opened
+        # What was answered so far is about the file as it was.
+        await self._write(group)
+        if self._opened is not opened:
+            return await self.open()
+        return await self._take_in_foreign(opened)
 
     async def _take_in_foreign(self, opened: Opened) -> Opened:
         """A foreign program changed the file: keep what it replaced, then believe what is there."""
@@ -264,7 +276,7 @@ class Writer:
             machine.keys.add(command.key, found)
         return found
 
-    async def _write(self, group: _Group) -> None:
+    async def _write(self, group: Group) -> None:
         """Write and sync a group, then answer it; afterwards the group is empty."""
         opened = self._opened
         if opened is None:
@@ -273,7 +285,7 @@ class Writer:
         group.data, group.answers, group.synced = [], [], False
         has_work = data or (synced and self._unsynced_since is not None)
         if not has_work:
-            self._answer(answers, synced=True)
+            answer_all(answers, synced=True)
             return
         start = opened.log.size
         try:
@@ -282,10 +294,17 @@ class Writer:
             await self._fail(opened, answers, error)
             return
         self._shop.statistics.appended_records += data.count(b"\n")
-        if data and opened.log.is_foreign_changed():
+        if data and self._may_be_changed(opened):
             await self._recount(opened, start, data, answers)
             return
         await self._written(opened, data, answers, synced=synced)
+
+    def _may_be_changed(self, opened: Opened) -> bool:
+        try:
+            return opened.log.is_foreign_changed()
+        except OSError:
+            # Nobody knows, and the bytes are there: the files are opened again to find out.
+            return True
 
     def _store(self, log: JsonlLog, data: bytes, *, synced: bool) -> None:
         if data:
@@ -296,14 +315,14 @@ class Writer:
             self._count_sync(self._shop.monotonic() - started)
 
     async def _written(
-        self, opened: Opened, data: bytes, answers: list[_Answer], *, synced: bool
+        self, opened: Opened, data: bytes, answers: list[Answer], *, synced: bool
     ) -> None:
         self._unpublished.append(data)
         if synced:
             self._commit(opened)
         elif self._unsynced_since is None:
             self._unsynced_since = self._shop.monotonic()
-        self._answer(answers, synced=synced)
+        answer_all(answers, synced=synced)
         await self._save_mark_when_due(opened)
 
     def _commit(self, opened: Opened) -> None:
@@ -314,17 +333,8 @@ class Writer:
         if block:
             self.feed.publish(opened.machine.head, block)
 
-    def _answer(self, answers: list[_Answer], *, synced: bool, shift: int = 0) -> None:
-        """Answer third, in the order of the commands."""
-        for item, ack, is_new in answers:
-            if shift and is_new:
-                ack = moved(ack, shift, overtaken=item.command.expect is not None)  # noqa: PLW2901
-            if not synced:
-                ack = msgspec.structs.replace(ack, durability="written")  # noqa: PLW2901
-            item.to.reply(ack)
-
     async def _recount(
-        self, opened: Opened, start: int, data: bytes, answers: list[_Answer]
+        self, opened: Opened, start: int, data: bytes, answers: list[Answer]
     ) -> None:
         """A foreign program wrote between our look and our write: say where our lines really are.
 
@@ -338,18 +348,16 @@ class Writer:
             size = again.log.size - start
             region = await self._shop.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
-            self._refuse_all(
-                answers, self._refusals.unknown(f"a foreign program interfered: {error}")
-            )
+            refuse_all(answers, self._refusals.unknown(f"a foreign program interfered: {error}"))
             return
         found = region.find(data)
         is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
         if not is_there or again.log.generation != generation:
-            self._refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
+            refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
             return
-        self._answer(answers, synced=True, shift=region.count(b"\n", 0, found))
+        answer_all(answers, synced=True, shift=region.count(b"\n", 0, found))
 
-    async def _fail(self, opened: Opened, answers: list[_Answer], error: OSError) -> None:
+    async def _fail(self, opened: Opened, answers: list[Answer], error: OSError) -> None:
         """A write or sync failed: nobody of the group is acknowledged, and the log is buried.
 
         What was acknowledged as `written` and not synced since is withdrawn with it.
@@ -361,11 +369,11 @@ class Writer:
             refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
         self._abandon(proven=opened.log.synced)
-        for item, ack, is_new in answers:
-            if is_new or opened.machine.applied(item.command.key) is None:
-                item.to.refuse(with_key(refusal, item.command.key))
+        for answer in answers:
+            if answer.is_new or opened.machine.applied(answer.item.command.key) is None:
+                refuse_all([answer], refusal)
             else:
-                item.to.reply(ack)
+                answer.item.to.reply(answer.ack)
 
     async def _rewrite(self, item: Item, decision: Rewrite) -> None:
         opened = self._opened
@@ -451,14 +459,14 @@ class Writer:
 
     def _close(self) -> None:
         opened = self._opened
-        if opened is None:
-            return
-        with contextlib.suppress(OSError):
-            if self._unsynced_since is not None:
-                opened.log.sync()
-                self._commit(opened)
-            if opened.log.synced != self._marked:
-                opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+        # In the middle of a group nobody knows how far it came: the next opening finds out.
+        if opened is not None and not self._is_serving:
+            with contextlib.suppress(OSError):
+                if self._unsynced_since is not None:
+                    opened.log.sync()
+                    self._commit(opened)
+                if opened.log.synced != self._marked:
+                    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
         self._abandon()
 
     def _abandon(self, proven: int | None = None) -> None:
@@ -477,22 +485,12 @@ class Writer:
     def _check_deadline(self, item: Item) -> None:
         now = self._shop.monotonic()
         if item.deadline_s is not None and now > item.deadline_s:
-            raise Expired(
-                f"the command came {now - item.deadline_s:.3f} s after its deadline: send it again"
-                " with a later one",
-                session=self.session,
-            )
+            raise self._refusals.expired(now - item.deadline_s)
 
     def _count_sync(self, took_s: float) -> None:
-        statistics = self._shop.statistics
-        statistics.syncs += 1
-        statistics.sync_s += took_s
-        statistics.slowest_sync_s = max(statistics.slowest_sync_s, took_s)
+        self._shop.statistics.count_sync(took_s)
+        self.last_sync_at = self._shop.wall()
         if took_s > limits.SLOW_SYNC_S:
             self._shop.tell(
                 "slow_sync", session=self.session, took_s=took_s, expected_s=limits.SLOW_SYNC_S
             )
-
-    def _refuse_all(self, answers: list[_Answer], error: StenoError) -> None:
-        for item, _, _ in answers:
-            item.to.refuse(with_key(error, item.command.key))

@@ -110,11 +110,13 @@ class Desk:
         told: events for the operator.
     """
 
-    def __init__(self, disk: SimulatedDisk | None = None, *, shared: bool = False) -> None:
+    def __init__(
+        self, disk: SimulatedDisk | None = None, *, shared: bool = False, wall_s: float = NOW_S
+    ) -> None:
         self.disk = disk or SimulatedDisk()
         self.stored = StoredSession(self.disk, PATH)
         self.now_s = 100.0
-        self.wall_s = NOW_S
+        self.wall_s = wall_s
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
         self.told: list[str] = []
@@ -125,8 +127,9 @@ class Desk:
         self._shared = shared
         self._changed = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self.disk.foreign.make_folder(PATH)
-        self.disk.sync_all()
+        if disk is None:
+            self.disk.foreign.make_folder(PATH)
+            self.disk.sync_all()
         self.workshop = Workshop(
             commit=self._commit,
             read=self._read,

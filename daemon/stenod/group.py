@@ -1,0 +1,59 @@
+"""One group commit: commands whose bytes go to the disk together, and how they are answered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from steno_protocol.errors import StenoError
+from steno_protocol.replies import Ack
+from stenod.core.speculation import moved
+from stenod.mailbox import Item
+from stenod.refusals import with_key
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command is to be told once the group is stored.
+
+    Attributes:
+        is_new: this group's bytes are what it waits for; else it is a repeat.
+    """
+
+    item: Item
+    ack: Ack
+    is_new: bool
+
+
+@dataclass(slots=True)
+class Group:
+    """Decided commands whose bytes go to the disk together."""
+
+    data: list[bytes] = field(default_factory=list[bytes])
+    answers: list[Answer] = field(default_factory=list[Answer])
+    synced: bool = False
+
+
+def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> None:
+    """Tell a stored group's commands, in their order, where their records are.
+
+    Args:
+        answers: what was decided.
+        synced: whether the bytes are durable, or only in the page cache.
+        shift: lines by which the group lies further down than was decided.
+    """
+    # A repeat inside the group is answered with its first copy's place.
+    ours = {answer.item.command.key for answer in answers if answer.is_new and shift}
+    for answer in answers:
+        command, ack = answer.item.command, answer.ack
+        if command.key in ours:
+            ack = moved(ack, shift, overtaken=command.expect is not None)
+        if not synced:
+            ack = msgspec.structs.replace(ack, durability="written")
+        answer.item.to.reply(ack)
+
+
+def refuse_all(answers: Sequence[Answer], error: StenoError) -> None:
+    """Tell all commands of a group of the same error."""
+    for answer in answers:
+        answer.item.to.refuse(with_key(error, answer.item.command.key))

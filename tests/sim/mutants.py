@@ -1,0 +1,141 @@
+"""Guards taken out one at a time: each has to make seeds fail, or nothing tests that guard."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from sim.simulation import World, play, world_of
+from stenod import mending, recovery, writer
+from stenod.core import lines
+from stenod.core.keys import KeyTable
+from stenod.core.lines import Tail
+from stenod.core.speculation import Speculation
+from stenod.mending import FileEnd
+from stenod.store import jsonl
+from stenod.store.jsonl import JsonlLog
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One guard that is missing.
+
+    Attributes:
+        target: where the guard lives, or None for one of the disk.
+        name: its name there.
+        instead: what stands in its place.
+        options: what is different about the world.
+        try_first: a seed that noticed it once; only speed depends on it.
+    """
+
+    target: Any = None
+    name: str = ""
+    instead: Callable[..., Any] | None = None
+    options: tuple[str, ...] = ()
+    try_first: int = 0
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Take the guard out for a while."""
+        if self.target is None:
+            yield
+            return
+        with patch.object(self.target, self.name, self.instead):
+            yield
+
+    def world(self, seed: int) -> World:
+        """The world of a seed with this mutant."""
+        return replace(world_of(seed), **dict.fromkeys(self.options, True))
+
+
+def _keys_before_sync(self: Speculation, command: Any, data: Any, **how: Any) -> Any:
+    decision = _put(self, command, data, **how)
+    for key, applied in self._spoken.keys.items():
+        self.keys.add(key, applied)
+    return decision
+
+
+def _sync_without_writing_again(self: FileEnd, proven: int, *, shared: bool) -> None:
+    self.disk.fsync(self.handle)
+    self.disk.fsync(self.folder)
+
+
+def _replace_without_intent(self: JsonlLog, pieces: Any, intent: bytes) -> str:
+    with patch.object(jsonl, "tell", lambda disk, folder, line: None):
+        rotated = _replace(self, pieces, intent)
+    jsonl.tell(self._disk, self._folder, intent)
+    return rotated
+
+
+def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str:
+    fsync = self._disk.fsync
+    with patch.object(
+        self._disk, "fsync", lambda handle: None if handle == self._folder else fsync(handle)
+    ):
+        return _replace(self, pieces, intent)
+
+
+def _publish_before_commit(self: Any, log: JsonlLog, data: bytes, *, synced: bool) -> None:
+    if synced and data:
+        head = self._opened.machine.spoken_head
+        self.feed.publish(head, b"".join([*self._unpublished, data]))
+    _store(self, log, data, synced=synced)
+
+
+_put = Speculation._put
+_replace = JsonlLog.replace
+_store = writer.Writer._store
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+MUTANTS = {
+    "a file sync that does nothing": Mutant(options=("ignore_fdatasync",)),
+    "a folder sync that does nothing": Mutant(options=("ignore_folder_fsync",)),
+    "keys remembered before the sync": Mutant(Speculation, "_put", _keys_before_sync),
+    "a torn tail that is not cut": Mutant(
+        mending, "examine_tail", lambda region, marked: Tail(len(region))
+    ),
+    "a torn batch of which the whole lines stay": Mutant(
+        lines, "_first_damage", lambda found, marked: lines._damaged_end(found)
+    ),
+    "a failed sync that is believed at the next one": Mutant(
+        FileEnd, "make_durable", _sync_without_writing_again
+    ),
+    "an opening that reads before it syncs": Mutant(FileEnd, "make_durable", _nothing),
+    "a failed group that is not taken back": Mutant(JsonlLog, "take_back", _nothing),
+    "a rewrite that did not take place and is not voided": Mutant(
+        recovery, "_took_place", lambda disk, folder, entry: True
+    ),
+    "a rewrite that is never believed": Mutant(
+        recovery, "_took_place", lambda disk, folder, entry: False
+    ),
+    "a second name that is not taken back": Mutant(recovery, "_unlink_twin", _nothing),
+    "a rewrite that is told only after it": Mutant(JsonlLog, "replace", _replace_without_intent),
+    "a rewrite whose names are not synced": Mutant(JsonlLog, "replace", _half_of_the_folder_syncs),
+    "a key that is not looked up": Mutant(
+        KeyTable, "must_be_looked_up", lambda self, key, repeat: False
+    ),
+    "a key that is looked up in vain": Mutant(
+        writer.lookup, "look_up", lambda log, path, key: None
+    ),
+    "a record that is published before it is durable": Mutant(
+        writer.Writer, "_store", _publish_before_commit
+    ),
+    "foreign lines that nobody notices": Mutant(JsonlLog, "is_foreign_changed", lambda self: False),
+}
+"""Every guard that the simulation is known to miss."""
+
+
+def first_failing_seed(mutant: Mutant, seeds: range) -> int | None:
+    """A seed that notices that the guard is missing."""
+    with mutant.applied():
+        for seed in (mutant.try_first, *seeds):
+            try:
+                play(seed, mutant.world(seed))
+            except AssertionError:
+                return seed
+    return None

@@ -1,0 +1,43 @@
+"""`python -m sim.run --seeds N`: play many seeds and print those that fail; exit 1 if any did."""
+
+import argparse
+import hashlib
+import sys
+import time
+from collections.abc import Sequence
+
+import anyio
+
+from sim.simulation import Simulation, play, world_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play the seeds that were asked for."""
+    parser = argparse.ArgumentParser(prog="python -m sim.run", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, help="how many to play")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
+    given = parser.parse_args(arguments)
+    started = time.monotonic()
+    failed: list[int] = []
+    for seed in range(given.first, given.first + given.seeds):
+        try:
+            play(seed)
+        except AssertionError as error:
+            failed.append(seed)
+            print(error, file=sys.stderr)
+    took_s = time.monotonic() - started
+    print(f"{given.seeds - len(failed)} passed, {len(failed)} failed, {took_s:.1f} s")
+    if failed:
+        print(f"failing seeds: {failed}; add them to sim/seeds.txt once they are understood")
+    return 1 if failed else 0
+
+
+def trace_of(seed: int) -> str:
+    """What one seed did to its disk, in short: equal for equal runs."""
+    simulation = Simulation(seed, world_of(seed))
+    anyio.run(simulation.run, backend="asyncio")
+    return hashlib.sha256(repr(simulation.trace()).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

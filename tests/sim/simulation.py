@@ -1,0 +1,320 @@
+"""A session's whole life from one seed: clients, followers, faults and deaths, then the verdict."""
+
+import contextlib
+import errno
+import random
+from dataclasses import dataclass
+
+import anyio
+
+from sim import verdict
+from sim.clients import Fate, Follower, Order, Orders
+from steno_protocol import places
+from steno_protocol.errors import StenoError
+from steno_protocol.positions import Position
+from stenod.core import timeline
+from stenod.feed import Subscriber
+from stenod.writer import OpenHow
+from support.lines import foreign
+from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
+from support.stored_session import NOW_S
+from support.writing import PATH, Desk
+
+LIVES = 4
+STEPS = 14
+TRIES_MAX = 60
+
+CONTEXT = f"{PATH}/{places.CONTEXT}"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a simulation may meet.
+
+    Attributes:
+        power_cuts: whether the power is cut; else only processes die.
+        faults: whether calls fail.
+        has_foreign: whether another program appends lines. Not together with power cuts: what it
+            wrote and did not sync may vanish from between our lines, and then no line is where it
+            was, whatever we do.
+        ignore_fdatasync: see `SimulatedDisk`.
+        ignore_folder_fsync: see `SimulatedDisk`.
+    """
+
+    power_cuts: bool = True
+    faults: bool = True
+    has_foreign: bool = False
+    ignore_fdatasync: bool = False
+    ignore_folder_fsync: bool = False
+
+
+def world_of(seed: int) -> World:
+    """Which world a seed is played in."""
+    has_foreign = seed % 4 == 3
+    return World(power_cuts=not has_foreign, faults=seed % 4 != 0, has_foreign=has_foreign)
+
+
+class Simulation:
+    """One seed.
+
+    Attributes:
+        log: what happened, for the report of a failure.
+    """
+
+    def __init__(self, seed: int, world: World) -> None:
+        self.log: list[str] = []
+        self._chance = random.Random(seed)
+        self._world = world
+        self._disk = SimulatedDisk(
+            seed,
+            ignore_fdatasync=world.ignore_fdatasync,
+            ignore_folder_fsync=world.ignore_folder_fsync,
+        )
+        self._disk.foreign.make_folder(PATH)
+        self._disk.sync_all()
+        self._wall_s = NOW_S
+        self._orders = Orders(self._chance, lambda: self._wall_s)
+        self._followers: list[Follower] = []
+        self._head = Position(0, 0)
+
+    async def run(self) -> None:
+        """Live several lives, settle everything, and judge.
+
+        Raises:
+            AssertionError: a promise was broken.
+        """
+        for _ in range(LIVES):
+            await self._live(self._chance.randint(3, STEPS))
+        self._disk.heal()
+        self._disk.free_bytes = None
+        await self._settle()
+        self._disk.crash(Survival.LOST if self._world.power_cuts else Survival.KEPT)
+        self._judge()
+
+    def trace(self) -> tuple[object, ...]:
+        """All calls to the disk and all files at the end."""
+        return tuple(self._disk.calls), self._disk.tree()
+
+    # --- lives ---------------------------------------------------------------------------------
+
+    async def _live(self, steps: int) -> None:
+        """One daemon, from its start to its death or end."""
+        async with anyio.create_task_group() as tasks:
+            desk = self._start(tasks)
+            self._plan_death()
+            for _ in range(steps):
+                await self._step(desk)
+                if self._disk.died:
+                    break
+            await self._end(desk)
+            tasks.cancel_scope.cancel()
+
+    def _start(self, tasks: anyio.abc.TaskGroup) -> Desk:
+        self._tick()
+        desk = Desk(self._disk, wall_s=self._wall_s)
+        desk._tasks = tasks
+
+        async def open_session() -> None:
+            try:
+                await desk.writer.open(OpenHow(create=True))
+            except (OSError, StenoError) as error:
+                self.log.append(f"not opened: {error!r}")
+
+        desk.spawn(desk.writer.serve)
+        desk.spawn(open_session)
+        return desk
+
+    def _tick(self) -> None:
+        self._wall_s += self._chance.choice([0.0, 0.001, 1.0, 10.0])
+        self._disk.now_s = self._wall_s
+
+    def _plan_death(self) -> None:
+        call = len(self._disk.calls) + self._chance.randint(0, 45)
+        moment = self._chance.choice(MOMENTS)
+        drawn = self._chance.random()
+        if drawn < 0.45 and self._world.power_cuts:
+            self._disk.crash_at(call, moment)
+        elif drawn < 0.7:
+            self._disk.kill_at(call, moment)
+
+    async def _end(self, desk: Desk) -> None:
+        """Whatever way it ends, nobody gets an answer from this daemon any more."""
+        if not self._disk.died and self._chance.random() < 0.5:
+            desk.writer.mailbox.close()
+            await desk.settle(60)
+        self.log.append(f"life ends: {desk.death or 'drained or cut off'}")
+        self._orders.lose_answers()
+        for follower in self._followers:
+            follower.subscriber = None
+        if not self._disk.died:
+            # Nothing of what is still running may touch the disk of the next life.
+            self._disk._death = PowerCut
+            self._disk.restart(None if self._world.power_cuts else Survival.KEPT)
+        else:
+            self._disk.restart()
+        desk.feed.detach()
+        desk.writer._opened = None
+        self._disk.heal()
+        if self._chance.random() < 0.3:
+            self._evict()
+
+    def _evict(self) -> None:
+        for name in (places.CONTEXT, places.TIMELINE):
+            if f"{PATH}/{name}" in self._disk.tree():
+                self._disk.evict(f"{PATH}/{name}")
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    async def _step(self, desk: Desk) -> None:
+        chance = self._chance
+        self._head = max(self._head, desk.feed.head)
+        for _ in range(chance.randint(1, 4)):
+            self._send(desk, self._choose_order())
+        if chance.random() < 0.3:
+            self._follow(desk)
+        if chance.random() < 0.3:
+            self._grant(desk)
+        if self._world.faults and chance.random() < 0.15:
+            self._fail_something()
+        if self._world.has_foreign and chance.random() < 0.2:
+            self._write_foreign()
+        await desk.settle(chance.choice([0, 1, 3, 12, 40]))
+        self._orders.take_answers()
+
+    def _choose_order(self) -> Order:
+        waiting = self._orders.waiting()
+        drawn = self._chance.random()
+        if waiting and drawn < 0.5:
+            return self._chance.choice(waiting)
+        done = [order for order in self._orders.all if order.fate is Fate.DONE and not order.copies]
+        if done and drawn < 0.6:
+            return self._chance.choice(done)
+        return self._orders.draw(self._head)
+
+    def _send(self, desk: Desk, order: Order) -> None:
+        command = order.make(order.tries > 0)
+        order.tries += 1
+        assert order.tries < TRIES_MAX, f"{order.key} was sent {order.tries} times in vain"
+        late = desk.now_s - 1 if self._chance.random() < 0.03 else None
+        with contextlib.suppress(StenoError):
+            order.copies.append(desk.send(command, *order.records, deadline_s=late))
+            if self._chance.random() < 0.08:
+                order.copies.append(desk.send(order.make(True), *order.records))
+
+    def _follow(self, desk: Desk) -> None:
+        if desk.writer.opened is None:
+            return
+        idle = [follower for follower in self._followers if follower.subscriber is None]
+        if idle:
+            follower = self._chance.choice(idle)
+        elif len(self._followers) < 3:
+            from_start = self._chance.random() < 0.7
+            position = Position(0, 0) if from_start else desk.feed.head
+            follower = Follower(position, from_start=from_start)
+            self._followers.append(follower)
+        else:
+            return
+        # Nobody was ever shown a record that a crash could take back.
+        desk.feed.check(follower.position)
+        credit = self._chance.choice([1100, 5000, 100_000])
+        follower.subscriber = Subscriber(follower.send, follower.position, credit)
+        desk.feed.add(follower.subscriber)
+
+    def _grant(self, desk: Desk) -> None:
+        for follower in self._followers:
+            if follower.subscriber is not None:
+                desk.feed.grant(follower.subscriber, self._chance.choice([100, 3000, 50_000]))
+
+    def _fail_something(self) -> None:
+        chance, disk = self._chance, self._disk
+        effect = chance.choice(list(Effect))
+        error = chance.choice([errno.EIO, errno.ENOSPC])
+        match chance.randint(0, 5):
+            case 0 | 1:
+                disk.fail_at(len(disk.calls) + chance.randint(0, 12), error, effect)
+            case 2:
+                disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT, effect=effect)
+                if chance.random() < 0.5:
+                    disk.fail_next("truncate", errno.EIO, name=places.CONTEXT)
+            case 3:
+                method = chance.choice(["read", "stat", "names", "stat_name", "open_read"])
+                disk.fail_next(method, errno.EIO, skip=chance.randint(0, 6))
+            case 4:
+                disk.shorten_next("write", chance.randint(1, 20), times=3)
+            case _:
+                disk.free_bytes = chance.choice([0, 30, 300, None])
+
+    def _write_foreign(self) -> None:
+        if CONTEXT in self._disk.tree() and self._disk.content(CONTEXT).endswith((b"\n", b"")):
+            self._disk.foreign.append(CONTEXT, foreign("theirs"))
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """A last daemon on a sound disk: every order gets its answer, every follower the end."""
+        async with anyio.create_task_group() as tasks:
+            desk = self._start(tasks)
+            await desk.settle(20)
+            while waiting := self._orders.waiting():
+                for order in waiting:
+                    self._send(desk, order)
+                await desk.settle(20 + 6 * len(waiting))
+                self._orders.take_answers()
+            for order in self._orders.all:
+                if self._chance.random() < 0.3 and order.fate is Fate.DONE:
+                    self._send(desk, order)
+            await desk.settle(60)
+            self._orders.take_answers()
+            await self._catch_up(desk)
+            desk.writer.mailbox.close()
+            await desk.settle(20)
+            tasks.cancel_scope.cancel()
+
+    async def _catch_up(self, desk: Desk) -> None:
+        for follower in self._followers:
+            if follower.subscriber is None:
+                desk.feed.check(follower.position)
+                follower.subscriber = Subscriber(follower.send, follower.position, 1 << 20)
+                desk.feed.add(follower.subscriber)
+            desk.feed.grant(follower.subscriber, 1 << 20)
+        await desk.settle(200)
+        for follower in self._followers:
+            assert follower.position == desk.feed.head, (
+                f"a follower is at {follower.position}, the session ends at {desk.feed.head}"
+            )
+
+    def _judge(self) -> None:
+        tree = self._disk.tree()
+        names = [f"{PATH}/{places.CONTEXT}"]
+        number = 1
+        while f"{PATH}/{places.generation_file(number)}" in tree:
+            names.insert(number - 1, f"{PATH}/{places.generation_file(number)}")
+            number += 1
+        verdict.check(
+            [tree[name].splitlines(keepends=True) for name in names],
+            timeline.decode(tree[f"{PATH}/{places.TIMELINE}"]),
+            self._orders.all,
+            self._followers,
+            has_foreign=self._world.has_foreign,
+        )
+
+
+def play(seed: int, world: World | None = None) -> None:
+    """Play one seed to its end.
+
+    Raises:
+        AssertionError: a promise was broken; the message begins with the seed.
+    """
+    simulation = Simulation(seed, world or world_of(seed))
+    try:
+        anyio.run(simulation.run, backend="asyncio")
+    except BaseExceptionGroup as group:
+        raise AssertionError(f"seed {seed}: {_first(group)!r}") from group
+    except (AssertionError, OSError, StenoError, ValueError, LookupError) as error:
+        raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+def _first(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
