@@ -1,6 +1,7 @@
 """kimi-cli's Context, kept by steno: the same methods and the same file, with one writer.
 
     from steno.adapters.kimi import Context         in place of kimi_cli.soul.context
+    from steno.adapters.kimi import WireFile        in place of kimi_cli.wire.file
 
 What differs from kimi-cli 1.52, on purpose:
 
@@ -17,7 +18,10 @@ from typing import Any
 
 from steno.adapters._follow import FollowedFile, in_thread
 from steno.adapters._transcript import MessageLike
+from steno.adapters._wire_file import WireFile
 from steno_protocol.errors import NotFound
+
+__all__ = ["Context", "WireFile"]
 
 
 class Context:

@@ -1,0 +1,133 @@
+"""kimi-cli's WireFile, kept by steno: the same methods and the same file, with one writer.
+
+What differs from kimi-cli 1.52, on purpose:
+
+* However many first writers race, the file has one header.
+* Lines that are torn, in the middle of a character too, are passed over, counted in `damaged`, and
+  logged; they end no reading. A file that cannot be read at all is an error.
+* A file that is there but empty is of the version that its header will have.
+* An event that could not be read back, because it has NaN in it or is too large, is refused.
+"""
+
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import anyio
+
+from steno.adapters._follow import in_thread
+from steno.adapters._wire_session import WireFileSession
+from steno_protocol import limits, wire
+from steno_protocol.errors import BadRequest
+
+_log = logging.getLogger(__name__)
+
+
+class RecordLike(Protocol):
+    """An event as kimi-cli makes them: a pydantic model with a timestamp and a message."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """The event as JSON can hold it."""
+        ...
+
+
+@dataclass(slots=True)
+class WireFile:
+    """The wire file at `path`.
+
+    When an append returns, its bytes can be read at the path and survive the death of this process
+    and of the daemon; they are on the disk within a second.
+
+    Attributes:
+        path: the file, as it was given.
+        protocol_version: of the file, or of the one that the first append will begin.
+        damaged: lines that the readings of this object have passed over.
+    """
+
+    path: Path
+    protocol_version: str = wire.WIRE_VERSION
+    damaged: int = field(default=0, init=False, repr=False, compare=False)
+    _session: WireFileSession = field(init=False, repr=False, compare=False)
+    _lock: anyio.Lock = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._session = WireFileSession(self.path)
+        self._lock = anyio.Lock()
+        self.protocol_version = self._session.version()
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def version(self) -> str:
+        """The version of the events: from the header; 1.1 for a file without one."""
+        return self.protocol_version
+
+    def is_empty(self) -> bool:
+        """True when there is no event; False also when the file cannot be read."""
+        return self._session.is_empty()
+
+    async def iter_records(self) -> AsyncIterator[Any]:
+        """The events, as kimi-cli's records, of the whole file as it is now.
+
+        Raises:
+            BadRequest: kimi-cli is not installed.
+            OSError: the file cannot be read.
+        """
+        record_type = _record_type()
+        try:
+            file = await in_thread(lambda: self.path.open("rb"))
+        except FileNotFoundError:
+            return
+        try:
+            while lines := await in_thread(lambda: _some_lines(file)):
+                for line in lines:
+                    record = self._read(record_type, line)
+                    if record is not None:
+                        yield record
+        finally:
+            file.close()
+
+    async def append_message(self, msg: Any, *, timestamp: float | None = None) -> None:
+        """Append a message; `timestamp` is Unix time in seconds, now if it is not given."""
+        at = time.time() if timestamp is None else timestamp
+        await self.append_record(_record_type().from_wire_message(msg, timestamp=at))
+
+    async def append_record(self, record: RecordLike) -> None:
+        """Append an event; missing folders are made."""
+        data = json.dumps(
+            record.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":")
+        ).encode()
+        async with self._lock:
+            await in_thread(lambda: self._session.append(data))
+
+    def _read(self, record_type: Any, line: bytes) -> Any:
+        """The event of a line; None for a line that has none."""
+        if isinstance(wire.parse_wire_line(line), (wire.BlankLine, wire.Metadata)):
+            return None
+        try:
+            return record_type.model_validate_json(line)
+        except ValueError as error:
+            # pydantic's ValidationError is a ValueError.
+            self.damaged += 1
+            _log.warning("a line of %s is no event and is passed over: %s", self.path, error)
+            return None
+
+
+def _some_lines(file: BinaryIO) -> list[bytes]:
+    return file.readlines(limits.BLOCK_BYTES)
+
+
+def _record_type() -> Any:
+    try:
+        return import_module("kimi_cli.wire.file").WireMessageRecord
+    except ImportError:
+        raise BadRequest(
+            "the events of this file are to be kimi-cli's, which is not installed:"
+            " pip install kimi-cli, or read the session with steno.connect"
+        ) from None

@@ -1,0 +1,79 @@
+"""The session behind a path of a wire file: found by use, made when there is none.
+
+Everything here blocks, and runs in a thread of the adapter's event loop.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from steno.adapters import _twin
+from steno.adapters._address import Address, find_address
+from steno.adapters._daemons import client_of
+from steno.values import Ack
+from steno_protocol import limits, places, wire
+from steno_protocol.errors import NotFound
+
+
+class WireFileSession:
+    """The session whose wire file is the file at `path`.
+
+    `wire.jsonl` belongs to the session of its folder. A file of another name is the second name of
+    the `wire.jsonl` in a folder beside it; nothing ever rewrites it, so both stay one file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: bytes) -> Ack:
+        """Append one event; when this returns its bytes can be read at `path`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        address = self._look()
+        session = client_of(address).session(address.session)
+        try:
+            ack = session.append_wire([event])
+        except NotFound:
+            # Like the context's adapter, which holds every line byte for byte.
+            made = client_of(address).open(address.session, follow=False, stamp=False)
+            ack = made.append_wire([event])
+        if address.is_companion and not self.path.exists():
+            # Whoever else has the same idea gives it the same file.
+            with suppress(FileExistsError):
+                os.link(address.folder / places.WIRE, self.path)
+        return ack
+
+    def version(self) -> str:
+        """The version of the events, as `Session.wire_version` says it."""
+        for line in self._lines():
+            match wire.parse_wire_line(line):
+                case wire.BlankLine():
+                    continue
+                case wire.Metadata(version):
+                    return version
+                case _:
+                    return wire.LEGACY_VERSION
+        return wire.WIRE_VERSION
+
+    def is_empty(self) -> bool:
+        """True when there is no line but blank ones and the header; False when nobody can tell."""
+        try:
+            parsed = map(wire.parse_wire_line, self._lines())
+            return all(isinstance(each, (wire.BlankLine, wire.Metadata)) for each in parsed)
+        except OSError:
+            return False
+
+    def _look(self) -> Address:
+        is_own = self.path.name == places.WIRE
+        address = find_address(self.path.with_name(places.CONTEXT) if is_own else self.path)
+        if address.is_companion and self.path.exists():
+            _twin.adopt(self.path, address.folder / places.WIRE)
+        return address
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                while line := file.readline(limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX):
+                    yield line
+        except FileNotFoundError:
+            return
