@@ -17,9 +17,15 @@ _FIRST_READ_BYTES: Final = 64 * limits.KIB
 
 
 def build_filter(log: Log) -> KeyFilter:
-    """A filter that knows every key in the session's files; reads all of them."""
+    """A filter that knows every key in the session's files; reads all of them, twice.
+
+    A line has at most one key of its own, so counting lines tells how large it has to be.
+    """
     generations = log.generations()
-    found = KeyFilter(sum(log.length(generation) for generation in generations))
+    lines = sum(
+        block.count(b"\n") for generation in generations for _, block in blocks(log, generation)
+    )
+    found = KeyFilter(2 * lines)
     for generation in generations:
         for _, block in blocks(log, generation):
             found.add_block(block)

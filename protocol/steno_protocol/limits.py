@@ -89,11 +89,14 @@ KEYS_MAX: Final = 4096
 """Keys that an open session remembers, about 250 bytes each: all that 64 clients with 64 commands
 in flight can have. Older ones are found in the files."""
 
-KEY_FILTER_BITS_MIN: Final = 1 << 17
-"""Smallest key filter, 16 KiB: 1 % false alarms at 13 000 keys; it grows with the files."""
+KEY_FILTER_BITS_A_KEY: Final = 32
+"""With six hashes one false alarm in 40 000 keys: each costs a look through the session's files."""
 
-KEY_FILTER_BITS_MAX: Final = 1 << 25
-"""Largest key filter, 4 MiB: 1 % false alarms at 3.4 million keys."""
+KEY_FILTER_BITS_MIN: Final = 1 << 17
+"""Smallest key filter, 16 KiB, for 4 096 keys; it grows with them."""
+
+KEY_FILTER_BITS_MAX: Final = 1 << 26
+"""Largest key filter, 8 MiB, for two million keys; with more the false alarms become more."""
 
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""

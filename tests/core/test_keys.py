@@ -94,7 +94,7 @@ def test_a_used_key_is_in_the_table_or_looked_up_whatever_was_forgotten(
     table = KeyTable(OPENED_MS, keys_max=keys_max)
     for key in keys[:known]:
         table.add(key, applied())
-    table.use_filter(KeyFilter(1000))
+    table.use_filter(KeyFilter(4))
     for key in keys[known:]:
         table.add(key, applied())
 
@@ -121,10 +121,23 @@ def test_the_filter_finds_the_keys_of_lines_and_of_timelines(keys: list[str]) ->
 
 
 def test_the_filter_is_seldom_wrong_and_never_larger_than_its_limit() -> None:
-    key_filter = KeyFilter(10_000 * 256)
+    key_filter = KeyFilter(10_000)
     for number in range(10_000):
         key_filter.add(b"used-%d" % number)
     wrong = sum(b"other-%d" % number in key_filter for number in range(10_000))
 
-    assert wrong < 500
+    assert wrong < 10
     assert len(KeyFilter(2**50)._bits) * 8 == limits.KEY_FILTER_BITS_MAX
+
+
+def test_a_filter_that_became_too_small_is_asked_for_again() -> None:
+    table = KeyTable(OPENED_MS)
+    table.use_filter(KeyFilter(0))
+    room = limits.KEY_FILTER_BITS_MIN // limits.KEY_FILTER_BITS_A_KEY
+    for number in range(room):
+        table.add(f"key-{number}", applied())
+    assert not table.needs_filter
+
+    table.add("one-more", applied())
+    assert table.needs_filter
+    assert table.must_be_looked_up("key-0", repeat=True) or table.get("key-0") is not None

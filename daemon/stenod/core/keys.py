@@ -12,7 +12,7 @@ from steno_protocol.positions import Position
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
 _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 
-_HASHES: Final = 4
+_HASHES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class KeyTable:
 
     @property
     def needs_filter(self) -> bool:
-        """True until `use_filter`: the first lookup reads all files anyway, and makes one."""
-        return self._filter is None
+        """True until `use_filter`, and again when the filter has become too small."""
+        return self._filter is None or self._filter.is_full
 
     def use_filter(self, key_filter: "KeyFilter") -> None:
         """Take a filter that knows every key in the files, and keep it up to date from now on."""
@@ -86,20 +86,31 @@ class KeyTable:
 class KeyFilter:
     """A Bloom filter of keys: `in` may say yes for a key it never saw, never no for one it did.
 
+    A false alarm costs a look through all files, so it is made with room for twice the keys.
+
+    Args:
+        keys: how many it is made for.
+
     Source: B. H. Bloom, Space/time trade-offs in hash coding with allowable errors, 1970.
     """
 
-    def __init__(self, file_bytes: int) -> None:
-        # About one key in 256 bytes of file; 10 bits a key give 1 % false alarms.
-        wanted = (file_bytes // 256) * 10 * 2
+    def __init__(self, keys: int) -> None:
+        wanted = keys * limits.KEY_FILTER_BITS_A_KEY
         bits = limits.KEY_FILTER_BITS_MIN
         while bits < wanted and bits < limits.KEY_FILTER_BITS_MAX:
             bits *= 2
         self._mask = bits - 1
         self._bits = bytearray(bits // 8)
+        self._room = bits // limits.KEY_FILTER_BITS_A_KEY
+
+    @property
+    def is_full(self) -> bool:
+        """True when it holds more keys than it was made for, and a larger one can be made."""
+        return self._room < 0 and len(self._bits) * 8 < limits.KEY_FILTER_BITS_MAX
 
     def add(self, key: bytes) -> None:
         """Remember a key."""
+        self._room -= 1
         for bit in self._places(key):
             self._bits[bit >> 3] |= 1 << (bit & 7)
 
