@@ -12,6 +12,9 @@ LINE_BYTES: Final = 600
 RECORDS: Final = 100_000
 """Records of the long session."""
 
+USAGE_EVERY: Final = 10
+"""Messages between two token counts, as an agent writes one after each of its steps."""
+
 CHECKPOINTS: Final = {10: 0, 50: 1, 90: 2}
 """Per cent of the long session before a checkpoint, and the checkpoint's id."""
 
@@ -24,7 +27,7 @@ def message(number: int) -> bytes:
 
 
 def write_long_session(path: Path) -> None:
-    """A `context.jsonl` of `RECORDS` messages with the checkpoints between them."""
+    """A `context.jsonl` of `RECORDS` messages with checkpoints and token counts between them."""
     with path.open("wb", buffering=1 << 20) as file:
         file.writelines(_long_session())
 
@@ -35,3 +38,5 @@ def _long_session() -> Iterator[bytes]:
         if number in at:
             yield msgspec.json.encode({"role": "_checkpoint", "id": at[number]}) + b"\n"
         yield message(number) + b"\n"
+        if number % USAGE_EVERY == USAGE_EVERY - 1:
+            yield msgspec.json.encode({"role": "_usage", "token_count": number}) + b"\n"

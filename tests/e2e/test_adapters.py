@@ -5,6 +5,7 @@ Side by side with kimi-cli's and kosong's own classes they are tested in tests/i
 
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,7 +150,7 @@ async def test_reverts_beside_appends_lose_nothing_that_was_acknowledged(
 
     async def revert() -> None:
         for _ in range(10):
-            context = Context(file_backend=path)
+            context = Context(file_backend=path, message_type=Note)
             await context.checkpoint(False)
             await context.append_message(Note("doomed"))
             await context.revert_to(0)
@@ -183,6 +184,16 @@ async def test_a_failed_append_is_told_and_changes_nothing(folder: Path) -> None
     assert roles(folder / "context.jsonl") == ["user"]
     with pytest.raises(ValueError, match="checkpoint 0 does not exist"):
         await context.revert_to(0)
+
+
+async def test_without_a_class_for_messages_nothing_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kosong.message", None)
+    context = Context(file_backend=folder / "context.jsonl")
+    with pytest.raises(steno.BadRequest, match="not installed"):
+        await context.checkpoint(True)
+    assert list(folder.iterdir()) == []
 
 
 async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None:

@@ -8,7 +8,7 @@ import anyio
 import anyio.to_thread
 
 from steno.adapters._file_session import FileSession
-from steno.adapters._transcript import MessageLike, Transcript, encode
+from steno.adapters._transcript import MessageLike, Transcript, encode, kosong_message
 from steno.values import Ack
 from steno_protocol.positions import Position
 
@@ -35,6 +35,7 @@ class FollowedFile:
 
     async def load(self, until: Position | None = None) -> None:
         """Replay the file, or a generation of it up to `until`."""
+        await self._know_type()
         after = None if until is None else Position(until.generation, 0)
         lines = await in_thread(lambda: self.file.read(after, until))
         self.transcript.reset()
@@ -55,6 +56,7 @@ class FollowedFile:
 
     async def update_token_count(self, token_count: int) -> None:
         """Append a token count."""
+        await self._know_type()
         ack = await in_thread(lambda: self.file.update_token_count(token_count))
         await self._catch_up(ack.first)
         self.transcript.counted(token_count)
@@ -62,6 +64,7 @@ class FollowedFile:
 
     async def checkpoint(self, *, add_user_message: bool) -> None:
         """Append a checkpoint."""
+        await self._know_type()
         ack = await in_thread(lambda: self.file.checkpoint(add_user_message=add_user_message))
         await self._catch_up(ack.first)
         own = await in_thread(lambda: self.file.read(ack.first, ack.head))
@@ -70,12 +73,14 @@ class FollowedFile:
 
     async def write_system_prompt(self, prompt: str) -> None:
         """Put the system prompt first."""
+        await self._know_type()
         ack = await in_thread(lambda: self.file.write_system_prompt(prompt))
         await self._follow_prompt(ack)
         self.transcript.system_prompt = prompt
 
     async def revert_to(self, checkpoint_id: int) -> None:
         """Drop a checkpoint and all after it."""
+        await self._know_type()
         ack = await in_thread(lambda: self.file.revert_to(checkpoint_id))
         await self.load(ack.head)
 
@@ -84,6 +89,11 @@ class FollowedFile:
         ack = await in_thread(self.file.clear)
         self.transcript.reset()
         self._head = ack.head
+
+    async def _know_type(self) -> None:
+        """Before anything is written: without it the call would fail after it was applied."""
+        if self.transcript.message_type is None:
+            self.transcript.message_type = await in_thread(kosong_message)
 
     async def _catch_up(self, until: Position) -> None:
         """Take in what others did since our last call, up to where our own lines begin."""

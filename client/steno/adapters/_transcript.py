@@ -31,7 +31,7 @@ class Transcript:
 
     Attributes:
         messages: the history.
-        message_type: the class of messages that come from the file; None: kosong's.
+        message_type: the class of messages that come from the file; None: not known yet.
         token_count: the last that was told, 0 before the first.
         pending: estimated tokens of the messages after it.
         next_checkpoint: the id that the next checkpoint gets.
@@ -89,8 +89,6 @@ class Transcript:
         role = record.get("role")
         if not isinstance(role, str) or role.startswith("_"):
             return 0
-        if self.message_type is None:
-            self.message_type = kosong_message()
         try:
             message = self.message_type.model_validate(record)
         except (ValueError, KeyError, TypeError) as error:
