@@ -16,7 +16,7 @@ from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
-from stenod.core.replay import Replay, find_checkpoint
+from stenod.core.replay import Replay
 from stenod.lookup import blocks
 from stenod.store.log import Copy, Log, Piece
 
@@ -126,11 +126,9 @@ def _find_checkpoint(log: Log, checkpoint_id: int) -> tuple[int, Replay] | None:
     """Bytes before a checkpoint's line, and the replay of them."""
     replay = Replay()
     for offset, block in blocks(log, log.generation):
-        start = find_checkpoint(block, checkpoint_id)
+        start = replay.feed(block, before=checkpoint_id)
         if start is not None:
-            replay.feed(block[:start])
             return offset + start, replay
-        replay.feed(block)
     return None
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from steno_protocol import limits
 from steno_protocol.context import ContextCounters, parse_line
-from stenod.core.replay import Replay, find_checkpoint
+from stenod.core.replay import Replay
 from support.lines import line, stamped, user
 
 TEXTS = st.text(max_size=6) | st.sampled_from(['"_usage"', '{"role":"_checkpoint","id":3}'])
@@ -67,9 +67,14 @@ def test_a_role_that_another_program_wrote_with_escapes_counts_all_the_same() ->
 
 
 @given(st.lists(LINES, max_size=12), COUNTS)
-def test_a_checkpoint_is_found_where_its_first_line_begins(lines: list[bytes], wanted: int) -> None:
+def test_a_replay_can_stop_where_the_first_line_of_a_checkpoint_begins(
+    lines: list[bytes], wanted: int
+) -> None:
     block = b"".join(lines)
     ids = [getattr(parse_line(data), "id", None) for data in lines]
     expected = len(b"".join(lines[: ids.index(wanted)])) if wanted in ids else None
 
-    assert find_checkpoint(block, wanted) == expected
+    replay, only = Replay(), Replay()
+    assert replay.feed(block, before=wanted) == expected
+    only.feed(block[:expected])
+    assert replay == only

@@ -24,13 +24,22 @@ class Replay:
     lines: int = 0
     counters: ContextCounters = field(default_factory=ContextCounters)
 
-    def feed(self, block: bytes) -> None:
-        """Take in a block of whole lines that follows the last one."""
-        self.lines += block.count(b"\n")
-        uncounted = 0
+    def feed(self, block: bytes, before: int | None = None) -> int | None:
+        """Take in a block of whole lines that follows the last one.
+
+        Args:
+            before: the id of a checkpoint to stop at.
+
+        Returns:
+            The offset of that checkpoint's line, or None when the block was taken in as a whole.
+        """
+        uncounted, stop = 0, None
         for start, end in _control_lines(block):
             line = parse_line(block[start:end])
             match line:
+                case Checkpoint(id=number) if number == before:
+                    stop = start
+                    break
                 case Usage():
                     self.counters.apply(line)
                     uncounted = end
@@ -38,7 +47,10 @@ class Replay:
                     self.counters.apply(line)
                 case _:
                     pass
-        self._count_messages(block, uncounted)
+        taken = block[:stop]
+        self.lines += taken.count(b"\n")
+        self._count_messages(taken, uncounted)
+        return stop
 
     def _count_messages(self, block: bytes, start: int) -> None:
         for data in block[start:].split(b"\n"):
@@ -60,12 +72,3 @@ def _control_lines(block: bytes) -> list[tuple[int, int]]:
         end = block.find(b"\n", place) + 1 or len(block)
         spans.append((start, end))
     return spans
-
-
-def find_checkpoint(block: bytes, checkpoint_id: int) -> int | None:
-    """Offset of the first line in a block that is the checkpoint, or None."""
-    for start, end in _control_lines(block):
-        line = parse_line(block[start:end])
-        if isinstance(line, Checkpoint) and line.id == checkpoint_id:
-            return start
-    return None
