@@ -75,8 +75,9 @@ def _greet(connection: Connection, target: Target, deadline: float) -> Outcome:
         return Unreachable(endpoint, f"nobody listens at {endpoint}")
     connection.send(encode_request(b"hello", hello_of(target), ()))
     while True:
-        for frames in connection.receive(1):
-            return _judge(connection, target, decode_answers(frames)[0].body)
+        # The daemon may ask first whether we are there, by a message that holds no answer.
+        for answer in [each for frames in connection.receive(1) for each in decode_answers(frames)]:
+            return _judge(connection, target, answer.body)
         if connection.is_lost():
             return Unreachable(endpoint, f"the daemon at {endpoint} hung up")
         if time.monotonic() >= deadline:
