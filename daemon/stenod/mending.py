@@ -109,8 +109,17 @@ class FileEnd:
             )
 
     def readable_size(self, mark: Mark | None) -> int:
-        """Bytes that a reader may be given: whole batches of whole lines; nothing is repaired."""
-        repair = self._examine(mark)
+        """Bytes that a reader may be given: whole batches of whole lines; nothing is repaired.
+
+        The last block is enough to see that, unless a batch without its end began before it.
+        """
+        reach = limits.BLOCK_BYTES
+        while True:
+            repair = self._examine(mark, reach)
+            is_all = repair.start == 0 or reach >= limits.TORN_TAIL_BYTES_MAX
+            if repair.tail.keep or not repair.region or is_all:
+                break
+            reach *= 8
         whole = whole_lines(repair.region) if repair.tail.unended else repair.tail.keep
         return repair.start + whole
 
@@ -153,16 +162,16 @@ class FileEnd:
             replay.feed(block)
         return replay
 
-    def _examine(self, mark: Mark | None) -> _Repair:
-        start, region = self._region(mark)
+    def _examine(self, mark: Mark | None, reach: int = limits.TORN_TAIL_BYTES_MAX) -> _Repair:
+        start, region = self._region(mark, reach)
         return _Repair(start, region, examine_tail(region, marked=mark is not None))
 
-    def _region(self, mark: Mark | None) -> tuple[int, bytes]:
+    def _region(self, mark: Mark | None, reach: int) -> tuple[int, bytes]:
         """Offset and bytes of what has to be judged: behind the mark, or the end of the file."""
         size = self.size
         if mark is not None:
             return mark.bytes, self.disk.read(self.handle, size - mark.bytes, mark.bytes)
-        start = max(0, size - limits.TORN_TAIL_BYTES_MAX)
+        start = max(0, size - reach)
         region = self.disk.read(self.handle, size - start, start)
         if start:
             skip = region.find(b"\n") + 1

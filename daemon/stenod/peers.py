@@ -23,6 +23,7 @@ class Peer:
         identity: what the socket calls it.
         since_s: monotonic time of its first message.
         dropped: messages that it was too slow, or gone, to get.
+        looking: ids of its requests for which files are being looked at.
     """
 
     identity: bytes
@@ -31,6 +32,7 @@ class Peer:
     pid: int | None = None
     requests: int = 0
     dropped: int = 0
+    looking: set[bytes] = field(default_factory=set[bytes])
     subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
 
     def unsubscribe(self, name: str) -> bool:

@@ -79,7 +79,8 @@ def _whole(view: View, offset: int, bytes_max: int) -> bytes | None:
     size = bytes_max
     while True:
         data = view.read(size, offset)
-        cut = data.rfind(b"\n") + 1
+        # Of more than was wanted, only the one line that did not fit into it.
+        cut = (data.rfind(b"\n") if size <= bytes_max else data.find(b"\n")) + 1
         if cut or len(data) < size:
             return data[:cut]
         if size >= _LINE_BYTES_MAX:

@@ -114,7 +114,7 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     The file is synced first, so that nothing is shown that a power cut could take back.
     """
     disk.fdatasync(handle)
-    generation = _generation(disk, folder)
+    generation = present_generation(disk, folder)
     end = FileEnd(disk, folder, handle, places.CONTEXT, generation, session="", path="")
     mark = end.mark()
     size = end.readable_size(mark)
@@ -130,13 +130,14 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     )
 
 
-def inspect_wire(disk: Disk, folder: int, handle: int) -> tuple[int, Position]:
-    """Bytes and head of a wire file, read without changing it; `handle` is the open file."""
+def readable_size(disk: Disk, folder: int, handle: int, name: str, generation: int) -> int:
+    """Bytes of a session's file that a reader may be given, without reading all of it.
+
+    The file is synced first, so that nothing is shown that a power cut could take back.
+    """
     disk.fdatasync(handle)
-    end = FileEnd(disk, folder, handle, places.WIRE, 0, session="", path="")
-    mark = end.mark()
-    size = end.readable_size(mark)
-    return size, Position(0, end.replay(mark, size).lines)
+    end = FileEnd(disk, folder, handle, name, generation, session="", path="")
+    return end.readable_size(end.mark())
 
 
 def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
@@ -173,7 +174,7 @@ def _open_context(disk: Disk, folder: int, opening: Opening) -> int:
 def _open_files(
     disk: Disk, folder: int, context: int, opening: Opening, entries: list[Happening]
 ) -> Opened:
-    generation = _generation(disk, folder)
+    generation = present_generation(disk, folder)
     end = FileEnd(disk, folder, context, places.CONTEXT, generation, opening.session, opening.path)
     size, replay = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
@@ -339,7 +340,8 @@ def _is_present(disk: Disk, folder: int, generation: int) -> bool:
     return old is not None and present is not None and old.inode == present.inode
 
 
-def _generation(disk: Disk, folder: int) -> int:
+def present_generation(disk: Disk, folder: int) -> int:
+    """The generation that `context.jsonl` is."""
     past = jsonl.past_generations(disk, folder)
     if past and _is_present(disk, folder, past[-1]):
         past.pop()

@@ -13,7 +13,6 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, SessionEntry
 from stenod.feed import Spawn
 from stenod.mailbox import Item
@@ -21,8 +20,7 @@ from stenod.recovery import Inspection, Opened
 from stenod.sessions import File, Session
 from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView
-from stenod.store.log import View
-from stenod.trees import Place, Trees
+from stenod.trees import Place, Readable, Trees
 from stenod.workshop import Workshop
 from stenod.writer import OpenHow, Writer
 
@@ -124,32 +122,20 @@ class Registry:
         """Sessions by id, and whether there are more than `limit`."""
         return await self._shop.read(lambda: self._trees.sessions(prefix, after, limit))
 
-    async def view(self, session: str, generation: int | None) -> tuple[View, Position]:
-        """What may be read of a generation (None: the present one), and the session's head.
+    async def readable(self, session: str, file: File, generation: int | None) -> Readable:
+        """What may be read of one generation of a file, None for the present one.
 
         Raises:
             NotFound: there is no such session or generation.
         """
-        inspection, view = await self.look(session)
-        present = inspection.head.generation
-        opened = self._opened(session, "context")
-        if view is None and opened is not None:
-            view = opened.log.view(present)
-        if generation in {None, present} and view is not None:
-            return view, inspection.head
-        if view is not None:
-            view.release()
+        opened = self._opened(session, file)
+        if opened is not None and generation in {None, opened.log.generation}:
+            present = opened.log.generation
+            return Readable(opened.log.view(present), present, opened.machine.head)
         found = self._trees.place(session)
-        past = generation if generation is not None else present
-        return await self._shop.read(lambda: self._trees.past(found, past)), inspection.head
-
-    async def view_wire(self, session: str) -> tuple[View, Position]:
-        """What may be read of a session's wire file, and its head; empty if there is none."""
-        opened = self._opened(session, "wire")
-        if opened is not None:
-            return opened.log.view(0), opened.machine.head
-        found = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.inspect_wire(found))
+        if file == "wire":
+            return await self._shop.read(lambda: self._trees.readable_wire(found))
+        return await self._shop.read(lambda: self._trees.readable(found, generation))
 
     async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""

@@ -67,6 +67,7 @@ from stenod.peers import Peer, Subscription
 from stenod.reading import read_block
 from stenod.recovery import Inspection
 from stenod.registry import Registry
+from stenod.sessions import File
 from stenod.trees import Trees
 from stenod.workshop import Workshop
 
@@ -215,9 +216,13 @@ class Router:
         self._registry.submit(command.session, item)
 
     def _start(self, asker: _Asker, command: _Slow) -> None:
+        if asker.request_id in asker.peer.looking:
+            # Sent again while the first copy is being served: one answer is enough.
+            return
         if self._readers >= limits.READERS_MAX:
             raise Busy(f"{self._readers} requests are being read for: try again in a moment")
         self._readers += 1
+        asker.peer.looking.add(asker.request_id)
         self._spawn(lambda: self._serve_slowly(asker, command))
 
     async def _serve_slowly(self, asker: _Asker, command: _Slow) -> None:
@@ -233,6 +238,7 @@ class Router:
             asker.refuse(Internal(f"steno itself failed: {error!r}; please report it"))
         finally:
             self._readers -= 1
+            asker.peer.looking.discard(asker.request_id)
             self._outbox.flush()
 
     async def _look(self, asker: _Asker, command: _Slow) -> None:
@@ -350,13 +356,13 @@ class Router:
 
     async def _read(self, asker: _Asker, command: Read) -> None:
         after = Position.parse(command.after) if command.after is not None else None
-        if isinstance(command, ReadWire):
+        file: File = "wire" if isinstance(command, ReadWire) else "context"
+        if file == "wire":
             _check_wire(after)
-            view, head = await self._registry.view_wire(command.session)
-        else:
-            wanted = after.generation if after is not None else None
-            view, head = await self._registry.view(command.session, wanted)
-        generation = head.generation if after is None else after.generation
+        found = await self._registry.readable(
+            command.session, file, after.generation if after is not None else None
+        )
+        view, generation, head = found.view, found.generation, found.head
         line = after.line if after is not None else 0
         try:
             last = _last_line(command, generation)
@@ -365,12 +371,12 @@ class Router:
             )
         finally:
             view.release()
-        is_present = generation == head.generation
-        end = Position(generation, block.next) if block.offset == view.size else None
+        if head is None and block.offset == view.size:
+            head = Position(generation, block.next)
         body = Lines(
             first=str(Position(generation, block.first)),
             next=str(Position(generation, block.next)),
-            head=str(head if is_present else end) if is_present or end else None,
+            head=str(head) if head is not None else None,
             offset=block.offset,
             skipped=block.skipped,
         )

@@ -20,6 +20,7 @@ from stenod.recovery import Inspection
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView, SharedHandle
+from stenod.store.log import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,21 @@ class Place:
     def path(self) -> str:
         """The session's folder."""
         return str(self.tree.joinpath(*self.segments))
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """What a reader may be given of one generation of a file.
+
+    Attributes:
+        view: its bytes; the reader releases it.
+        generation: which generation.
+        head: where it ends, if that is known without counting lines.
+    """
+
+    view: View
+    generation: int
+    head: Position | None
 
 
 class Trees:
@@ -122,29 +138,48 @@ class Trees:
             self._disk.close(folder)
         return inspection, FileView(shared, inspection.size)
 
-    def inspect_wire(self, found: Place) -> tuple[FileView, Position]:
-        """What may be read of a session's wire file, and its head; empty if there is none."""
+    def readable(self, found: Place, generation: int | None) -> Readable:
+        """What may be read of a generation, None for the present one; all of it is not read.
+
+        Raises:
+            NotFound: there is no such session or generation.
+        """
         folder = self.open_folder(found)
         try:
-            if self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise _no_session(found)
-            if self._disk.stat_name(folder, places.WIRE) is None:
-                # Nothing was written yet: a view of no bytes, whatever file it holds.
-                handle = self._disk.open_read(folder, places.CONTEXT)
-                return FileView(SharedHandle(self._disk, handle), 0), Position(0, 0)
-            shared = SharedHandle(self._disk, self._disk.open_read(folder, places.WIRE))
-            try:
-                size, head = recovery.inspect_wire(self._disk, folder, shared.handle)
-            except BaseException:
-                shared.release()
-                raise
+            present = recovery.present_generation(self._disk, folder)
+            if generation in {None, present}:
+                return self._readable(folder, found, places.CONTEXT, present)
+            assert generation is not None
+            return Readable(self._past(folder, found, generation), generation, None)
         finally:
             self._disk.close(folder)
-        return FileView(shared, size), head
 
-    def past(self, found: Place, generation: int) -> FileView:
-        """What may be read of a generation that a rewrite left behind."""
+    def readable_wire(self, found: Place) -> Readable:
+        """What may be read of a session's wire file; nothing if there is none."""
         folder = self.open_folder(found)
+        try:
+            if self._disk.stat_name(folder, places.WIRE) is not None:
+                return self._readable(folder, found, places.WIRE, 0)
+            # Nothing was written yet: a view of no bytes, whatever file it holds.
+            held = self._readable(folder, found, places.CONTEXT, 0)
+            held.view.size = 0
+            return Readable(held.view, 0, Position(0, 0))
+        finally:
+            self._disk.close(folder)
+
+    def _readable(self, folder: int, found: Place, name: str, generation: int) -> Readable:
+        try:
+            shared = SharedHandle(self._disk, self._disk.open_read(folder, name))
+        except FileNotFoundError:
+            raise _no_session(found) from None
+        try:
+            size = recovery.readable_size(self._disk, folder, shared.handle, name, generation)
+        except BaseException:
+            shared.release()
+            raise
+        return Readable(FileView(shared, size), generation, None)
+
+    def _past(self, folder: int, found: Place, generation: int) -> FileView:
         try:
             handle = self._disk.open_read(folder, places.generation_file(generation + 1))
         except FileNotFoundError:
@@ -152,8 +187,6 @@ class Trees:
                 f"there is no generation {generation}: `steno timeline` shows those that are",
                 session=found.session,
             ) from None
-        finally:
-            self._disk.close(folder)
         return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
 
     def timeline(self, found: Place) -> list[Happening]:

@@ -117,7 +117,8 @@ class Lines(Reply, frozen=True, kw_only=True):
     Attributes:
         first: position of the block's first line.
         next: position after its last line: where to go on.
-        head: the end of that generation, unless it is a past one whose end is not reached yet.
+        head: the end of that generation, if it is known: of a past generation, or of a session
+            that is not open, only when the block reaches it.
         offset: byte offset of `next`, a hint for the next read.
         skipped: lines longer than the reader can be given, passed over at `first`.
     """
