@@ -7,6 +7,7 @@ client; the socket is removed only by the lock's holder.
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -139,9 +140,11 @@ def prepare_process() -> None:
     """What has to be true of the process before it opens anything.
 
     The umask keeps others out of the socket and the files. libzmq 4.3.5 aborts when an ipc accept
-    meets EMFILE, so the soft limit of open files is raised to the hard one.
+    meets EMFILE, so the soft limit of open files is raised to the hard one. The interpreter takes
+    turns often, because a recovery that decodes in a thread must not hold the loop back.
     """
     os.umask(0o077)
+    sys.setswitchinterval(limits.SWITCH_S)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

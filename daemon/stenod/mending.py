@@ -163,8 +163,21 @@ class FileEnd:
         return replay
 
     def _examine(self, mark: Mark | None, reach: int = limits.TORN_TAIL_BYTES_MAX) -> _Repair:
+        if mark is None and reach > limits.BLOCK_BYTES and not self._has_lost_pages(reach):
+            # Without NUL pages only the very end can be torn, and that is seen in little memory.
+            repair = self._examine(None, limits.BLOCK_BYTES)
+            if repair.tail.keep or repair.start == 0:
+                return repair
         start, region = self._region(mark, reach)
         return _Repair(start, region, examine_tail(region, marked=mark is not None))
+
+    def _has_lost_pages(self, reach: int) -> bool:
+        """True when there are NULs in the last `reach` bytes: pages that no sync made durable."""
+        size = self.size
+        for offset in range(max(0, size - reach), size, limits.BLOCK_BYTES):
+            if b"\0" in self.disk.read(self.handle, limits.BLOCK_BYTES, offset):
+                return True
+        return False
 
     def _region(self, mark: Mark | None, reach: int) -> tuple[int, bytes]:
         """Offset and bytes of what has to be judged: behind the mark, or the end of the file."""

@@ -148,6 +148,10 @@ INLINE_SYNC_S: Final = 0.0006
 """A sync faster than this runs on the event loop: a thread hop costs 0.075-0.14 ms, and one
 inline sync delays the other sessions by no more than this."""
 
+SWITCH_S: Final = 0.0005
+"""How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms
+would be added to every ack beside it."""
+
 WRITTEN_SYNC_S: Final = 1.0
 """Bytes that were acknowledged as `written` are synced no later than this."""
 
