@@ -106,8 +106,10 @@ class Desk:
         now_s: the monotonic clock; only a test moves it.
         answered: every answered command, in the order of the answers.
         flushes: how many answers had been given at each flush.
-        around_commit: awaited with the work of a commit; runs it, and whatever a test puts around.
+        before_commit: called between the writer's look at the file and its write.
+        after_commit: called when a write and its sync are done, before the writer goes on.
         told: events for the operator.
+        incarnation: the id that a session which is made now gets.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Desk:
         self.stored = StoredSession(self.disk, PATH)
         self.now_s = 100.0
         self.wall_s = wall_s
+        self.incarnation = "first"
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
         self.told: list[str] = []
@@ -226,7 +229,7 @@ class Desk:
             session=SESSION,
             path=PATH,
             now=self.wall_s,
-            incarnation="first",
+            incarnation=self.incarnation,
             create=how.create,
             stamp=how.stamp,
             shared=self._shared,

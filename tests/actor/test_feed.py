@@ -1,0 +1,426 @@
+"""The feed: backlog first, then every commit, without gap or duplicate, whatever the credit."""
+
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest
+from steno_protocol.events import Lagged, Live, Records, Reset
+from steno_protocol.positions import Position
+from support.lines import append, checkpoint, clear, foreign, prompt, restore, revert, user
+from support.writing import PATH, Desk, Reader
+
+pytestmark = pytest.mark.anyio
+
+FILE = f"{PATH}/{places.CONTEXT}"
+
+
+def sequence(reader: Reader) -> list[tuple[Position, bytes]]:
+    """Every line with its position, checked to follow one another."""
+    position: Position | None = None
+    found: list[tuple[Position, bytes]] = []
+    for event, block in reader.events:
+        match event:
+            case Records():
+                first = Position.parse(event.first)
+                assert position in (None, first), f"{event} after {position}"
+                lines = (block or b"").splitlines(keepends=True)
+                found += [
+                    (Position(first.generation, first.line + number), line)
+                    for number, line in enumerate(lines)
+                ]
+                position = Position(first.generation, first.line + len(lines))
+                assert event.next == str(position)
+            case Reset():
+                assert position is None or event.generation == position.generation + 1
+                position = Position(event.generation, event.kept)
+            case _:
+                pass
+    return found
+
+
+def since_reset(reader: Reader) -> bytes:
+    """The lines that it was sent since it had to start over, if it ever had to."""
+    resets = [number for number, kind in enumerate(reader.kinds) if kind == "Reset"]
+    return b"".join(block or b"" for _, block in reader.events[max(resets, default=0) :])
+
+
+async def filled(desk: Desk, count: int, text: str = "x") -> None:
+    for number in range(count):
+        last = desk.send(append(f"{text}{number}"), user(f"{text}{number}"))
+    await desk.wait_for(lambda: last.answer is not None)
+
+
+# --- backlog and live --------------------------------------------------------------------------
+
+
+async def test_the_backlog_comes_first_then_live_then_each_commit() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 3)
+        _, reader = desk.subscribe("0:1")
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+        await desk.do(append("k1"), user("new"))
+        await desk.wait_for(lambda: reader.kinds[-1] == "Records")
+
+        assert reader.kinds == ["Records", "Live", "Records"]
+        assert reader.events[1][0] == Live(head="0:3")
+        assert [position.line for position, _ in sequence(reader)] == [1, 2, 3]
+        assert reader.data == b"".join(desk.file().splitlines(keepends=True)[1:])
+
+
+async def test_a_subscriber_at_the_head_is_live_at_once() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 3)
+        _, reader = desk.subscribe("now")
+
+        assert reader.kinds == ["Live"]
+
+
+async def test_a_position_beyond_the_head_is_refused() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 1)
+
+        for position in ("0:2", "1:0"):
+            with pytest.raises(BadRequest, match="the session ends at 0:1"):
+                desk.subscribe(position)
+
+
+async def test_a_group_is_one_event() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        await filled(desk, 20)
+
+        assert [event for event, _ in reader.events[1:]] == [Records(first="0:0", next="0:20")]
+
+
+async def test_who_has_left_is_sent_nothing() -> None:
+    async with Desk().open() as desk:
+        subscriber, reader = desk.subscribe()
+        desk.feed.remove(subscriber)
+        await filled(desk, 1)
+
+        assert reader.data == b""
+        assert len(desk.feed) == 0
+
+
+# --- rewrites ----------------------------------------------------------------------------------
+
+
+async def test_a_rewrite_is_one_reset_that_says_what_was_kept() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        await filled(desk, 2)
+        await desk.do(checkpoint("c"))
+        await desk.do(append("k1"), user("gone"))
+        await desk.do(revert("r", 0))
+        await desk.do(append("k2"), user("after"))
+        await desk.wait_for(lambda: b"after" in reader.data)
+
+        resets = [event for event, _ in reader.events if isinstance(event, Reset)]
+        assert resets == [Reset(generation=1, kept=2, why="reverted", incarnation="first")]
+        assert sequence(reader)[-1][0] == Position(1, 2)
+
+
+async def test_an_old_position_is_brought_forward_generation_by_generation() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 2, "a")
+        await desk.do(checkpoint("c"))
+        await desk.do(append("b"), user("b"))
+        await desk.do(revert("r", 0))
+        await desk.do(append("d"), user("d"))
+        await desk.do(clear("cl"))
+        await desk.do(prompt("p", "be kind"))
+        await desk.do(append("e"), user("e"))
+        for seen in range(4):
+            _, reader = desk.subscribe(f"0:{seen}")
+            await desk.wait_for(lambda reader=reader: "Live" in reader.kinds)
+
+            resets = [event for event, _ in reader.events if isinstance(event, Reset)]
+            assert [(reset.generation, reset.kept, reset.why) for reset in resets] == [
+                (1, 2, "reverted"),
+                (2, 0, "cleared"),
+            ]
+            assert [position for position, _ in sequence(reader)][-3:] == [
+                Position(1, 2),
+                Position(2, 0),
+                Position(2, 1),
+            ]
+
+
+async def test_a_rewrite_of_another_life_is_told_from_the_timeline() -> None:
+    first = Desk()
+    async with first.open():
+        await filled(first, 1)
+        await first.do(checkpoint("c"))
+        await first.do(revert("r", 0))
+    async with Desk(first.disk).open() as desk:
+        _, reader = desk.subscribe("0:2")
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+
+        assert reader.events[0][0] == Reset(
+            generation=1, kept=1, why="reverted", incarnation="first"
+        )
+
+
+async def test_a_rewrite_in_the_middle_of_a_backlog_loses_nothing() -> None:
+    async with Desk().open() as desk:
+        for number in range(30):
+            await desk.do(append(f"k{number}"), user("x" * 40))
+        await desk.do(checkpoint("c"))
+        subscriber, reader = desk.subscribe(credit=1)
+        await desk.settle()
+        before = desk.file()
+        await desk.do(revert("r", 0))
+        await desk.do(append("after"), user("after"))
+        while "Live" not in reader.kinds:
+            desk.feed.grant(subscriber, 1)
+            await desk.settle(4)
+
+        assert b"".join(line for position, line in sequence(reader) if not position.generation) == (
+            before
+        )
+        assert sequence(reader)[-1][0] == Position(1, 30)
+
+
+# --- credit ------------------------------------------------------------------------------------
+
+
+async def test_without_credit_nothing_is_sent_and_nothing_is_lost() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 50)
+        subscriber, reader = desk.subscribe(credit=100)
+        await desk.settle()
+
+        sent = len(reader.data)
+        assert 0 < sent < len(desk.file())
+        await filled(desk, 5, "y")
+        assert len(reader.data) == sent
+        desk.feed.grant(subscriber, 1 << 20)
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+
+        assert reader.data == desk.file()
+        sequence(reader)
+
+
+async def test_a_line_that_is_longer_than_the_credit_is_sent_whole() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("x" * 5000))
+        _, reader = desk.subscribe(credit=10)
+        await desk.wait_for(lambda: reader.data != b"")
+
+        assert reader.data == desk.file()
+
+
+async def test_every_event_costs_credit_even_a_small_one() -> None:
+    async with Desk().open() as desk:
+        subscriber, _ = desk.subscribe(credit=10 * limits.EVENT_COST_BYTES)
+        for number in range(20):
+            await desk.do(append(f"k{number}"), user("x"))
+
+        assert subscriber.credit <= 0
+        assert subscriber.position.line < 20
+
+
+async def test_a_full_queue_holds_the_subscriber_where_it_is() -> None:
+    async with Desk().open() as desk:
+        subscriber, reader = desk.subscribe()
+        reader.is_full = True
+        await filled(desk, 3)
+        assert subscriber.position == Position(0, 0)
+        reader.is_full = False
+        await filled(desk, 1, "y")
+        await desk.wait_for(lambda: reader.data == desk.file())
+
+        sequence(reader)
+
+
+async def test_a_subscriber_that_owes_a_grant_for_long_is_told_that_it_lags() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 50)
+        _, slow = desk.subscribe(credit=100)
+        _, quick = desk.subscribe()
+        await desk.wait_for(lambda: "Live" in quick.kinds)
+        desk.now_s += limits.SUBSCRIBER_STALL_S / 2
+        desk.feed.end_stalled()
+        assert len(desk.feed) == 2
+        desk.now_s += limits.SUBSCRIBER_STALL_S
+        desk.feed.end_stalled()
+
+        last = slow.events[-1][0]
+        assert isinstance(last, Lagged)
+        assert Position.parse(last.next).line == len(sequence(slow))
+        assert "Lagged" not in quick.kinds
+        assert len(desk.feed) == 1
+
+
+async def test_a_subscriber_at_the_head_never_lags_however_quiet_the_session_is() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 3)
+        subscriber, reader = desk.subscribe(credit=limits.EVENT_COST_BYTES)
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+        assert subscriber.credit <= 0
+        desk.now_s += 10 * limits.SUBSCRIBER_STALL_S
+        desk.feed.end_stalled()
+
+        assert "Lagged" not in reader.kinds
+
+
+async def test_one_slow_subscriber_does_not_delay_another() -> None:
+    async with Desk().open() as desk:
+        slow = desk.subscribe(credit=1)[1]
+        quick = desk.subscribe()[1]
+        await filled(desk, 5)
+        await filled(desk, 5, "y")
+
+        assert quick.data == desk.file()
+        assert len(slow.data) < len(quick.data)
+
+
+# --- accidents ---------------------------------------------------------------------------------
+
+
+async def test_what_is_durable_and_not_yet_committed_is_not_shown() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 5)
+        seen: list[Position] = []
+        _, reader = desk.subscribe("0:5")
+
+        def look() -> None:
+            # The sync is done, the writer has not gone on: a pump that reads now sees the bytes.
+            _, late = desk.subscribe("0:0")
+            assert late.data == b""
+            seen.append(desk.feed.head)
+
+        desk.after_commit = look
+        await desk.do(append("k1"), user("new"))
+        desk.after_commit = lambda: None
+        await desk.settle()
+
+        assert seen == [Position(0, 5)]
+        sequence(reader)
+
+
+async def test_a_backlog_that_a_failure_interrupts_goes_on_by_itself() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 50)
+        subscriber, reader = desk.subscribe(credit=1)
+        await desk.settle()
+        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT)
+        await desk.do(append("lost"), user("lost"))
+        desk.feed.grant(subscriber, 1 << 20)
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+
+        assert reader.data == desk.file()
+        sequence(reader)
+
+
+async def test_a_file_that_cannot_be_read_ends_the_subscription_and_nothing_else() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 5)
+        desk.disk.fail_next("read", errno.EIO, name=places.CONTEXT)
+        _, reader = desk.subscribe()
+        await desk.wait_for(lambda: "Gone" in reader.kinds)
+
+        assert len(desk.feed) == 0
+        assert (await desk.do(append("k1"), user("one"))).ack.first == "0:5"
+
+
+@pytest.mark.parametrize("cut", [1, 20, 100])
+async def test_a_file_that_another_program_cuts_during_a_backlog_harms_nobody(cut: int) -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 50)
+        subscriber, reader = desk.subscribe(credit=1)
+        await desk.settle()
+        assert subscriber.offset
+        desk.disk.foreign.truncate(FILE, cut)
+        desk.feed.grant(subscriber, 1 << 20)
+        await desk.settle()
+        sent = await desk.do(append("k1"), user("one"))
+        await desk.wait_for(lambda: b'"k1"' in reader.data)
+
+        assert sent.ack
+        assert since_reset(reader) == desk.file()
+
+
+async def test_a_session_that_was_made_again_starts_its_followers_over() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 3)
+        _, reader = desk.subscribe()
+        await desk.wait_for(lambda: reader.data == desk.file())
+        desk.disk.foreign.delete(f"{PATH}/{places.TIMELINE}")
+        desk.disk.foreign.replace(FILE, foreign("other") * 5)
+        desk.wall_s += 1
+        desk.incarnation = "second"
+        await desk.do(append("k1"), user("one"))
+        await desk.wait_for(lambda: b'"k1"' in reader.data)
+
+        resets = [event for event, _ in reader.events if isinstance(event, Reset)]
+        assert resets[-1].incarnation == "second"
+        assert since_reset(reader) == desk.file()
+
+
+# --- at random ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(20))
+async def test_followers_with_any_credit_see_every_line_once_and_in_order(
+    number: int, seed: int
+) -> None:
+    chance = random.Random(seed * 100 + number)
+    async with Desk().open() as desk:
+        followers: list[tuple[Any, Reader]] = []
+        starts: list[Position] = []
+        for step in range(40):
+            match chance.randint(0, 9):
+                case 0 if len(followers) < 5:
+                    start = Position(0, 0) if chance.random() < 0.5 else desk.feed.head
+                    credit = chance.choice([1, 2000, 1 << 20])
+                    followers.append(desk.subscribe(str(start), credit))
+                    starts.append(start)
+                case 1 | 2:
+                    for subscriber, _ in followers:
+                        desk.feed.grant(subscriber, chance.choice([1, 500, 5000]))
+                case 3:
+                    kind = chance.choice([clear, restore, prompt])
+                    desk.send(
+                        clear(f"c{step}")
+                        if kind is clear
+                        else restore(f"r{step}", 0)
+                        if kind is restore
+                        else prompt(f"p{step}", "be kind")
+                    )
+                case _:
+                    count = chance.randint(1, 4)
+                    desk.send(append(f"k{step}"), *[user("x" * chance.randint(0, 99))] * count)
+            await desk.settle(chance.choice([0, 1, 2, 5]))
+        await desk.settle()
+        for subscriber, _ in followers:
+            desk.feed.grant(subscriber, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
+        await desk.wait_for(
+            lambda: all(subscriber.position == desk.feed.head for subscriber, _ in followers)
+        )
+        generations = [
+            desk.file(places.generation_file(generation + 1)).splitlines(keepends=True)
+            for generation in range(desk.feed.head.generation)
+        ]
+        generations.append(desk.file().splitlines(keepends=True))
+        for start, (_, reader) in zip(starts, followers, strict=True):
+            seen = sequence(reader)
+            assert all(generations[place.generation][place.line] == line for place, line in seen)
+            kept = {
+                event.generation: event.kept
+                for event, _ in reader.events
+                if isinstance(event, Reset)
+            }
+            expected = [
+                Position(generation, line)
+                for generation in range(start.generation, len(generations))
+                for line in range(
+                    start.line if generation == start.generation else kept[generation],
+                    len(generations[generation]),
+                )
+            ]
+            assert [position for position, _ in seen] == expected

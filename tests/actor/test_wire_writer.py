@@ -1,0 +1,217 @@
+"""The writer of a wire file: answers before the sync, readers after it, and one header."""
+
+import errno
+import json
+
+import anyio
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest, Conflict, StorageFailed
+from stenod.core.lines import split_lines
+from support.lines import append, user
+from support.simulated_disk import SimulatedDisk, Survival
+from support.wire_writing import WireDesk, append_wire, event
+from support.writing import PATH, answers
+
+pytestmark = pytest.mark.anyio
+
+HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
+FILE = f"{PATH}/{places.WIRE}"
+
+
+def numbers(data: bytes) -> list[int]:
+    """The numbers of the events in a wire file that begins with its header."""
+    header, *lines = split_lines(data)
+    assert header == HEADER
+    return [json.loads(line)["message"]["payload"]["n"] for line in lines]
+
+
+# --- the header ----------------------------------------------------------------------------------
+
+
+async def test_many_first_writers_in_one_group_get_one_header() -> None:
+    async with WireDesk().open() as desk:
+        sent = [desk.send(append_wire(f"k{number}"), event(number)) for number in range(20)]
+        await desk.wait_for(lambda: sent[-1].answer is not None)
+
+        assert answers(sent) == [f"0:{number}" for number in range(1, 21)]
+        assert numbers(desk.file()) == list(range(20))
+
+
+async def test_a_first_event_that_is_refused_brings_no_header() -> None:
+    async with WireDesk().open() as desk:
+        refused = await desk.do(append_wire("k0"), event(0), b'{"timestamp":1}')
+        assert isinstance(refused.error, BadRequest)
+        assert refused.error.message.startswith("record 1 of 2")
+        assert desk.file() == b""
+
+        await desk.do(append_wire("k1"), event(1))
+        assert numbers(desk.file()) == [1]
+
+
+async def test_a_header_that_could_not_be_stored_comes_with_the_next_event() -> None:
+    async with WireDesk().open() as desk:
+        desk.disk.fail_next("write", errno.EIO, name=places.WIRE)
+        failed = await desk.do(append_wire("k0"), event(0))
+        assert isinstance(failed.error, StorageFailed)
+
+        again = await desk.do(append_wire("k0", repeat=True), event(0))
+        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
+        assert numbers(desk.file()) == [0]
+
+
+@pytest.mark.parametrize("content", [HEADER.replace(b"1.10", b"1.3"), event(0) + b"\n", b"\n"])
+async def test_a_file_that_has_lines_keeps_its_first_one(content: bytes) -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    disk.plant(FILE, content)
+    async with WireDesk(disk).open() as desk:
+        sent = await desk.do(append_wire("k1"), event(1))
+
+        assert sent.ack.first == "0:1"
+        assert desk.file().startswith(content)
+        assert b"1.10" not in desk.file()
+
+
+# --- durability ----------------------------------------------------------------------------------
+
+
+async def test_an_event_is_answered_as_written_and_synced_within_a_second() -> None:
+    async with WireDesk().open() as desk:
+        sent = await desk.do(append_wire("k0"), event(0))
+        assert sent.ack.durability == "written"
+        assert numbers(desk.file()) == [0]
+        assert desk.durable() == b""
+
+        await desk.pass_time(limits.WRITTEN_SYNC_S / 2)
+        assert desk.durable() == b""
+        await desk.pass_time(limits.WRITTEN_SYNC_S / 2)
+        assert desk.durable() == desk.file()
+
+
+async def test_an_event_is_synced_at_once_for_those_who_follow_and_seen_only_then() -> None:
+    async with WireDesk().open() as desk:
+        _, reader = desk.subscribe("now")
+        await desk.wait_for(lambda: reader.kinds == ["Live"])
+        await desk.do(append_wire("k0"), event(0))
+        await desk.settle()
+        assert (desk.durable(), reader.data) == (b"", b"")
+
+        await desk.pass_time(limits.LIVE_SYNC_S)
+        assert numbers(reader.data) == [0]
+        assert desk.durable() == reader.data
+
+
+async def test_one_command_that_asks_for_a_sync_gives_it_to_its_group() -> None:
+    async with WireDesk().open() as desk:
+        sent = [
+            desk.send(append_wire("k0"), event(0)),
+            desk.send(append_wire("k1", durability="synced"), event(1)),
+            desk.send(append_wire("k2"), event(2)),
+        ]
+        await desk.wait_for(lambda: sent[-1].answer is not None)
+
+        assert [one.ack.durability for one in sent] == ["synced"] * 3
+        assert sent[0].durable_then == desk.file()
+
+
+async def test_a_sync_that_fails_takes_back_what_nobody_saw() -> None:
+    async with WireDesk().open() as desk:
+        _, reader = desk.subscribe("now")
+        await desk.do(append_wire("k0"), event(0))
+        desk.disk.fail_next("fdatasync", errno.EIO, name=places.WIRE)
+        await desk.pass_time(limits.WRITTEN_SYNC_S)
+
+        assert reader.data == b""
+        again = await desk.do(append_wire("k0", repeat=True, durability="synced"), event(0))
+        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
+        await desk.settle()
+        assert numbers(desk.file()) == [0]
+        assert reader.data == desk.file()
+
+
+async def test_what_was_written_is_synced_when_the_writer_ends() -> None:
+    desk = WireDesk()
+    async with desk.open():
+        await desk.do(append_wire("k0"), event(0))
+        assert desk.durable() == b""
+    assert numbers(desk.durable()) == [0]
+
+
+@pytest.mark.parametrize("survival", Survival, ids=lambda survival: survival.value)
+@pytest.mark.parametrize("number", range(5))
+async def test_a_power_cut_leaves_whole_batches_behind_one_header(
+    survival: Survival, number: int, seed: int
+) -> None:
+    desk = WireDesk()
+    async with desk.open():
+        await desk.do(append_wire("k0", durability="synced"), event(0))
+        for key in range(1, 6):
+            texts = ["汉字" * key] * key
+            await desk.do(append_wire(f"k{key}"), *(event(key, text) for text in texts))
+        desk.disk.reseed(seed + number)
+        disk = desk.disk.clone()
+    disk.crash(survival)
+    async with WireDesk(disk).open() as again:
+        await again.do(append_wire("k9"), event(9))
+        found = numbers(again.file())
+    *survived, last = found
+    count = max(survived)
+    assert (survived[0], last) == (0, 9)
+    assert survived == [key for key in range(count + 1) for _ in range(max(key, 1))]
+
+
+# --- beside the context --------------------------------------------------------------------------
+
+
+async def test_an_event_bears_the_durable_head_of_the_context_not_the_decided_one() -> None:
+    async with WireDesk().open() as desk:
+        await desk.do_to_context(append("c0"), user("one"))
+        await desk.do(append_wire("k0"), event(0))
+        late = desk.send_to_context(append("c1", durability="written"), user("two"))
+        await desk.wait_for(lambda: late.answer is not None)
+        await desk.do(append_wire("k1"), event(1))
+        await desk.do_to_context(append("c2"), user("three"))
+        await desk.do(append_wire("k2"), event(2))
+
+        at = [json.loads(line)["_at"] for line in desk.file().splitlines()[1:]]
+        assert at == ["0:1", "0:1", "0:3"]
+
+
+async def test_the_two_files_have_heads_and_keys_of_their_own() -> None:
+    async with WireDesk().open() as desk:
+        for number in range(3):
+            await desk.do_to_context(append(f"c{number}"), user("one"))
+        first = await desk.do(append_wire("c0", expect="0:0"), event(0))
+        assert (first.ack.first, first.ack.duplicate) == ("0:1", False)
+        late = await desk.do(append_wire("k1", expect="0:3"), event(1))
+        assert isinstance(late.error, Conflict)
+        assert late.error.head == "0:2"
+
+
+async def test_a_command_for_the_other_file_is_refused() -> None:
+    async with WireDesk().open() as desk:
+        wrong = await desk.do(append("k0"), user("one"))
+        also_wrong = await desk.do_to_context(append_wire("k1"), event(1))
+        assert isinstance(wrong.error, BadRequest)
+        assert isinstance(also_wrong.error, BadRequest)
+
+
+async def test_a_session_without_stamps_has_events_without_facts() -> None:
+    async with WireDesk().open(stamp=False) as desk:
+        await desk.do(append_wire("k0", by="planner"), event(0))
+        assert desk.file() == HEADER + event(0) + b"\n"
+
+
+async def test_messages_do_not_wait_for_events_whose_disk_is_slow() -> None:
+    async with WireDesk().open() as desk:
+        desk.gate = anyio.Event()
+        sent = [desk.send(append_wire(f"k{number}"), event(number)) for number in range(500)]
+        for number in range(3):
+            await desk.do_to_context(append(f"c{number}"), user("one"))
+        assert [one.answer for one in sent] == [None] * 500
+
+        desk.gate.set()
+        await desk.wait_for(lambda: sent[-1].answer is not None)
+        assert numbers(desk.file()) == list(range(500))

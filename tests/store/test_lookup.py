@@ -1,0 +1,108 @@
+"""A key is found in the bytes of any generation, once, and never mistaken for another."""
+
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.positions import Position
+from stenod import lookup
+from stenod.recovery import Opened
+from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import StoredSession, apply
+
+PATH = "/root/demo"
+
+
+def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    return disk, session, session.open()
+
+
+def found(opened: Opened, key: str) -> Position | None:
+    applied = lookup.look_up(opened.log, PATH, key)
+    return applied.first if applied is not None else None
+
+
+def test_a_key_is_found_where_it_was_first_applied() -> None:
+    _, _, opened = fresh()
+    apply(opened, append("k1"), user("one"), user("two"))
+    apply(opened, checkpoint("c"))
+    apply(opened, append("k2"), user("three"))
+    apply(opened, revert("r", 0))
+    apply(opened, append("k3"), user("four"))
+    apply(opened, restore("back", 0))
+
+    expected = {"k1": (0, 0), "c": (0, 2), "k2": (0, 3), "k3": (1, 2), "r": (1, 2), "back": (2, 4)}
+    for key, place in expected.items():
+        assert found(opened, key) == Position(*place)
+    assert found(opened, "k") is None
+    assert found(opened, "k4") is None
+
+
+def test_a_key_that_others_begin_with_is_found_without_reading_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, _, opened = fresh()
+    for number in range(300):
+        apply(opened, append(f"job-{number}"), user("x"))
+    apply(opened, append("job"), user("x"))
+    reads: list[int] = []
+    read = opened.log.read
+
+    def counted(generation: int, offset: int, size: int) -> bytes:
+        reads.append(size)
+        return read(generation, offset, size)
+
+    monkeypatch.setattr(opened.log, "read", counted)
+
+    assert found(opened, "job") == Position(0, 300)
+    assert len(reads) <= 3
+
+
+@pytest.mark.parametrize("block", [7, 64, 1000])
+def test_a_batch_is_found_across_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    _, _, opened = fresh()
+    apply(opened, append("k1"), user("one"))
+    apply(opened, append("k2"), *[user(f"{number}" * 30) for number in range(40)])
+    apply(opened, append("k3"), user("end"))
+    monkeypatch.setattr(limits, "BLOCK_BYTES", block)
+    monkeypatch.setattr(lookup, "_FIRST_READ_BYTES", block)
+
+    assert found(opened, "k2") == Position(0, 1)
+    assert found(opened, "k3") == Position(0, 41)
+
+
+def test_a_key_in_a_message_is_only_text() -> None:
+    disk, session, opened = fresh()
+    opened.log.close()
+    quoted = user('"_id":"k1"}') + b"\n"
+    nested = b'{"role":"user","content":[{"type":"text","text":"","_id":"k1"}]}\n'
+    disk.plant(f"{PATH}/context.jsonl", quoted + nested + foreign("x"))
+    opened = session.open()
+
+    assert found(opened, "k1") is None
+
+
+def test_a_torn_batch_is_not_found_and_the_whole_one_behind_it_is() -> None:
+    disk, session, opened = fresh()
+    opened.log.close()
+    first, second = stamped("k1", ["one", "two"])
+    disk.plant(f"{PATH}/context.jsonl", first + foreign("x") + first + second)
+    opened = session.open()
+
+    assert found(opened, "k1") == Position(0, 2)
+
+
+def test_the_filter_knows_the_keys_of_all_generations_and_of_the_timeline() -> None:
+    _, _, opened = fresh()
+    keys = [f"k{number}" for number in range(50)]
+    for key in keys:
+        apply(opened, append(key), user("x"))
+    apply(opened, clear("cleared"))
+    apply(opened, append("later"), user("x"))
+
+    known = lookup.build_filter(opened.log)
+
+    assert all(key.encode() in known for key in [*keys, "cleared", "later"])
