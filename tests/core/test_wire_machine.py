@@ -1,0 +1,151 @@
+"""The decisions about a wire file: one header, stamped events, and nothing after a refusal."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import BadRequest, Conflict, TooLarge
+from steno_protocol.positions import Position
+from steno_protocol.wire import metadata_line
+from stenod.core.keys import KeyTable
+from stenod.core.lines import split_lines
+from stenod.core.speculation import Answered, Lines
+from stenod.core.wire_machine import WireMachine
+from support.lines import SESSION, append, clear
+from support.wire_writing import append_wire, event
+
+HEADER = metadata_line()
+
+
+class Heads:
+    """The durable head of a context that a test moves."""
+
+    def __init__(self) -> None:
+        self.head = Position(0, 0)
+
+    def __call__(self) -> Position:
+        return self.head
+
+
+def fresh(line: int = 0, *, stamp: bool = True, heads: Heads | None = None) -> WireMachine:
+    return WireMachine(
+        SESSION, Position(0, line), KeyTable(0), stamp=stamp, context_head=heads or Heads()
+    )
+
+
+def lines_of(machine: WireMachine, command: Mutation, *data: bytes) -> Lines:
+    decision = machine.decide(command, data)
+    assert isinstance(decision, Lines)
+    return decision
+
+
+def documents(decision: Lines) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in decision.data.splitlines()]
+
+
+def test_the_first_batch_brings_the_header_and_its_positions_come_after_it() -> None:
+    machine = fresh()
+    decision = lines_of(machine, append_wire("k1", by="planner"), event(0), event(1))
+
+    header, first, second = split_lines(decision.data)
+    assert header == HEADER
+    assert first == event(0)[:-1] + b',"_at":"0:0","_by":"planner","_id":"k1.0/2"}\n'
+    assert second == event(1)[:-1] + b',"_at":"0:0","_by":"planner","_id":"k1.1/2"}\n'
+    ack = decision.ack
+    assert (ack.first, ack.last, ack.head) == ("0:1", "0:2", "0:3")
+    assert machine.spoken_head == Position(0, 3)
+    assert machine.head == Position(0, 0)
+
+
+def test_a_file_that_has_any_line_gets_no_header() -> None:
+    decision = lines_of(fresh(line=1), append_wire("k1"), event(0))
+    assert documents(decision)[0]["message"]["payload"]["n"] == 0
+    assert decision.ack.first == "0:1"
+
+
+@given(st.lists(st.sampled_from(["append", "refused", "commit", "roll back"]), max_size=30))
+def test_whatever_is_rolled_back_the_file_has_one_header_and_it_comes_first(
+    steps: list[str],
+) -> None:
+    machine = fresh()
+    durable, decided = b"", b""
+    for number, step in enumerate(steps):
+        match step:
+            case "append":
+                decision = lines_of(machine, append_wire(f"k{number}"), event(number))
+                decided += decision.data
+            case "refused":
+                with pytest.raises(BadRequest):
+                    machine.decide(append_wire(f"k{number}"), [event(0), b"{}"])
+            case "commit":
+                machine.commit()
+                durable, decided = durable + decided, b""
+            case _:
+                machine.roll_back()
+                decided = b""
+        whole = durable + decided
+        assert machine.spoken_head == Position(0, whole.count(b"\n"))
+        assert machine.head == Position(0, durable.count(b"\n"))
+        assert not whole or whole.startswith(HEADER)
+        assert whole.count(b"metadata") == bool(whole)
+
+
+def test_each_event_is_joined_to_the_head_of_the_context_at_its_moment() -> None:
+    heads = Heads()
+    machine = fresh(heads=heads)
+    told = []
+    for number, head in enumerate([Position(0, 0), Position(0, 7), Position(2, 3)]):
+        heads.head = head
+        told += documents(lines_of(machine, append_wire(f"k{number}"), event(number)))[-1:]
+    assert [each["_at"] for each in told] == ["0:0", "0:7", "2:3"]
+
+
+def test_facts_that_a_client_sends_are_those_of_another_line() -> None:
+    forged = event(0)[:-1] + b',"_at":"9:9","_id":"other","_by":"somebody"}'
+    [_, document] = documents(lines_of(fresh(), append_wire("k1"), forged))
+    assert (document["_at"], document["_id"], "_by" in document) == ("0:0", "k1", False)
+
+
+def test_a_session_without_stamps_has_events_without_facts() -> None:
+    decision = lines_of(fresh(stamp=False), append_wire("k1", by="planner"), event(0))
+    assert decision.data == HEADER + event(0) + b"\n"
+
+
+def test_a_repeated_key_is_answered_and_not_applied_again() -> None:
+    machine = fresh()
+    first = lines_of(machine, append_wire("k1"), event(0), event(1)).ack
+    for _ in range(2):
+        again = machine.decide(append_wire("k1", repeat=True), [event(0), event(1)])
+        assert isinstance(again, Answered)
+        assert again.ack.duplicate
+        assert (again.ack.first, again.ack.last) == (first.first, first.last)
+        machine.commit()
+
+
+def test_expect_is_the_head_that_was_decided_header_included() -> None:
+    machine = fresh()
+    lines_of(machine, append_wire("k1", expect="0:0"), event(0))
+    lines_of(machine, append_wire("k2", expect="0:2"), event(1))
+    with pytest.raises(Conflict) as conflict:
+        machine.decide(append_wire("k3", expect="0:2"), [event(2)])
+    assert conflict.value.head == "0:3"
+
+
+@pytest.mark.parametrize("command", [append("k1"), clear("k2")], ids=["append", "clear"])
+def test_a_command_for_the_context_is_refused(command: Mutation) -> None:
+    with pytest.raises(BadRequest, match="wire file"):
+        fresh().decide(command, [event(0)])
+
+
+def test_a_refused_event_says_which_one_it_was_and_changes_nothing() -> None:
+    machine = fresh()
+    with pytest.raises(BadRequest, match="record 2 of 3"):
+        machine.decide(append_wire("k1"), [event(0), event(1), b'{"timestamp":null}'])
+    with pytest.raises(TooLarge):
+        machine.decide(append_wire("k1"), [event(0, "x" * (16 << 20))])
+    assert machine.spoken_head == Position(0, 0)
+    assert machine.applied("k1") is None

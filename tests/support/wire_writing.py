@@ -1,0 +1,112 @@
+"""The writers of a session's two files over a simulated disk; the desk stands at the wire file."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import anyio
+
+from steno_protocol import places
+from steno_protocol.commands import AppendWire
+from steno_protocol.wire import encode_event
+from stenod import recovery
+from stenod.feed import Feed
+from stenod.recovery import Opened, Opening
+from stenod.writer import OpenHow, Writer
+from support.lines import SESSION
+from support.simulated_disk import SimulatedDisk
+from support.writing import PATH, Desk, Sent
+
+T = TypeVar("T")
+
+
+def append_wire(key: str, **fields: Any) -> AppendWire:
+    """An append to the wire file; the events come beside it."""
+    return AppendWire(session=SESSION, key=key, **fields)
+
+
+def event(number: int, text: str = "hi") -> bytes:
+    """An event as the record frame of an append."""
+    return encode_event("TextPart", {"n": number, "text": text}, 1.5)
+
+
+class WireDesk(Desk):
+    """A desk whose writer is that of the wire file.
+
+    Attributes:
+        context: the writer of the same session's context.
+        gate: what is written to the wire file waits until it is set.
+    """
+
+    def __init__(self, disk: SimulatedDisk | None = None) -> None:
+        super().__init__(disk)
+        self.context = self.writer
+        self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
+        self.gate = anyio.Event()
+        self.gate.set()
+        shop = replace(self.workshop, commit=self._commit_to_wire)
+        self.writer = Writer(SESSION, self._wire_opener, self.feed, shop, needs=self.context)
+
+    @asynccontextmanager
+    async def open(self, *, stamp: bool = True) -> AsyncIterator["WireDesk"]:
+        """Create the session if need be and let both writers serve until the block ends."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self.spawn(self.context.serve)
+            await self.context.open(OpenHow(create=True, stamp=stamp))
+            self.spawn(self.writer.serve)
+            await self.writer.open()
+            try:
+                yield self
+            finally:
+                for writer in (self.writer, self.context):
+                    writer.mailbox.close()
+                    await self.settle()
+                tasks.cancel_scope.cancel()
+
+    def send_to_context(self, command: Any, *records: bytes) -> Sent:
+        """Put one command into the mailbox of the context's writer."""
+        wire, self.writer = self.writer, self.context
+        try:
+            return self.send(command, *records)
+        finally:
+            self.writer = wire
+
+    async def do_to_context(self, command: Any, *records: bytes) -> Sent:
+        """Send one command to the context's writer and wait for its answer."""
+        sent = self.send_to_context(command, *records)
+        await self.wait_for(lambda: sent.answer is not None)
+        return sent
+
+    async def pass_time(self, seconds: float) -> None:
+        """Move the clock, and have the writer look at it: a refused command wakes it."""
+        self.now_s += seconds
+        await self.do(append_wire("look"), b"{}")
+        await self.settle()
+
+    def durable(self) -> bytes:
+        """What a power cut could not take of the wire file."""
+        return self.disk.durable(f"{PATH}/{places.WIRE}") or b""
+
+    def file(self, name: str = places.WIRE) -> bytes:
+        """What the wire file holds."""
+        return self.disk.content(f"{PATH}/{name}")
+
+    async def _commit_to_wire(self, work: Callable[[], T]) -> T:
+        await self.gate.wait()
+        return await self._commit(work)
+
+    def _wire_opener(self, how: OpenHow) -> Opened:
+        context = self.context.opened
+        assert context is not None
+        opening = Opening(
+            session=SESSION, path=PATH, now=self.wall_s, incarnation="first", proven=how.proven
+        )
+        return recovery.open_wire(
+            self.disk,
+            self.disk.open_root(PATH),
+            opening,
+            stamp=context.machine.stamp,
+            context_head=lambda: self.context.feed.head,
+        )
