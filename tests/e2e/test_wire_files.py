@@ -16,6 +16,7 @@ from steno import (
     NotFound,
     Position,
     RecordsEvent,
+    StorageFailed,
     TooLarge,
     Turn,
     WireRecord,
@@ -296,6 +297,17 @@ def test_a_file_keeps_its_version_and_its_first_lines(
     written = wire_file(root).read_bytes()
     assert written.startswith(content or HEADER)
     assert json.loads(written.splitlines()[-1])["message"]["payload"] == {"n": 7}
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    root: Path, client: BlockingClient
+) -> None:
+    session = client.open("demo")
+    wire_file(root).mkdir()
+    assert not session.wire_is_empty()
+    for read in (session.turns, session.wire_version):
+        with pytest.raises(StorageFailed):
+            read()
 
 
 # --- following -----------------------------------------------------------------------------------
