@@ -80,6 +80,8 @@ def starts_of(records: Followed, after: Place, wire_after: Place | None) -> list
             return [("wire", start_of(after if wire_after is None else wire_after))]
         case "both":
             return [("context", start_of(after)), ("wire", _start_beside(after, wire_after))]
+        case _:
+            raise BadRequest(f"records is {records!r}: it has to be context, wire or both")
 
 
 def _start_beside(after: Place, wire_after: Place | None) -> str:

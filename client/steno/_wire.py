@@ -61,6 +61,11 @@ def _event(event: WireEvent, now: float) -> Message:
             return _record(kind, payload, now)
         case (kind, payload, timestamp):
             return _record(kind, payload, now if timestamp is None else timestamp)
+        case _:
+            raise BadRequest(
+                f"an event is (type, payload) or (type, payload, timestamp), not a"
+                f" {type(event).__name__}"
+            )
 
 
 def _record(kind: str, payload: Payload, timestamp: float) -> dict[str, Any]:

@@ -169,6 +169,9 @@ def test_what_is_no_batch_is_refused_before_it_is_sent(client: BlockingClient) -
         session.append_wire([("A", {})], {"n": 1})
     with pytest.raises(BadRequest, match="sequence of events"):
         session.append_wire(b'{"timestamp":1}')  # type: ignore[arg-type]
+    for wrong in (("A",), ("A", {}, 1, 2), 7, None):
+        with pytest.raises(BadRequest, match="an event is"):
+            session.append_wire([("A", {}), wrong])  # type: ignore[list-item]
     with pytest.raises(TooLarge):
         session.append_wire("A", {"text": "x" * limits.RECORD_BYTES_MAX})
 

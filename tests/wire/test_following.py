@@ -82,7 +82,13 @@ def test_a_subscription_begins_in_each_file_where_it_was_told(
 
 @pytest.mark.parametrize(
     ("records", "after", "wire_after"),
-    [("both", "2:7", None), ("wire", "later", None), ("both", "start", "x"), ("context", "", None)],
+    [
+        ("both", "2:7", None),
+        ("all", "start", None),
+        ("wire", "later", None),
+        ("both", "start", "x"),
+        ("context", "", None),
+    ],
 )
 def test_what_is_no_start_is_refused(records: str, after: str, wire_after: str | None) -> None:
     with pytest.raises(BadRequest):
