@@ -1,6 +1,6 @@
 """Measures steno beside what it could be measured against, in one run, and prints the ratios.
 
-    PYTHONPATH=tests python -m bench [appends] [reverts] [reads] [--rounds N] [--json FILE]
+    PYTHONPATH=tests python -m bench [PART ...] [--rounds N] [--json FILE]
 
 Progress goes to stderr, the tables to stdout. Every figure is a median over rounds in which the
 candidates take turns; beside it stand the smallest and the largest. Figures of different runs, or
@@ -20,11 +20,16 @@ from pathlib import Path
 # `python tests/bench` knows only this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import appends, reads, reverts
+from bench import appends, followers, reads, reverts
 from bench.figures import Comparison
 from bench.table import draw
 
-PARTS = {"appends": appends.measure, "reverts": reverts.measure, "reads": reads.measure}
+PARTS = {
+    "appends": appends.measure,
+    "reverts": reverts.measure,
+    "reads": reads.measure,
+    "followers": followers.measure,
+}
 
 
 def main() -> None:

@@ -1,0 +1,50 @@
+"""One process of followers: `python -m bench.follower ENDPOINT SESSION FOLLOWERS LINES`.
+
+Says `live` when all of them are, and in the end the line behind each event with the monotonic time
+at which it came.
+"""
+
+import sys
+import time
+
+import msgspec
+import zmq
+
+from steno_protocol.commands import Subscribe
+from steno_protocol.events import Live, Records
+from steno_protocol.frames import decode_answers, encode_request
+from steno_protocol.positions import Position
+
+
+def main() -> None:
+    """Follow until every follower has seen all lines."""
+    endpoint, session, followers, lines = sys.argv[1:]
+    context = zmq.Context()
+    sockets = [context.socket(zmq.DEALER) for _ in range(int(followers))]
+    poller = zmq.Poller()
+    for socket in sockets:
+        socket.connect(endpoint)
+        command = Subscribe(session=session, subscription="bench", after="now")
+        socket.send_multipart(encode_request(b"f", command, ()))
+        poller.register(socket, zmq.POLLIN)
+    seen: list[tuple[int, float]] = []
+    live = ended = 0
+    while ended < len(sockets):
+        for socket, _ in poller.poll():
+            for answer in decode_answers(socket.recv_multipart()):
+                if isinstance(answer.body, Live):
+                    live += 1
+                    if live == len(sockets):
+                        print("live", flush=True)
+                elif isinstance(answer.body, Records):
+                    line = Position.parse(answer.body.next).line
+                    seen.append((line, time.monotonic()))
+                    ended += line == int(lines)
+    print(msgspec.json.encode(seen).decode(), flush=True)
+    for socket in sockets:
+        socket.close(linger=0)
+    context.term()
+
+
+if __name__ == "__main__":
+    main()
