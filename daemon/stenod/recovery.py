@@ -251,9 +251,8 @@ def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Hap
         return mark.bytes
     if opening.proven is not None:
         return opening.proven
-    # A file that was never ours has no acknowledged byte, and what others write is theirs to sync.
-    is_ours = bool(entries) and not opening.shared
-    return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if is_ours else end.size
+    # A file that was never ours has no acknowledged byte, and what others wrote is theirs to sync.
+    return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if entries else end.size
 
 
 def _settle_timeline(disk: Disk, folder: int) -> list[Happening]:

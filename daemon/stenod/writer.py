@@ -318,18 +318,24 @@ class Writer:
         self, opened: Opened, data: bytes, answers: list[Answer], *, synced: bool
     ) -> None:
         self._unpublished.append(data)
+        block = b""
         if synced:
-            self._commit(opened)
+            block = self._commit(opened)
         elif self._unsynced_since is None:
             self._unsynced_since = self._shop.monotonic()
         answer_all(answers, synced=synced)
+        self._publish(opened, block)
         await self._save_mark_when_due(opened)
 
-    def _commit(self, opened: Opened) -> None:
-        """Memory second: what is on the disk becomes the state, and is published."""
+    def _commit(self, opened: Opened) -> bytes:
+        """Memory second: what is on the disk becomes the state; returns what to publish."""
         block = b"".join(self._unpublished)
         self._forget_unsynced()
         opened.machine.commit()
+        return block
+
+    def _publish(self, opened: Opened, block: bytes) -> None:
+        """Those who follow come last: their events leave behind the answers."""
         if block:
             self.feed.publish(opened.machine.head, block)
 
@@ -436,7 +442,7 @@ class Writer:
         except OSError as error:
             await self._fail(opened, [], error)
             return
-        self._commit(opened)
+        self._publish(opened, self._commit(opened))
         self._shop.flush()
 
     async def _save_mark_when_due(self, opened: Opened) -> None:
@@ -464,7 +470,7 @@ class Writer:
             with contextlib.suppress(OSError):
                 if self._unsynced_since is not None:
                     opened.log.sync()
-                    self._commit(opened)
+                    self._publish(opened, self._commit(opened))
                 if opened.log.synced != self._marked:
                     opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
         self._abandon()
