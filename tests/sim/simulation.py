@@ -9,7 +9,7 @@ import anyio
 
 from sim import verdict
 from sim.clients import Fate, Follower, Order, Orders
-from steno_protocol import places
+from steno_protocol import limits, places
 from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 from stenod.core import timeline
@@ -37,6 +37,7 @@ class World:
         has_foreign: whether another program appends lines. Not together with power cuts: what it
             wrote and did not sync may vanish from between our lines, and then no line is where it
             was, whatever we do.
+        shared: the folder is a mount's; then the other program may stop in the middle of a line.
         ignore_fdatasync: see `SimulatedDisk`.
         ignore_folder_fsync: see `SimulatedDisk`.
     """
@@ -44,6 +45,7 @@ class World:
     power_cuts: bool = True
     faults: bool = True
     has_foreign: bool = False
+    shared: bool = False
     ignore_fdatasync: bool = False
     ignore_folder_fsync: bool = False
 
@@ -51,7 +53,12 @@ class World:
 def world_of(seed: int) -> World:
     """Which world a seed is played in."""
     has_foreign = seed % 4 == 3
-    return World(power_cuts=not has_foreign, faults=seed % 4 != 0, has_foreign=has_foreign)
+    return World(
+        power_cuts=not has_foreign,
+        faults=seed % 4 != 0,
+        has_foreign=has_foreign,
+        shared=seed % 8 == 7,
+    )
 
 
 class Simulation:
@@ -76,6 +83,7 @@ class Simulation:
         self._orders = Orders(self._chance, lambda: self._wall_s)
         self._followers: list[Follower] = []
         self._head = Position(0, 0)
+        self._half_line = b""
 
     async def run(self) -> None:
         """Live several lives, settle everything, and judge.
@@ -111,7 +119,7 @@ class Simulation:
 
     def _start(self, tasks: anyio.abc.TaskGroup) -> Desk:
         self._tick()
-        desk = Desk(self._disk, wall_s=self._wall_s)
+        desk = Desk(self._disk, wall_s=self._wall_s, shared=self._world.shared)
         desk._tasks = tasks
 
         async def open_session() -> None:
@@ -245,13 +253,19 @@ class Simulation:
                 disk.free_bytes = chance.choice([0, 30, 300, None])
 
     def _write_foreign(self) -> None:
-        if CONTEXT in self._disk.tree() and self._disk.content(CONTEXT).endswith((b"\n", b"")):
-            self._disk.foreign.append(CONTEXT, foreign("theirs"))
+        if CONTEXT not in self._disk.tree():
+            return
+        line = self._half_line or foreign("theirs")
+        cut = self._chance.randint(1, len(line)) if self._world.shared else len(line)
+        self._half_line = line[cut:]
+        self._disk.foreign.append(CONTEXT, line[:cut])
 
     # --- the end -------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
         """A last daemon on a sound disk: every order gets its answer, every follower the end."""
+        # Long enough for a half line to be nobody's any more.
+        self._wall_s += 10 * limits.FOREIGN_SETTLE_S
         async with anyio.create_task_group() as tasks:
             desk = self._start(tasks)
             await desk.settle(20)

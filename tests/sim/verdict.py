@@ -178,4 +178,4 @@ def _rewritten(entry: Happening, before: Lines, generations: Sequence[Lines]) ->
             )
             return list(before[1:] if has_prompt else before)
         case _:
-            return list(generations[entry.details["from"]])
+            return [line for line in generations[entry.details["from"]] if line.endswith(b"\n")]

@@ -464,22 +464,25 @@ def test_what_was_believed_at_an_opening_survives_the_next_power_cut(survival: S
     assert session.open().machine.head == Position(0, 4)
 
 
-def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is_believed() -> None:
-    for restarted in (True, False):
-        disk, session = simulated()
-        opened = session.open()
-        apply(opened, append("k1"), user("one"))
-        opened.log.append(BATCH)
-        disk.fail_next("fdatasync", 5)
-        with pytest.raises(OSError, match="context"):
-            opened.log.sync()
-        proven = None if restarted else opened.log.synced
-        disk.kill()
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "ours"])
+@pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "same-process"])
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is_believed(
+    restarted: bool, shared: bool
+) -> None:
+    disk, session = simulated()
+    opened = session.open(shared=shared)
+    apply(opened, append("k1"), user("one"))
+    opened.log.append(BATCH)
+    disk.fail_next("fdatasync", 5)
+    with pytest.raises(OSError, match="context"):
+        opened.log.sync()
+    proven = None if restarted else opened.log.synced
+    disk.kill()
 
-        assert session.open(proven=proven).machine.head == Position(0, 4)
+    assert session.open(proven=proven, shared=shared).machine.head == Position(0, 4)
 
-        disk.crash(Survival.LOST)
-        assert session.open().machine.head == Position(0, 4)
+    disk.crash(Survival.LOST)
+    assert session.open().machine.head == Position(0, 4)
 
 
 def test_a_first_happening_that_was_never_synced_is_durable_once_it_is_believed() -> None:
