@@ -81,6 +81,21 @@ async def test_appends_of_several_tasks_and_objects_are_all_there(folder: Path, 
     assert sorted(json.loads(line)["message"]["payload"]["n"] for line in lines) == list(range(30))
 
 
+@NAMES
+async def test_a_file_that_was_removed_begins_anew(folder: Path, name: str) -> None:
+    path = folder / name
+    wire_file = WireFile(path)
+    for number in range(3):
+        await wire_file.append_record(Event(number))
+    path.unlink()
+    assert WireFile(path).is_empty()
+    for number in range(2):
+        await wire_file.append_record(Event(7 + number))
+    header, *lines = map(json.loads, path.read_bytes().splitlines())
+    assert header["type"] == "metadata"
+    assert [each["message"]["payload"]["n"] for each in lines] == [7, 8]
+
+
 async def test_folders_that_are_missing_are_made(folder: Path) -> None:
     path = folder / "a" / "b" / "wire.jsonl"
     await WireFile(path).append_record(Event(1))

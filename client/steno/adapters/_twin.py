@@ -22,7 +22,7 @@ def adopt(path: Path, context: Path) -> None:
     if _inode(path) == _inode(context):
         return
     context.parent.mkdir(mode=0o700, exist_ok=True)
-    with _alone(context.parent):
+    with alone(context.parent):
         # In this order: what is at `path` was the session's file before it was left behind.
         given, own = _inode(path), _inode(context)
         if given == own:
@@ -36,13 +36,13 @@ def adopt(path: Path, context: Path) -> None:
 
 def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
     """After a rewrite: the new file gets the caller's name, the old one the next free number."""
-    with _alone(context.parent):
+    with alone(context.parent):
         _number(path, rotated)
         _put(context, path)
 
 
 @contextmanager
-def _alone(folder: Path) -> Generator[None]:
+def alone(folder: Path) -> Generator[None]:
     """One process at a time moves names: a slow one must not put back what is old already."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -5,7 +5,6 @@ Everything here blocks, and runs in a thread of the adapter's event loop.
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from steno.adapters import _twin
@@ -30,17 +29,18 @@ class WireFileSession:
         """Append one event; when this returns its bytes can be read at `path`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         address = self._look()
-        session = client_of(address).session(address.session)
-        try:
-            ack = session.append_wire([event])
-        except NotFound:
-            # Like the context's adapter, which holds every line byte for byte.
-            made = client_of(address).open(address.session, follow=False, stamp=False)
-            ack = made.append_wire([event])
-        if address.is_companion and not self.path.exists():
-            # Whoever else has the same idea gives it the same file.
-            with suppress(FileExistsError):
-                os.link(address.folder / places.WIRE, self.path)
+        if not address.is_companion or self.path.exists():
+            return _append(address, event)
+        address.folder.mkdir(mode=0o700, exist_ok=True)
+        # The first append gives the file its name; nobody else may see it without one.
+        with _twin.alone(address.folder):
+            own = address.folder / places.WIRE
+            if not self.path.exists():
+                # The caller's file was removed, if it was ever there: a new one begins.
+                own.unlink(missing_ok=True)
+            ack = _append(address, event)
+            if not self.path.exists():
+                os.link(own, self.path)
         return ack
 
     def version(self) -> str:
@@ -77,3 +77,13 @@ class WireFileSession:
                     yield line
         except FileNotFoundError:
             return
+
+
+def _append(address: Address, event: bytes) -> Ack:
+    client = client_of(address)
+    try:
+        return client.session(address.session).append_wire([event])
+    except NotFound:
+        # Like the context's adapter, which holds every line byte for byte.
+        made = client.open(address.session, follow=False, stamp=False)
+        return made.append_wire([event])
