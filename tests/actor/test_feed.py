@@ -176,7 +176,7 @@ async def test_a_rewrite_in_the_middle_of_a_backlog_loses_nothing() -> None:
         await desk.do(revert("r", 0))
         await desk.do(append("after"), user("after"))
         while "Live" not in reader.kinds:
-            desk.feed.grant(subscriber, 1)
+            desk.feed.grant(subscriber, limits.EVENT_COST_BYTES)
             await desk.settle(4)
 
         assert b"".join(line for position, line in sequence(reader) if not position.generation) == (
