@@ -55,6 +55,23 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenHow:
+    """How a session's files are to be opened.
+
+    Attributes:
+        create: make the session if there is none.
+        stamp: whether a new session's lines bear `_id`.
+        by: the client that asks.
+        proven: the length that was durable when a sync failed, or None.
+    """
+
+    create: bool = False
+    stamp: bool = True
+    by: str | None = None
+    proven: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A session that is open for its writer."""
 

@@ -16,13 +16,13 @@ from steno_protocol.errors import (
 from steno_protocol.replies import Happening, SessionEntry
 from stenod.feed import Spawn
 from stenod.mailbox import Item
-from stenod.recovery import Inspection, Opened
+from stenod.recovery import Inspection, Opened, OpenHow
 from stenod.sessions import File, Session
 from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView
 from stenod.trees import Place, Readable, Trees
 from stenod.workshop import Workshop
-from stenod.writer import OpenHow, Writer
+from stenod.writer import Writer
 
 
 class Registry:

@@ -9,11 +9,11 @@ from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod import recovery
 from stenod.feed import Feed, Spawn
-from stenod.recovery import Opened, Opening
+from stenod.recovery import Opened, OpenHow, Opening
 from stenod.store.disk import Disk
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
-from stenod.writer import OpenHow, Writer
+from stenod.writer import Writer
 
 File = Literal["context", "wire"]
 """Which of a session's files."""

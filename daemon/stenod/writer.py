@@ -6,7 +6,7 @@ is the only place where the two meet, and the order of these steps is the produc
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 import anyio
@@ -25,28 +25,10 @@ from stenod.core.speculation import Answered, Lines, Rewrite, ack_of
 from stenod.feed import Feed
 from stenod.group import Answer, Group, answer_all, refuse_all
 from stenod.mailbox import Item, Mailbox
-from stenod.recovery import Opened
+from stenod.recovery import Opened, OpenHow
 from stenod.refusals import Refusals, doubted
 from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
-
-
-@dataclass(frozen=True, slots=True)
-class OpenHow:
-    """How a session's files are to be opened.
-
-    Attributes:
-        create: make the session if there is none.
-        stamp: whether a new session's lines bear `_id`.
-        by: the client that asks.
-        proven: the length that was durable when a sync failed, or None.
-    """
-
-    create: bool = False
-    stamp: bool = True
-    by: str | None = None
-    proven: int | None = None
-
 
 _AS_IT_IS = OpenHow()
 

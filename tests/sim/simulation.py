@@ -14,7 +14,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.feed import Subscriber
-from stenod.writer import OpenHow
+from stenod.recovery import OpenHow
 from support.lines import foreign
 from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
 from support.stored_session import NOW_S

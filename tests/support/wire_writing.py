@@ -12,8 +12,8 @@ from steno_protocol.commands import AppendWire
 from steno_protocol.wire import encode_event
 from stenod import recovery
 from stenod.feed import Feed
-from stenod.recovery import Opened, Opening
-from stenod.writer import OpenHow, Writer
+from stenod.recovery import Opened, OpenHow, Opening
+from stenod.writer import Writer
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Desk, Sent

@@ -17,9 +17,9 @@ from steno_protocol.replies import Ack, Reply
 from stenod import recovery
 from stenod.feed import Feed, Subscriber
 from stenod.mailbox import Item
-from stenod.recovery import Opened, Opening
+from stenod.recovery import Opened, OpenHow, Opening
 from stenod.workshop import Statistics, Workshop
-from stenod.writer import OpenHow, Writer
+from stenod.writer import Writer
 from support.lines import SESSION
 from support.simulated_disk import Death, SimulatedDisk
 from support.stored_session import NOW_S, StoredSession
