@@ -12,8 +12,8 @@ from stenod.mailbox import Item
 from stenod.refusals import with_key
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+# A Struct, because one is made for every command, and making it takes a quarter of the time.
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a command is to be told once the group is stored.
 
     Attributes:
