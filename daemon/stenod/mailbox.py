@@ -57,6 +57,7 @@ class Mailbox:
         self._items: deque[Item] = deque()
         self._bytes = 0
         self._closed = False
+        self._nudged = False
         self._filled = anyio.Event()
 
     def __len__(self) -> int:
@@ -108,8 +109,14 @@ class Mailbox:
         self._closed = True
         self._filled.set()
 
+    def nudge(self) -> None:
+        """Wake the writer although there is nothing to take: it has something else to do."""
+        self._nudged = True
+        self._filled.set()
+
     async def wait(self) -> None:
-        """Return when there is something to take, or nothing will come any more."""
-        while not self._items and not self._closed:
+        """Return when there is something to take, on a nudge, or when nothing more will come."""
+        while not (self._items or self._closed or self._nudged):
             self._filled = anyio.Event()
             await self._filled.wait()
+        self._nudged = False

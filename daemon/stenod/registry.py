@@ -106,6 +106,7 @@ class Registry:
         found = await self._session(session, create=False)
         writer = found.writer(file)
         await writer.open()
+        await writer.settle()
         return writer
 
     async def look(self, session: str) -> tuple[Inspection, FileView | None]:
@@ -128,14 +129,17 @@ class Registry:
         Raises:
             NotFound: there is no such session or generation.
         """
+        found = self._addresses.get(session)
+        if found is not None and found.opened(file) is not None:
+            await found.writer(file).settle()
         opened = self._opened(session, file)
         if opened is not None and generation in {None, opened.log.generation}:
             present = opened.log.generation
             return Readable(opened.log.view(present), present, opened.machine.head)
-        found = self._trees.place(session)
+        place = self._trees.place(session)
         if file == "wire":
-            return await self._shop.read(lambda: self._trees.readable_wire(found))
-        return await self._shop.read(lambda: self._trees.readable(found, generation))
+            return await self._shop.read(lambda: self._trees.readable_wire(place))
+        return await self._shop.read(lambda: self._trees.readable(place, generation))
 
     async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""

@@ -69,6 +69,8 @@ class Writer:
         self._proven: int | None = None
         self._refusals = Refusals(session, workshop.tell)
         self.last_sync_at: float | None = None
+        self._is_sync_asked = False
+        self._settled = anyio.Event()
 
     @property
     def is_idle(self) -> bool:
@@ -112,6 +114,16 @@ class Writer:
                 self._marked = opened.log.synced
                 self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
             return self._opened
+
+    async def settle(self) -> None:
+        """Return when what was acknowledged as `written` is synced, or withdrawn.
+
+        Who reads what it was just told of should see it, and reads show synced records only.
+        """
+        if self._unsynced_since is not None:
+            self._is_sync_asked = True
+            self.mailbox.nudge()
+            await self._settled.wait()
 
     @property
     def _sync_after_s(self) -> float:
@@ -417,7 +429,7 @@ class Writer:
         if since is None or opened is None:
             return
         is_due = self._shop.monotonic() - since >= self._sync_after_s
-        if not is_due and not self.mailbox.is_closed:
+        if not (is_due or self._is_sync_asked or self.mailbox.is_closed):
             return
         try:
             await self._shop.commit(lambda: self._store(opened.log, b"", synced=True))
@@ -469,6 +481,9 @@ class Writer:
     def _forget_unsynced(self) -> None:
         self._unpublished.clear()
         self._unsynced_since = None
+        self._is_sync_asked = False
+        self._settled.set()
+        self._settled = anyio.Event()
 
     def _check_deadline(self, item: Item) -> None:
         now = self._shop.monotonic()

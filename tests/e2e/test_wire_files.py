@@ -368,3 +368,14 @@ def test_an_unsynced_event_is_synced_although_nobody_follows(client: BlockingCli
     while not found:
         found = list(session.wire_records())
     assert found[0].payload["n"] == 0
+
+
+def test_who_was_told_of_written_events_reads_them_at_once(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        for number in range(20):
+            ack = session.append_wire("Tick", {"number": number})
+            assert ack.durability == "written"
+            assert len(list(session.wire_records())) == number + 1
+        session.append_message({"role": "user", "content": "hi"}, durability="written")
+        assert len(list(session.lines())) == 1
