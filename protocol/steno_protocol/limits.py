@@ -89,7 +89,7 @@ KEYS_MAX: Final = 4096
 """Keys that an open session remembers, about 250 bytes each: all that 64 clients with 64 commands
 in flight can have. Older ones are found in the files."""
 
-KEY_FILTER_BITS_A_KEY: Final = 32
+KEY_FILTER_KEY_BITS: Final = 32
 """With six hashes one false alarm in 40 000 keys: each costs a look through the session's files."""
 
 KEY_FILTER_BITS_MIN: Final = 1 << 17

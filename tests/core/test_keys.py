@@ -133,7 +133,7 @@ def test_the_filter_is_seldom_wrong_and_never_larger_than_its_limit() -> None:
 def test_a_filter_that_became_too_small_is_asked_for_again() -> None:
     table = KeyTable(OPENED_MS)
     table.use_filter(KeyFilter(0))
-    room = limits.KEY_FILTER_BITS_MIN // limits.KEY_FILTER_BITS_A_KEY
+    room = limits.KEY_FILTER_BITS_MIN // limits.KEY_FILTER_KEY_BITS
     for number in range(room):
         table.add(f"key-{number}", applied())
     assert not table.needs_filter

@@ -371,7 +371,7 @@ def test_an_unsynced_event_is_synced_although_nobody_follows(client: BlockingCli
 
 
 def test_who_was_told_of_written_events_reads_them_at_once(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+    with connect_sync(root) as client:
         session = client.open("demo", follow=False)
         for number in range(20):
             ack = session.append_wire("Tick", {"number": number})

@@ -18,6 +18,7 @@ UNIT_ENDINGS = (
     "_S_MAX",
     "_MAX",
     "_MESSAGES",
+    "_BITS",
     "_BITS_MIN",
 )
 

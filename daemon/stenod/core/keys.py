@@ -95,13 +95,13 @@ class KeyFilter:
     """
 
     def __init__(self, keys: int) -> None:
-        wanted = keys * limits.KEY_FILTER_BITS_A_KEY
+        wanted = keys * limits.KEY_FILTER_KEY_BITS
         bits = limits.KEY_FILTER_BITS_MIN
         while bits < wanted and bits < limits.KEY_FILTER_BITS_MAX:
             bits *= 2
         self._mask = bits - 1
         self._bits = bytearray(bits // 8)
-        self._room = bits // limits.KEY_FILTER_BITS_A_KEY
+        self._room = bits // limits.KEY_FILTER_KEY_BITS
 
     @property
     def is_full(self) -> bool:
