@@ -154,12 +154,6 @@ class Feed:
                 subscriber.send(_lagged(subscriber.position), None)
                 self.remove(subscriber)
 
-    def end_all(self, why: str) -> None:
-        """The session cannot be followed any longer."""
-        for subscriber in tuple(self._subscribers):
-            subscriber.send(Gone(why=why), None)
-            self.remove(subscriber)
-
     def _advance(self, subscriber: Subscriber) -> None:
         """Bring a subscriber forward, by a pump if anything has to be read."""
         if subscriber.pumping or subscriber.gone or self._source is None:

@@ -93,10 +93,12 @@ class Mailbox:
         self._filled.set()
 
     def take(self) -> list[Item]:
-        """The next group: everything that waits, up to `GROUP_BYTES_MAX`."""
+        """The next group: all that waits, up to `GROUP_BYTES_MAX` and `GROUP_COMMANDS_MAX`."""
         group: list[Item] = []
         size = 0
-        while self._items and (not group or size + self._items[0].size <= limits.GROUP_BYTES_MAX):
+        while self._items and len(group) < limits.GROUP_COMMANDS_MAX:
+            if group and size + self._items[0].size > limits.GROUP_BYTES_MAX:
+                break
             item = self._items.popleft()
             size += item.size
             group.append(item)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 import anyio
+import anyio.lowlevel
 
 from steno_protocol import limits
 from steno_protocol.errors import (
@@ -141,6 +142,8 @@ class Writer:
                     await self._serve_group(group)
                 await self._sync_when_due()
                 self._is_serving = False
+                # A fast disk makes no task wait, and the other writers are to have their turn.
+                await anyio.lowlevel.checkpoint()
         finally:
             self._has_ended = True
             self._close()
@@ -486,14 +489,12 @@ class Writer:
         self._settled = anyio.Event()
 
     def _check_deadline(self, item: Item) -> None:
-        now = self._shop.monotonic()
-        if item.deadline_s is not None and now > item.deadline_s:
-            raise self._refusals.expired(now - item.deadline_s)
+        if item.deadline_s is not None and self._shop.monotonic() > item.deadline_s:
+            raise self._refusals.expired(self._shop.monotonic() - item.deadline_s)
 
     def _count_sync(self, took_s: float) -> None:
         self._shop.statistics.count_sync(took_s)
         self.last_sync_at = self._shop.wall()
         if took_s > limits.SLOW_SYNC_S:
-            self._shop.tell(
-                "slow_sync", session=self.session, took_s=took_s, expected_s=limits.SLOW_SYNC_S
-            )
+            expected_s = limits.SLOW_SYNC_S
+            self._shop.tell("slow_sync", session=self.session, took_s=took_s, expected_s=expected_s)

@@ -82,6 +82,10 @@ ANSWERS_TOGETHER_MAX: Final = 512
 BURST_MESSAGES: Final = 1024
 """Messages that are taken in before the writers get their turn."""
 
+GROUP_COMMANDS_MAX: Final = 512
+"""Commands of one group commit; between two groups the other writers have their turn, so a flood on
+one file delays an ack on another by one group, about 15 ms."""
+
 GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes that one group commit writes: bounds the time of one sync and of one failure."""
 

@@ -528,6 +528,18 @@ async def test_a_group_is_no_larger_than_its_limit() -> None:
         assert syncs(desk.disk) == before + 2
 
 
+async def test_a_flood_is_served_in_groups_between_which_others_have_their_turn() -> None:
+    async with Desk().open() as desk:
+        before = syncs(desk.disk)
+        count = 2 * limits.GROUP_COMMANDS_MAX
+        sent = [desk.send(append(f"k{number}"), user("x")) for number in range(count)]
+        await desk.wait_for(lambda: sent[0].answer is not None)
+        assert sent[-1].answer is None
+        await desk.wait_for(lambda: sent[-1].answer is not None)
+
+        assert syncs(desk.disk) == before + 2
+
+
 async def test_a_closed_mailbox_serves_what_is_in_it_and_takes_no_more() -> None:
     desk = Desk()
     async with desk.open():
