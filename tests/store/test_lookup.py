@@ -10,7 +10,7 @@ from support.lines import append, checkpoint, clear, foreign, restore, revert, s
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply
 
-PATH = "/root/demo"
+PATH = "/disk/demo"
 
 
 def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:

@@ -71,9 +71,9 @@ def created(session: StoredSession, **how: bool) -> None:
 
 def simulated(seed: int = 0, **options: bool) -> tuple[SimulatedDisk, StoredSession]:
     disk = SimulatedDisk(seed, **options)
-    disk.foreign.make_folder("/root/demo")
+    disk.foreign.make_folder("/disk/demo")
     disk.sync_all()
-    return disk, StoredSession(disk, "/root/demo")
+    return disk, StoredSession(disk, "/disk/demo")
 
 
 def whole_before(size: int) -> int:
@@ -140,7 +140,7 @@ def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
 
 def test_an_adopted_session_whose_tail_was_cut_has_an_incarnation_also_after_a_crash() -> None:
     disk, session = simulated()
-    disk.plant("/root/demo/context.jsonl", foreign("theirs") + b"{half")
+    disk.plant("/disk/demo/context.jsonl", foreign("theirs") + b"{half")
     rehearsal = disk.clone()
     StoredSession(rehearsal, session.path).open()
     for call in range(len(rehearsal.calls)):
@@ -513,7 +513,7 @@ def test_a_repair_that_is_interrupted_anywhere_loses_no_byte_and_is_told(
 ) -> None:
     disk, session = simulated()
     created(session)
-    disk.plant("/root/demo/context.jsonl", ONE + BATCH[:-3])
+    disk.plant("/disk/demo/context.jsonl", ONE + BATCH[:-3])
     rehearsal = disk.clone()
     StoredSession(rehearsal, session.path).open()
     first = len(disk.calls)

@@ -27,7 +27,7 @@ from support.lines import (
 from support.simulated_disk import MOMENTS, Death, Effect, PowerCut, SimulatedDisk, Survival
 from support.stored_session import StoredSession, apply, find_key, lines_of
 
-PATH = "/root/demo"
+PATH = "/disk/demo"
 
 REWRITES: dict[str, Mutation] = {
     "revert": revert("r", 1),

@@ -17,8 +17,8 @@ from support.simulated_disk import (
     Survival,
 )
 
-ROOT = "/root"
-FILE = "/root/context.jsonl"
+ROOT = "/disk"
+FILE = "/disk/context.jsonl"
 SEEDS = range(60)
 
 
@@ -149,7 +149,7 @@ def test_a_new_file_may_be_gone_although_its_content_was_synced() -> None:
     handle = disk.open_new(disk.open_root(ROOT), "new")
     disk.write(handle, b"x")
     disk.fsync(handle)
-    assert disk.durable("/root/new") is None
+    assert disk.durable("/disk/new") is None
     disk.crash(Survival.LOST)
     assert disk.names(disk.open_root(ROOT)) == ["context.jsonl"]
 
@@ -160,24 +160,24 @@ def test_a_synced_name_may_lead_to_content_that_was_not() -> None:
     disk.write(disk.open_new(root, "new"), b"x")
     disk.fsync(root)
     disk.crash(Survival.LOST)
-    assert disk.content("/root/new") == b""
+    assert disk.content("/disk/new") == b""
 
 
 def renamed(seed: int, **options: bool) -> SimulatedDisk:
     """The end of a rewrite: old hard-linked, new renamed over it, the folder not yet synced."""
     disk, _ = disk_with(b"old", seed, **options)
     root = disk.open_root(ROOT)
-    disk.foreign.replace("/root/new", b"new")
+    disk.foreign.replace("/disk/new", b"new")
     disk.sync_all()
     disk.link(root, "context.jsonl", "context_1.jsonl")
     disk.rename(root, "new", "context.jsonl")
     return disk
 
 
-BEFORE = {"/root/context.jsonl": b"old", "/root/new": b"new"}
-LINKED = {**BEFORE, "/root/context_1.jsonl": b"old"}
-AFTER = {"/root/context.jsonl": b"new", "/root/context_1.jsonl": b"old"}
-REORDERED = {"/root/context.jsonl": b"new"}
+BEFORE = {"/disk/context.jsonl": b"old", "/disk/new": b"new"}
+LINKED = {**BEFORE, "/disk/context_1.jsonl": b"old"}
+AFTER = {"/disk/context.jsonl": b"new", "/disk/context_1.jsonl": b"old"}
+REORDERED = {"/disk/context.jsonl": b"new"}
 
 
 def trees(**options: bool) -> list[dict[str, bytes]]:
@@ -232,7 +232,7 @@ def test_a_file_that_was_made_and_removed_again_may_come_back() -> None:
         disk.open_new(root, "brief")
         disk.unlink(root, "brief")
         disk.crash()
-        found.add("/root/brief" in disk.tree())
+        found.add("/disk/brief" in disk.tree())
     assert found == {False, True}
 
 
@@ -256,7 +256,7 @@ def test_the_death_of_a_process_loses_no_byte_and_no_name_and_frees_locks_and_ha
 
     disk.kill()
 
-    assert disk.tree() == {FILE: b"one\ntwo\n", "/root/new": b""}
+    assert disk.tree() == {FILE: b"one\ntwo\n", "/disk/new": b""}
     with pytest.raises(OSError, match="Bad file descriptor"):
         disk.write(handle, b"three\n")
     assert disk.lock(disk.open_root(ROOT))
@@ -266,7 +266,7 @@ def test_the_death_of_a_process_loses_no_byte_and_no_name_and_frees_locks_and_ha
 
 def procedure(disk: SimulatedDisk) -> None:
     """Every kind of mutating call once."""
-    root = disk.open_root("/root/steno", create=True)
+    root = disk.open_root("/disk/steno", create=True)
     folder = disk.open_folder(root, "s1", create=True)
     source = disk.open_append(folder, "source", create=True)
     disk.write(source, b"0123456789")
@@ -286,7 +286,7 @@ def procedure(disk: SimulatedDisk) -> None:
 def test_the_trace_has_every_mutating_call_and_no_other() -> None:
     disk = SimulatedDisk()
     procedure(disk)
-    disk.names(disk.open_root("/root/steno"))
+    disk.names(disk.open_root("/disk/steno"))
     assert [call.method for call in disk.calls] == [
         "open_root", "open_folder", "open_append", "write", "truncate", "fdatasync", "open_new",
         "copy", "fsync", "link", "fsync", "rename", "unlink", "overwrite",
@@ -523,7 +523,7 @@ def test_a_file_with_two_names_takes_its_room_once() -> None:
     disk, _ = disk_with(b"x" * 100)
     disk.link(disk.open_root(ROOT), "context.jsonl", "second")
     disk.free_bytes = 0
-    disk.foreign.delete("/root/second")
+    disk.foreign.delete("/disk/second")
     assert disk.free_bytes == 0
 
 
@@ -559,16 +559,16 @@ def test_another_program_appends_cuts_replaces_renames_and_deletes_uncounted() -
     disk.foreign.rename(FILE, "context_1.jsonl")
     disk.foreign.replace(FILE, b"new")
     disk.write(handle, b"into the old\n")
-    assert disk.content("/root/context_1.jsonl") == b"ONE\ninto the old\n"
+    assert disk.content("/disk/context_1.jsonl") == b"ONE\ninto the old\n"
     disk.foreign.delete(FILE)
 
-    assert list(disk.tree()) == ["/root/context_1.jsonl"]
+    assert list(disk.tree()) == ["/disk/context_1.jsonl"]
     assert len(disk.calls) == before + 2
 
 
 def test_another_users_file_is_refused() -> None:
     disk, _ = disk_with()
-    disk.foreign.put_of_another_user("/root/theirs")
+    disk.foreign.put_of_another_user("/disk/theirs")
     with pytest.raises(PermissionError, match="another user"):
         disk.open_read(disk.open_root(ROOT), "theirs")
 

@@ -4,7 +4,7 @@ It is the `Disk` of `stenod.store.disk` taken literally, and it can be made to f
 every single call:
 
     disk = SimulatedDisk(seed)
-    root = disk.open_root("/root", create=True)
+    root = disk.open_root("/disk", create=True)
     ...                            # run a procedure once: disk.calls has its N mutating calls
     disk.crash_at(k)               # run it again for each k < N: it raises PowerCut at call k,
     ...                            # and every later call does so too

@@ -24,7 +24,7 @@ from support.lines import SESSION
 from support.simulated_disk import Death, SimulatedDisk
 from support.stored_session import NOW_S, StoredSession
 
-PATH = "/root/demo"
+PATH = "/disk/demo"
 
 T = TypeVar("T")
 

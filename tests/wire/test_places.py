@@ -202,7 +202,7 @@ def test_two_long_roots_have_two_sockets_and_one_root_has_one() -> None:
     [("/x/s.sock", {"STENO_SOCKET": "/y/s.sock"}), (None, {"STENO_SOCKET": "/x/s.sock"})],
 )
 def test_a_socket_that_is_given_is_taken(given_socket: str | None, environ: dict[str, str]) -> None:
-    assert places.socket_path("/root", given_socket, environ, 0) == "/x/s.sock"
+    assert places.socket_path("/disk", given_socket, environ, 0) == "/x/s.sock"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_socket_that_is_given_and_too_long_is_refused(
     given_socket: str | None, environ: dict[str, str]
 ) -> None:
     with pytest.raises(BadRequest, match="at most 107 are possible: choose a shorter one"):
-        places.socket_path("/root", given_socket, environ, 0)
+        places.socket_path("/disk", given_socket, environ, 0)
 
 
 @given(root=st.binary(min_size=1, max_size=200))
