@@ -108,27 +108,29 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
             " `steno timeline` shows which generation may hold it",
             session=machine.session,
         )
-    size, replay = found
-    _check_batch_end(log, machine, size)
-    whole = _Kept([Copy(log.generation, 0, size)], replay.lines, replay.lines)
-    kept = _without_damaged(log, size) if command.drop_damaged else whole
+    generation, size, replay = found
+    _check_batch_end(log, machine, generation, size)
+    whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)
+    kept = _without_damaged(log, generation, size) if command.drop_damaged else whole
+    is_present = generation == log.generation
     return Plan(
         kind="reverted",
         pieces=kept.pieces,
-        kept=kept.first_lines,
+        kept=kept.first_lines if is_present else 0,
         head=Position(log.generation + 1, kept.lines),
         counters=replay.counters,
-        details={"checkpoint_id": checkpoint_id},
+        details={"checkpoint_id": checkpoint_id, "from": generation},
     )
 
 
-def _find_checkpoint(log: Log, checkpoint_id: int) -> tuple[int, Replay] | None:
-    """Bytes before a checkpoint's line, and the replay of them."""
-    replay = Replay()
-    for offset, block in blocks(log, log.generation):
-        start = replay.feed(block, before=checkpoint_id)
-        if start is not None:
-            return offset + start, replay
+def _find_checkpoint(log: Log, checkpoint_id: int) -> tuple[int, int, Replay] | None:
+    """Generation of a checkpoint, the bytes before its line, and the replay of them."""
+    for generation in timeline.lineage(timeline.decode(log.timeline()), log.generation):
+        replay = Replay()
+        for offset, block in blocks(log, generation):
+            start = replay.feed(block, before=checkpoint_id)
+            if start is not None:
+                return generation, offset + start, replay
     return None
 
 
@@ -141,13 +143,13 @@ class _Kept:
     lines: int = 0
 
 
-def _without_damaged(log: Log, size: int) -> _Kept:
+def _without_damaged(log: Log, generation: int, size: int) -> _Kept:
     """The lines before `size` that are records or blank."""
     kept, begin, end = _Kept([]), 0, 0
-    for line in _lines_before(log, size):
+    for line in _lines_before(log, generation, size):
         if isinstance(parse_line(line), Damaged):
             if begin < end:
-                kept.pieces.append(Copy(log.generation, begin, end - begin))
+                kept.pieces.append(Copy(generation, begin, end - begin))
             begin = end + len(line)
         else:
             kept.lines += 1
@@ -155,22 +157,22 @@ def _without_damaged(log: Log, size: int) -> _Kept:
             kept.first_lines += not kept.pieces and begin == 0
         end += len(line)
     if begin < end:
-        kept.pieces.append(Copy(log.generation, begin, end - begin))
+        kept.pieces.append(Copy(generation, begin, end - begin))
     return kept
 
 
-def _lines_before(log: Log, size: int) -> Iterator[bytes]:
-    for offset, block in blocks(log, log.generation):
+def _lines_before(log: Log, generation: int, size: int) -> Iterator[bytes]:
+    for offset, block in blocks(log, generation):
         yield from split_lines(block[: max(0, size - offset)])
         if offset + len(block) >= size:
             return
 
 
-def _check_batch_end(log: Log, machine: Machine, size: int) -> None:
+def _check_batch_end(log: Log, machine: Machine, generation: int, size: int) -> None:
     if size == 0:
         return
     start = max(0, size - limits.RECORD_BYTES_MAX)
-    last = split_lines(log.read(log.generation, start, size - start))[-1]
+    last = split_lines(log.read(generation, start, size - start))[-1]
     stamp = records.stamp_of(last)
     if stamp is not None and stamp.index + 1 < stamp.size:
         raise BadRequest(

@@ -103,8 +103,8 @@ def _measure(generation: Generation, next_rewrite: Happening | None) -> None:
 def _parent(
     generations: dict[int, Generation], before: Generation, after: Generation
 ) -> Generation:
-    """Whose content a generation continues: that of the one before, or the one restored."""
-    if after.made is not None and after.made.kind == "restored":
+    """Whose content a generation continues: that of the one named in `from`, or the one before."""
+    if after.made is not None:
         source = after.made.details.get("from")
         if isinstance(source, int) and source in generations and source < after.number:
             return generations[source]

@@ -25,6 +25,7 @@ REWRITES: Final = {
     "cleared": "clear",
     "prompted": "write_system_prompt",
     "restored": "restore_generation",
+    "compacted": "compact_commit",
 }
 """Kinds of happenings that replaced the file, and the command that each answers to."""
 
@@ -110,6 +111,24 @@ def applied_of(entry: Happening, rotated: str) -> Applied:
     lines = entry.details.get("lines", 0)
     head = Position(entry.generation, lines if isinstance(lines, int) else 0)
     return Applied(REWRITES[entry.kind], head, 0, rotated=rotated)
+
+
+def lineage(entries: Iterable[Happening], present: int) -> list[int]:
+    """The generations in which a checkpoint of the present one can lie, the present one first.
+
+    A compaction continues the ids of the generation that it left behind, so that one is searched
+    too; what a revert, a clear or a restore left behind is not.
+    """
+    rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
+    found, at = [present], present
+    while (entry := rewrites.get(at)) is not None and entry.kind != "cleared":
+        source = entry.details.get("from", at - 1)
+        if not isinstance(source, int) or not 0 <= source < at:
+            break
+        if entry.kind == "compacted":
+            found.append(source)
+        at = source
+    return found
 
 
 def first_lines_of(entries: Iterable[Happening], generation: int) -> int:

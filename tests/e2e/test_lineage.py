@@ -1,0 +1,79 @@
+"""Checkpoints from before a compaction: found in the generation that it left behind."""
+
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+
+import steno
+
+FIRST = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+
+
+def _compact(folder: Path) -> None:
+    """Leave a session as a compaction leaves it; its ids go on, and the old file has a number."""
+    old = (folder / "context.jsonl").read_bytes()
+    lines = [
+        {"role": "_checkpoint", "id": 2, "_id": "compact.0/2"},
+        {"role": "user", "content": "a summary", "_id": "compact.1/2"},
+    ]
+    new = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+    entry = {
+        "kind": "compacted", "generation": 1, "kept": 0, "at": 1.0, "key": "compact",
+        "details": {
+            "lines": 2, "old": [len(old), zlib.crc32(old)], "new": [len(new), zlib.crc32(new)],
+        },
+    }  # fmt: skip
+    (folder / "context.jsonl").rename(folder / "context_1.jsonl")
+    (folder / "context.jsonl").write_bytes(new)
+    with (folder / "timeline.jsonl").open("ab") as timeline:
+        timeline.write(json.dumps(entry).encode() + b"\n")
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    """A compacted session: checkpoints 0 and 1 in generation 0, checkpoint 2 in generation 1."""
+    with steno.connect_sync(root) as client:
+        session = client.open("demo")
+        for message in FIRST:
+            session.append_message(message)
+            session.checkpoint()
+        session.append_message({"role": "user", "content": "three"})
+        client.drain()
+    folder = root / "sessions" / "demo"
+    _compact(folder)
+    return folder
+
+
+def test_a_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder: Path) -> None:
+    whole = (folder / "context_1.jsonl").read_bytes()
+    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+        session, mirror = client.open("demo"), other.open("demo")
+        assert session.history == [{"role": "user", "content": "a summary"}]
+        assert session.n_checkpoints == 3
+        ack = session.revert_to(1)
+        assert session.history == FIRST
+        assert session.n_checkpoints == 1
+        assert mirror.wait_for(ack.head)
+        assert mirror.history == FIRST
+        assert whole.startswith((folder / "context.jsonl").read_bytes())
+        # Its own lineage goes on behind it: generation 0 holds 0 still, and 2 is gone.
+        with pytest.raises(steno.NotFound, match="0 to 0 exist"):
+            session.revert_to(2)
+        session.revert_to(0)
+        assert session.history == FIRST[:1]
+
+
+def test_what_a_revert_cut_is_not_searched(root: Path, folder: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("demo")
+        session.checkpoint()
+        session.revert_to(3)
+        with pytest.raises(steno.NotFound, match="0 to 2 exist"):
+            session.revert_to(3)
+        session.revert_to(0)
+        assert session.history == FIRST[:1]
+        session.clear()
+        with pytest.raises(steno.NotFound, match="none yet"):
+            session.revert_to(0)
