@@ -24,6 +24,15 @@ Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.@:/+-]{1,64}\Z")]
 """A client's name."""
 
+Why = Annotated[str, msgspec.Meta(max_length=limits.WHY_CHARS_MAX)]
+"""A reason, kept in the timeline."""
+
+Title = Annotated[str, msgspec.Meta(max_length=limits.TITLE_CHARS_MAX)]
+"""What a person calls a session."""
+
+Label = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f,]{1,64}\Z")]
+"""A word that sessions are found by."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
 """A number that is exact in every language that has JSON."""
 
@@ -89,10 +98,19 @@ class Status(Command, frozen=True, kw_only=True):
 
 
 class List(Command, frozen=True, kw_only=True):
-    """Which sessions are there, ordered by id, after `after` and beginning with `prefix`?"""
+    """Which sessions are there, ordered by id, after `after` and beginning with `prefix`?
+
+    Attributes:
+        archived: whether archived sessions are left out, the only ones, or among the others.
+        labels: only sessions that bear all of these.
+        title: only sessions whose title contains this, whatever its case.
+    """
 
     prefix: str = ""
     after: str = ""
+    archived: Literal["no", "only", "all"] = "all"
+    labels: tuple[Label, ...] = ()
+    title: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.LIST_SESSIONS_MAX)] = 1000
 
 
@@ -136,13 +154,13 @@ class RevertTo(Mutation, frozen=True, kw_only=True):
 
     checkpoint_id: int
     drop_damaged: bool = False
-    why: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    why: Why | None = None
 
 
 class Clear(Mutation, frozen=True, kw_only=True):
     """Drop everything; checkpoint ids restart at 0."""
 
-    why: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    why: Why | None = None
 
 
 class UpdateTokenCount(Mutation, frozen=True, kw_only=True):
@@ -161,7 +179,131 @@ class RestoreGeneration(Mutation, frozen=True, kw_only=True):
     """Bring back a generation that a rewrite left behind; what is there now is left behind."""
 
     generation: Annotated[int, msgspec.Meta(ge=0)]
-    why: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    why: Why | None = None
+
+
+class CompactBegin(SessionCommand, frozen=True, kw_only=True):
+    """Ask what to summarise, and tell other compactors that somebody is at it.
+
+    The answer says which lines the summary is to replace; they are read with `read`. Nothing is
+    kept from writing meanwhile. Sent again with the same lease it renews the lease.
+
+    Attributes:
+        lease: the caller's name for this compaction.
+        preserve: how many of the last user and assistant messages stay as they are.
+        lease_ms: after how long without a word the compaction counts as abandoned.
+        by: who is at it.
+    """
+
+    lease: Key
+    preserve: Annotated[int, msgspec.Meta(le=limits.PRESERVED_MESSAGES_MAX)] = 2
+    lease_ms: Annotated[int, msgspec.Meta(ge=1, le=limits.COMPACTION_LEASE_MS_MAX)] = (
+        limits.COMPACTION_LEASE_MS
+    )
+    by: Name | None = None
+
+
+class CompactCommit(Mutation, frozen=True, kw_only=True):
+    """Put a summary, the one record that follows as a frame, in place of what it summarises.
+
+    Attributes:
+        lease: the name given to `compact_begin`.
+        cut: where the lines that the summary replaces end, as `compact_begin` told.
+        at: where the session ended then; what came after it is kept whole.
+        checkpoint_id: the id that `compact_begin` reserved.
+        summary_tokens: the summary's size as its model told it; None is an estimate by its text.
+    """
+
+    lease: Key
+    cut: PositionText
+    at: PositionText
+    checkpoint_id: Count
+    summary_tokens: Count | None = None
+    why: Why | None = None
+
+
+class CompactAbort(SessionCommand, frozen=True, kw_only=True):
+    """Give a compaction up; one that is not under way is no error."""
+
+    lease: Key
+
+
+class SendDmail(Mutation, frozen=True, kw_only=True):
+    """Send a message back to a checkpoint; it waits there until somebody delivers it.
+
+    The command's key is the mail's id.
+    """
+
+    checkpoint_id: int
+    message: Annotated[str, msgspec.Meta(min_length=1, max_length=limits.DMAIL_CHARS_MAX)]
+
+
+class PendingDmail(SessionCommand, frozen=True, kw_only=True):
+    """Which D-Mail waits? Only looks."""
+
+
+class DeliverDmail(Mutation, frozen=True, kw_only=True):
+    """Revert to the mail's checkpoint, set a new one, and append the message: one rewrite.
+
+    Attributes:
+        mail_id: which mail; it is never another one that is delivered.
+        add_user_message: show the new checkpoint to the model.
+    """
+
+    mail_id: Key
+    add_user_message: bool = False
+
+
+class Fork(SessionCommand, frozen=True, kw_only=True):
+    """Make a new session of what this one was at an instant, its wire file cut at the same one.
+
+    At most one of `at`, `checkpoint_id`, `turn` and `undo` is given; none is now.
+
+    Attributes:
+        new_session: the id of the new session.
+        key: names this fork for ever; sent again it gets the first answer.
+        at: a position of any generation.
+        checkpoint_id: before this checkpoint, as a revert to it leaves the session.
+        turn: after this turn, counted from 0; -1 is before the first.
+        undo: before the last so many turns.
+        title: of the new session; None is made of the source's.
+        by: who forks.
+    """
+
+    new_session: str
+    key: Key
+    at: PositionText | None = None
+    checkpoint_id: int | None = None
+    turn: Annotated[int, msgspec.Meta(ge=-1, le=limits.COUNT_MAX)] | None = None
+    undo: Annotated[int, msgspec.Meta(ge=1, le=limits.COUNT_MAX)] | None = None
+    title: Title | None = None
+    by: Name | None = None
+
+
+class Describe(SessionCommand, frozen=True, kw_only=True):
+    """Set what people know a session by; what is None stays as it is.
+
+    Attributes:
+        title: its title; the empty text removes it.
+        labels: all of its labels.
+        archived: whether lists leave it out unless they are asked not to.
+    """
+
+    title: Title | None = None
+    labels: Annotated[tuple[Label, ...], msgspec.Meta(max_length=limits.LABELS_MAX)] | None = None
+    archived: bool | None = None
+
+
+class Delete(SessionCommand, frozen=True, kw_only=True):
+    """Move a session to the trash, with the sessions below it, from where it expires.
+
+    Attributes:
+        key: names this deletion for ever; sent again it gets the first answer, also when a
+            session of the same id was made since.
+    """
+
+    key: Key
+    by: Name | None = None
 
 
 class Read(SessionCommand, frozen=True, kw_only=True):
@@ -248,6 +390,9 @@ AnyCommand = (
     Hello | Status | List | Stat | Open | Append | Checkpoint | RevertTo | Clear
     | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
     | AppendWire | ReadWire
+    | CompactBegin | CompactCommit | CompactAbort
+    | SendDmail | PendingDmail | DeliverDmail
+    | Fork | Describe | Delete
     | Subscribe | Grant | Unsubscribe | Clients | Drain
 )  # fmt: skip
 

@@ -3,6 +3,8 @@
 An event bears the request id of its `subscribe`, in the same frame as a reply.
 """
 
+from typing import Literal
+
 import msgspec
 
 
@@ -38,12 +40,28 @@ class Reset(Event, frozen=True, kw_only=True):
         kept: its first lines that are those of the generation before; the rest follows as records.
         why: the kind of the rewrite.
         incarnation: changed when the session was deleted and made again.
+        checkpoint_floor: ids below it were given out before this generation's lines tell of any.
     """
 
     generation: int
     kept: int
     why: str
     incarnation: str
+    checkpoint_floor: int = 0
+
+
+class DmailEvent(Event, frozen=True, kw_only=True, tag="dmail"):
+    """Something happened to a D-Mail; one that waits is told of once more after `live`.
+
+    Attributes:
+        state: what became of it.
+        id: the mail's id.
+        checkpoint_id: where it goes back to.
+    """
+
+    state: Literal["sent", "delivered", "expired"]
+    id: str
+    checkpoint_id: int
 
 
 class Lagged(Event, frozen=True, kw_only=True):
@@ -59,4 +77,4 @@ class Gone(Event, frozen=True, kw_only=True):
     why: str
 
 
-AnyEvent = Records | Live | Reset | Lagged | Gone
+AnyEvent = Records | Live | Reset | DmailEvent | Lagged | Gone

@@ -37,6 +37,27 @@ SESSION_ID_CHARS_MAX: Final = 255
 SESSION_SEGMENT_CHARS_MAX: Final = 128
 """One segment of a session id."""
 
+WHY_CHARS_MAX: Final = 1000
+"""A reason: a few sentences, since the timeline is read as a whole."""
+
+TITLE_CHARS_MAX: Final = 200
+"""A session's title: one line of a terminal, or two."""
+
+LABELS_MAX: Final = 64
+"""Labels of one session; `list` reads them for every session."""
+
+PRESERVED_MESSAGES_MAX: Final = 10_000
+"""Messages that a compaction is asked to leave as they are; the default is 2."""
+
+DMAIL_CHARS_MAX: Final = 100_000
+"""A D-Mail: it is kept in the timeline, and travels in a header."""
+
+COMPACTION_LEASE_MS: Final = 60_000
+"""A compactor that says nothing for so long has gone; a living one renews at a third of it."""
+
+COMPACTION_LEASE_MS_MAX: Final = 3_600_000
+"""The longest lease: for a compactor that cannot renew while its model thinks."""
+
 COUNT_MAX: Final = 2**53
 """A number of tokens, bytes or checkpoints: exact in every language that has JSON."""
 

@@ -54,12 +54,16 @@ class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session of a list."""
+    """One session of a list; title, labels and whether it is archived as `describe` set them."""
 
     session: str
     bytes: int
     modified_at: float
     generations: int
+    title: str = ""
+    labels: tuple[str, ...] = ()
+    archived: bool = False
+    forked_from: str | None = None
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -85,6 +89,10 @@ class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
     incarnation: str = ""
     folder: str = ""
     open: bool = False
+    title: str = ""
+    labels: tuple[str, ...] = ()
+    archived: bool = False
+    forked_from: str | None = None
 
 
 class Ack(Reply, frozen=True, kw_only=True):
@@ -111,6 +119,62 @@ class Ack(Reply, frozen=True, kw_only=True):
     overtaken: bool = False
 
 
+class Compaction(Reply, frozen=True, kw_only=True):
+    """The answer to `compact_begin`.
+
+    Attributes:
+        messages: how many messages the summary is to replace; 0 is nothing to do, and no lease.
+        why: why there is nothing to do.
+        at: where the session ends now.
+        cut: where the lines to summarise end; they begin with the generation.
+        checkpoint_id: the id that the compaction's own checkpoint will get.
+        lease_ms: for how long others are told to wait; `compact_begin` renews it.
+    """
+
+    at: str
+    cut: str
+    messages: int = 0
+    why: str | None = None
+    checkpoint_id: int = 0
+    lease_ms: int = 0
+
+
+class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A D-Mail.
+
+    Attributes:
+        id: the key of the command that sent it.
+        checkpoint_id: the checkpoint that it goes back to.
+        cursor: where that checkpoint's line lies; ids are reused, cursors are not.
+        at: when it was sent, Unix time in seconds.
+    """
+
+    id: str
+    checkpoint_id: int
+    message: str
+    cursor: str
+    by: str | None = None
+    at: float = 0.0
+
+
+class MailReport(Reply, frozen=True, kw_only=True, tag="mail"):
+    """The answer to `pending_dmail`: the one that waits, or None."""
+
+    mail: Mail | None = None
+
+
+class Deleted(Reply, frozen=True, kw_only=True):
+    """The answer to `delete`.
+
+    Attributes:
+        trash: the folder that the session's files lie in now.
+        expires_at: Unix time in seconds from which on they may be removed.
+    """
+
+    trash: str
+    expires_at: float
+
+
 class Lines(Reply, frozen=True, kw_only=True):
     """The answer to `read`; one frame follows, a block of whole lines.
 
@@ -134,7 +198,8 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a timeline.
 
     Attributes:
-        kind: created, adopted, reverted, cleared, compacted, prompted, restored, repaired, foreign.
+        kind: created, adopted, reverted, cleared, compacted, prompted, restored, delivered, sent,
+            forked, fork, repaired, foreign.
         generation: the generation that it led to.
         kept: lines of the generation before that live on in this one.
         at: Unix time in seconds.
@@ -163,10 +228,15 @@ class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):
 
 
 class Subscribed(Reply, frozen=True, kw_only=True):
-    """The answer to `subscribe`: events with the same request id follow."""
+    """The answer to `subscribe`: events with the same request id follow.
+
+    Attributes:
+        checkpoint_floor: ids below it were given out before this generation's lines tell of any.
+    """
 
     head: str
     incarnation: str
+    checkpoint_floor: int = 0
 
 
 class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -229,5 +299,5 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
 
 AnyReply = (
     Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
-    | ClientsReport | Done | ErrorReply
+    | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted
 )  # fmt: skip
