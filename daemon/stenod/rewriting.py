@@ -17,6 +17,7 @@ from stenod.core import timeline
 from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
 from stenod.core.replay import Replay
+from stenod.core.speculation import Rewrite
 from stenod.lookup import blocks
 from stenod.store.log import Copy, Log, Piece
 
@@ -44,19 +45,20 @@ class Plan:
     details: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
+def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     """Plan a rewrite of a session all of whose lines are durable.
 
     Raises:
         NotFound: the checkpoint or the generation does not exist; the message names those that do.
         BadRequest: the rewrite would end inside a batch.
     """
-    chosen = _plan(log, machine, command)
+    chosen = _plan(log, machine, decision)
     # Without it nobody could say how much a rewrite left behind but by counting that file's lines.
     return replace(chosen, details={**chosen.details, "old_lines": machine.head.line})
 
 
-def _plan(log: Log, machine: Machine, command: RewriteCommand) -> Plan:
+def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
+    command = decision.command
     match command:
         case RevertTo():
             return _revert(log, machine, command)

@@ -18,16 +18,16 @@ from steno_protocol.errors import (
     StorageFailed,
 )
 from steno_protocol.replies import Ack, Happening
-from stenod import lookup, recovery, rewriting
+from stenod import lookup, recovery
 from stenod.core import timeline
 from stenod.core.keys import Applied
-from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Rewrite, ack_of
 from stenod.feed import Feed
 from stenod.group import Answer, Group, answer_all, refuse_all
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Opened, OpenHow
 from stenod.refusals import Refusals, doubted
+from stenod.rewriter import InDoubt, Rewriter
 from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
 
@@ -69,6 +69,9 @@ class Writer:
         self._marked = 0
         self._proven: int | None = None
         self._refusals = Refusals(session, workshop.tell)
+        # A line of the timeline is one write and one sync: two at once would cut each other.
+        self._timeline = anyio.Lock()
+        self._rewriter = Rewriter(session, workshop, feed, self._timeline)
         self.last_sync_at: float | None = None
         self._is_sync_asked = False
         self._settled = anyio.Event()
@@ -107,7 +110,8 @@ class Writer:
                 raise self._refusals.ended()
             if self._opened is None:
                 how = replace(how, proven=self._proven)
-                opened = await self._shop.read(lambda: self._opener(how))
+                async with self._timeline:
+                    opened = await self._shop.read(lambda: self._opener(how))
                 if self._has_ended:
                     opened.log.close()
                     raise self._refusals.ended()
@@ -250,11 +254,23 @@ class Writer:
             why="another program changed the file",
             details={"before": str(before), "after": str(after), "kept": kept},
         )
-        await self._shop.read(lambda: again.log.tell(timeline.encode(told)))
+        await self._note(again, told)
         self._shop.tell(
             "foreign_change", session=self.session, before=str(before), after=str(after)
         )
         return again
+
+    async def note(self, happening: Happening) -> None:
+        """Tell the session's timeline of something; durable on return.
+
+        Raises:
+            StenoError, OSError: as `open`, or the disk refused; nothing was told.
+        """
+        await self._note(await self.open(), happening)
+
+    async def _note(self, opened: Opened, happening: Happening) -> None:
+        async with self._timeline:
+            await self._shop.read(lambda: opened.log.tell(timeline.encode(happening)))
 
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
         command, machine = item.command, opened.machine
@@ -384,28 +400,13 @@ class Writer:
             raise StorageFailed(
                 "what was ahead of this rewrite could not be stored", session=self.session
             )
-        command, log, machine = decision.command, opened.log, opened.machine
-        # Only the context decides on a rewrite.
-        assert isinstance(machine, Machine)
-        chosen = await self._shop.read(lambda: rewriting.plan(log, machine, command))
-        entry = await self._shop.read(
-            lambda: rewriting.intent(log, chosen, command, self._shop.wall())
-        )
         try:
-            rotated = await self._shop.read(
-                lambda: log.replace(chosen.pieces, timeline.encode(entry))
-            )
-        except OSError as error:
-            item.to.reply(await self._settle(item, error))
-            return
-        applied = timeline.applied_of(entry, rotated)
-        ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
-        self.feed.reset(chosen.head, chosen.kept, chosen.kind)
+            ack = await self._rewriter.carry_out(opened, decision)
+        except InDoubt as doubt:
+            ack = await self._settle(item, doubt.error)
         item.to.reply(ack)
-        self._shop.tell(
-            "rewritten", session=self.session, kind=chosen.kind, head=ack.head, rotated=rotated
-        )
-        await self._save_mark(opened)
+        if self._opened is opened:
+            await self._save_mark(opened)
 
     async def _settle(self, item: Item, error: OSError) -> Ack:
         """A rewrite failed half-way: open the files again, which tells before or after.

@@ -120,7 +120,7 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
             machine.commit()
             return decision.ack
         case Rewrite():
-            plan = rewriting.plan(log, machine, decision.command)
+            plan = rewriting.plan(log, machine, decision)
             entry = rewriting.intent(log, plan, decision.command, now_s)
             rotated = log.replace(plan.pieces, timeline.encode(entry))
             applied = timeline.applied_of(entry, rotated)
