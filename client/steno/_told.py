@@ -1,0 +1,95 @@
+"""Messages as text: how a conversation is told to a model that only has to read it."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from steno_protocol.context import Message
+
+THOUGHTS: Final = frozenset({"think", "thinking", "redacted_thinking", "reasoning"})
+"""The types of parts that a model thinks in; they are for nobody else to read."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def told(number: int, message: Message) -> str:
+    """One message as text.
+
+    [message 3: assistant]
+    I look into the file.
+    [calls read_file, id call_7, with {"path":"a.py"}]
+    """
+    role = message.get("role")
+    title = f"[message {number}: {role}]"
+    if role == "tool":
+        title = f"[message {number}: tool, result of the call {message.get('tool_call_id')}]"
+    body = [*_content_told(message.get("content")), *_calls_told(message.get("tool_calls"))]
+    return "\n".join([title, *body]) + "\n"
+
+
+def _content_told(content: Any) -> list[str]:
+    match content:
+        case None | "":
+            return []
+        case str():
+            return [content]
+        case list():
+            parts = cast("list[Any]", content)
+            return [text for part in parts if (text := _part_told(part)) is not None]
+        case _:
+            return [_json(content)]
+
+
+def _part_told(part: Any) -> str | None:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": str(kind)} if kind in THOUGHTS:
+            return None
+        case {"type": "tool_use", "name": name, "input": arguments}:
+            return _call_told(name, part.get("id"), arguments)
+        case {"type": "tool_result"}:
+            inner = "\n".join(_content_told(part.get("content")))
+            return f"[result of the call {part.get('tool_use_id')}]\n{inner}"
+        case {"type": str(kind)}:
+            return _attachment_told(kind, part)
+        case _:
+            return _json(part)
+
+
+def _attachment_told(kind: str, part: Mapping[str, Any]) -> str:
+    """A part that is no text, by its kind and size: `[image_url: image/png, 1024 bytes]`."""
+    match part.get(kind):
+        case {"url": str(url)} if url.startswith("data:"):
+            head, _, data = url.removeprefix("data:").partition(",")
+            media, _, encoding = head.partition(";")
+            size = len(data) * 3 // 4 if encoding.endswith("base64") else len(data)
+            return f"[{kind}: {media or 'text/plain'}, {size} bytes]"
+        case {"url": str(url)}:
+            return f"[{kind}: {url}]"
+        case _:
+            return f"[{kind}: {len(_json(part))} characters of JSON]"
+
+
+def _calls_told(calls: Any) -> list[str]:
+    if not isinstance(calls, list):
+        return []
+    return [_tool_call_told(call) for call in cast("list[Any]", calls)]
+
+
+def _tool_call_told(call: Any) -> str:
+    match call:
+        case {"function": {"name": name} as function}:
+            return _call_told(name, call.get("id"), function.get("arguments"))
+        case _:
+            return f"[calls {_json(call)}]"
+
+
+def _call_told(name: Any, call_id: Any, arguments: Any) -> str:
+    given = arguments if isinstance(arguments, str) else _json(arguments)
+    return f"[calls {name}, id {call_id}, with {given}]"
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()
