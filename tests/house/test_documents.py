@@ -140,6 +140,40 @@ def test_every_option_is_described_in_the_readme(
     assert there - described == set()
 
 
+def test_every_command_of_a_group_is_added_and_no_other() -> None:
+    from steno.cli.parser import GROUPS
+
+    added = {
+        group: {
+            name.removeprefix("add_")
+            for name in vars(import_module(f"steno.cli.parsers.{group}"))
+            if name.startswith("add_")
+        }
+        for group in GROUPS
+    }
+    assert added == {group: set(names) for group, names in GROUPS.items()}
+
+
+def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(
+    parser: ArgumentParser,
+) -> None:
+    wrong = [
+        (name, line)
+        for name, sub in subcommands(parser).items()
+        for line in (sub.epilog or "example:").splitlines()[1:] or ["none"]
+        if not _is_call(parser, name, line.strip())
+    ]
+    assert wrong == []
+
+
+def _is_call(parser: ArgumentParser, name: str, line: str) -> bool:
+    (words,) = [*command_words(line, "steno")] or [[]]
+    try:
+        return words[:1] == [name] and parser.parse_args(words).command == name
+    except SystemExit:
+        return False
+
+
 def test_the_readme_has_the_exit_codes_of_the_command() -> None:
     from steno.cli.exits import Exit
 

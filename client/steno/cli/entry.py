@@ -53,11 +53,8 @@ def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
 
 
 def _is_change(options: Namespace) -> bool:
-    if options.command in {"usage", "prompt"}:
-        # Without their last argument these two only look.
-        return getattr(options, options.late[0]) is not None
-    is_writing: bool = options.handler.startswith("writing:")
-    return is_writing
+    given = getattr(options, "changes", False)
+    return getattr(options, given) is not None if isinstance(given, str) else bool(given)
 
 
 def _reason(error: OSError) -> str:

@@ -1,0 +1,165 @@
+"""What the command lines are built from: a subcommand, shared arguments, and their types."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Final
+
+from steno_protocol.errors import StenoError
+from steno_protocol.places import check_name
+from steno_protocol.positions import Position
+
+_DURABILITIES: Final = ("synced", "written")
+
+Subcommands = Any
+"""What `add_subparsers` returns; argparse keeps its type to itself."""
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """argparse's, but the indented lines of an epilog stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        first, *rest = text.split("\n")
+        return "\n".join([super()._fill_text(first, width, indent), *rest])
+
+
+def command(
+    commands: Subcommands, name: str, handler: str, summary: str, more: str = "", *, example: str
+) -> argparse.ArgumentParser:
+    """Add a subcommand.
+
+    Args:
+        commands: where to.
+        name: how it is called.
+        handler: what carries it out, `module:function` below `steno.cli`.
+        summary: what it does, for the list of all commands.
+        more: what else its own help says.
+        example: one call, or one a line.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}. {more}".rstrip(),
+        epilog="\n  ".join(["example:", *example.splitlines()]),
+        formatter_class=HelpFormatter,
+    )
+    parser.set_defaults(handler=handler)
+    add_common(parser, is_top=False)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
+    """Options that stand before or after the subcommand; the later one counts."""
+
+    def default(value: object) -> object:
+        # Below the top an option that is not given must not undo one that was given before it.
+        return value if is_top else argparse.SUPPRESS
+
+    group = parser.add_argument_group("options of every command")
+    group.add_argument(
+        "--root", metavar="DIR", default=default(None),
+        help="the folder that holds the sessions (default: STENO_HOME, or the state folder)",
+    )  # fmt: skip
+    group.add_argument(
+        "--socket", metavar="PATH", default=default(None),
+        help="where the daemon listens (default: STENO_SOCKET, or in the root)",
+    )  # fmt: skip
+    group.add_argument(
+        "--name", metavar="NAME", type=_name, default=default(None),
+        help="who writes, kept in each line as _by (default: the login name)",
+    )  # fmt: skip
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=default(None),
+        help="give up after this long (default: 30)",
+    )  # fmt: skip
+    group.add_argument(
+        "--json", action="store_true", default=default(False), help="write JSON, also of errors"
+    )
+
+
+def session_argument(parser: argparse.ArgumentParser) -> None:
+    """SESSION, the first argument of most commands."""
+    parser.add_argument("session", metavar="SESSION", help="the id of a session")
+
+
+def optional_argument(
+    parser: argparse.ArgumentParser, name: str, read: Callable[[str], Any], summary: str
+) -> None:
+    """A last argument that may be left out, and may follow options."""
+    parser.add_argument(name, metavar=name.upper(), nargs="?", type=read, help=summary)
+    parser.set_defaults(late=(name, read))
+
+
+def no_create(parser: argparse.ArgumentParser) -> None:
+    """--no-create, for what makes a session that is missing."""
+    parser.add_argument(
+        "--no-create", action="store_true", help="refuse when there is no such session"
+    )
+
+
+def why(parser: argparse.ArgumentParser) -> None:
+    """--why, for what the timeline tells."""
+    parser.add_argument("--why", metavar="TEXT", help="the reason, kept in the timeline")
+
+
+def mutation(parser: argparse.ArgumentParser, key: str = "", *, given: str = "") -> None:
+    """The options of what changes a session.
+
+    Args:
+        parser: of the command.
+        key: what else there is to say about --key.
+        given: the argument without which the command only looks.
+    """
+    parser.set_defaults(changes=given or True)
+    more = f"; {key}" if key else ""
+    parser.add_argument(
+        "--key", metavar="KEY", help=f"names this command: sent again it is applied once{more}"
+    )
+    parser.add_argument(
+        "--expect", metavar="POSITION", type=position,
+        help="refuse unless the session ends here",
+    )  # fmt: skip
+    parser.add_argument(
+        "--durability", choices=_DURABILITIES, default="synced",
+        help="what is true when the command returns: synced, on the disk (default); written, in"
+        " the page cache",
+    )  # fmt: skip
+
+
+def position(text: str) -> Position:
+    """The type of a position."""
+    try:
+        return Position.parse(text)
+    except StenoError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name(text)
+    except StenoError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+def count(text: str) -> int:
+    """The type of a number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """The type of a time span that takes time."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
+
+
+def between(text: str, least: int, most: int) -> int:
+    """A number with bounds, both within."""
+    if not (text.isdecimal() and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
+    return int(text)

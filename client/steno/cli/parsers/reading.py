@@ -1,0 +1,78 @@
+"""The command lines of what only looks at a session's records: sessions, show, read, tail."""
+
+from steno.cli.arguments import (
+    Subcommands,
+    command,
+    count,
+    optional_argument,
+    position,
+    session_argument,
+)
+
+
+def add_sessions(commands: Subcommands) -> None:
+    parser = command(
+        commands,
+        "sessions",
+        "reading:sessions",
+        "list the sessions",
+        example="steno sessions kimi:",
+    )
+    optional_argument(parser, "prefix", str, "of their ids")
+
+
+def add_show(commands: Subcommands) -> None:
+    parser = command(
+        commands, "show", "showing:show", "show a conversation to a person",
+        "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
+        " and long results are folded, images are named by type and size.",
+        example="steno show demo --at 0:12",
+    )  # fmt: skip
+    session_argument(parser)
+    past = parser.add_mutually_exclusive_group()
+    past.add_argument(
+        "--at", metavar="POSITION", type=position, help="show what there was before a position"
+    )
+    past.add_argument(
+        "--generation", metavar="N", type=count, help="show a generation that was left behind"
+    )
+    past.add_argument(
+        "-f", "--follow", action="store_true", help="go on with what is written from now on"
+    )
+    parser.add_argument("--full", action="store_true", help="fold nothing")
+
+
+def add_read(commands: Subcommands) -> None:
+    parser = command(
+        commands, "read", "reading:read", "print records as they lie in the file",
+        "Lines that are no records are passed over and counted on stderr.",
+        example="steno read demo --after 0:12 --json",
+    )  # fmt: skip
+    session_argument(parser)
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--after", metavar="POSITION", type=position, help="begin here")
+    start.add_argument("--generation", metavar="N", type=count, help="read all of a generation")
+    parser.add_argument("--until", metavar="POSITION", type=position, help="end here")
+    parser.add_argument(
+        "--strict", action="store_true", help="fail at the first line that is no record"
+    )
+
+
+def add_tail(commands: Subcommands) -> None:
+    parser = command(
+        commands, "tail", "reading:tail", "print the last records",
+        "With -f it goes on with each record once it is durable, without gap or duplicate, across"
+        " rewrites and restarts of the daemon.",
+        example="steno tail demo -n 3 -f",
+    )  # fmt: skip
+    session_argument(parser)
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("-n", "--lines", metavar="N", type=count, default=10, help="(default: 10)")
+    start.add_argument("--after", metavar="POSITION", type=position, help="begin here")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on with what is written from now on"
+    )
+    parser.add_argument(
+        "--wire", action="store_const", dest="handler", const="events:tail",
+        default="reading:tail", help="the events of the wire file, not the records",
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""The command lines about the daemon."""
+
+from steno.cli.arguments import (
+    Subcommands,
+    command,
+    count,
+    optional_argument,
+)
+
+
+def add_status(commands: Subcommands) -> None:
+    command(
+        commands,
+        "status",
+        "service:status",
+        "say how the daemon is; starts none",
+        example="steno status --json",
+    )
+
+
+def add_start(commands: Subcommands) -> None:
+    command(
+        commands, "start", "service:start", "start the daemon and print where it listens",
+        "Prints the address, also when the daemon runs already.",
+        example="steno start --root ~/work",
+    )  # fmt: skip
+
+
+def add_stop(commands: Subcommands) -> None:
+    command(
+        commands, "stop", "service:stop", "let the daemon finish what is queued, and end",
+        "Returns when everything is on the disk and the root is free for another daemon.",
+        example="steno stop",
+    )  # fmt: skip
+
+
+def add_restart(commands: Subcommands) -> None:
+    command(
+        commands,
+        "restart",
+        "service:restart",
+        "stop the daemon and start it again",
+        example="steno restart",
+    )
+
+
+def add_logs(commands: Subcommands) -> None:
+    parser = command(
+        commands,
+        "logs",
+        "logs:logs",
+        "print the daemon's log; starts none",
+        example="steno logs -n 20 -f",
+    )
+    parser.add_argument("-n", "--lines", metavar="N", type=count, help="the last N lines only")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on with what is written from now on"
+    )
+
+
+def add_clients(commands: Subcommands) -> None:
+    parser = command(
+        commands,
+        "clients",
+        "service:clients",
+        "say who is connected; starts none",
+        example="steno clients demo",
+    )
+    optional_argument(parser, "session", str, "only those who follow this one")

@@ -1,0 +1,66 @@
+"""The command lines about a session's wire file: wire, replay, emit."""
+
+import argparse
+
+from steno.cli.arguments import (
+    Subcommands,
+    command,
+    mutation,
+    no_create,
+    optional_argument,
+    position,
+    seconds,
+    session_argument,
+)
+from steno_protocol.limits import REPLAY_PAUSE_S_MAX
+
+
+def add_wire(commands: Subcommands) -> None:
+    parser = command(
+        commands, "wire", "events:wire", "list the events of a session's wire file",
+        "Position, time, type and payload, one event a line. Lines that are no events are passed"
+        " over and counted on stderr.",
+        example="steno wire demo --after 0:100",
+    )  # fmt: skip
+    session_argument(parser)
+    _wire_span(parser)
+
+
+def add_replay(commands: Subcommands) -> None:
+    parser = command(
+        commands, "replay", "events:replay", "list the events with the pauses between them",
+        f"A pause longer than {REPLAY_PAUSE_S_MAX:g} s is cut to that.",
+        example="steno replay demo --speed 10",
+    )  # fmt: skip
+    session_argument(parser)
+    _wire_span(parser)
+    parser.add_argument(
+        "--speed", metavar="N", type=_speed, default=1.0,
+        help="so many times as fast; 0 waits for nothing (default: 1)",
+    )  # fmt: skip
+
+
+def add_emit(commands: Subcommands) -> None:
+    parser = command(
+        commands, "emit", "writing:emit", "append an event to a session's wire file",
+        "Prints the head of the wire file once the event is durable. Creates the session if there"
+        " is none.",
+        example='steno emit demo TurnBegin \'{"user_input": "hi"}\'',
+    )  # fmt: skip
+    session_argument(parser)
+    parser.add_argument("type", metavar="TYPE", help="what kind of event it is")
+    optional_argument(parser, "payload", str, "a JSON object, or - for stdin (default: {})")
+    parser.add_argument(
+        "--timestamp", metavar="SECONDS", type=float, help="when it was, Unix time (default: now)"
+    )
+    no_create(parser)
+    mutation(parser)
+
+
+def _wire_span(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--after", metavar="POSITION", type=position, help="begin here")
+    parser.add_argument("--until", metavar="POSITION", type=position, help="end here")
+
+
+def _speed(text: str) -> float:
+    return 0.0 if text == "0" else seconds(text)
