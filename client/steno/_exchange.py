@@ -25,6 +25,7 @@ from steno._pending import Pending
 from steno_protocol import events, limits
 from steno_protocol.commands import (
     Command,
+    CompactBegin,
     Drain,
     Grant,
     Hello,
@@ -268,7 +269,7 @@ class Exchange:
             self._resolve(pending, body, answer.block)
         elif isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
             self._resolve(pending, Done(), b"")
-        elif body.code in RETRIED:
+        elif _is_retried(pending.command, body.code):
             self._retry_later(pending, body, now)
         elif pending.copies and body.outcome is Outcome.NOT_APPLIED:
             # Another copy is still queued and may be applied: only its answer is final.
@@ -404,6 +405,12 @@ class Exchange:
 
     def _arm(self, due: float) -> None:
         self.alarm = min(self.alarm, due)
+
+
+def _is_retried(command: Command, code: ErrorCode) -> bool:
+    # Another compactor may be at it for minutes: whether to wait for it is for the caller to say.
+    is_for_caller = code is ErrorCode.BUSY and isinstance(command, CompactBegin)
+    return code in RETRIED and not is_for_caller
 
 
 def _encode(command: Command) -> bytes:

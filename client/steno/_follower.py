@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 from typing import assert_never
 
-from steno.values import File, Live, RecordsEvent, Reset, SubscriptionEvent
+from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.positions import Position
@@ -21,6 +21,8 @@ class Follower:
         after: where to begin, until the first answer says where that is.
         position: everything before it was received; a resumption continues here.
         incarnation: which making of the session `position` speaks of.
+        checkpoint_floor: ids below it were given out before the lines after the beginning tell of
+            any.
         inbox: received and not yet consumed; the window bounds its bytes.
         is_live: the first backlog was received.
         error: why the subscription is over, if it is.
@@ -34,9 +36,9 @@ class Follower:
     """
 
     __slots__ = (
-        "after", "backoff_s", "deadline", "due", "error", "file", "inbox", "incarnation",
-        "is_live", "name", "owed_bytes", "position", "session", "stalled", "timeout_s",
-        "until_live", "waiters", "wake", "window",
+        "after", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file", "inbox",
+        "incarnation", "is_live", "name", "owed_bytes", "position", "session", "stalled",
+        "timeout_s", "until_live", "waiters", "wake", "window",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +56,7 @@ class Follower:
         self.after = after
         self.position: Position | None = None
         self.incarnation: str | None = None
+        self.checkpoint_floor = 0
         self.inbox: deque[SubscriptionEvent] = deque()
         self.is_live = False
         self.error: StenoError | None = None
@@ -88,6 +91,7 @@ class Follower:
         if self.position is None:
             self.position = _start(self.after, Position.parse(reply.head))
             self.incarnation = reply.incarnation
+            self.checkpoint_floor = reply.checkpoint_floor
 
     def take(self, event: events.AnyEvent, block: bytes) -> bool:
         """Take one event in; False when it does not follow what was received before."""
@@ -98,6 +102,9 @@ class Follower:
                 self._take_live(event)
             case events.Reset():
                 self._take_reset(event)
+            case events.DmailEvent():
+                told = DmailEvent(event.state, event.id, event.checkpoint_id, self.file)
+                self.inbox.append(told)
             case events.Lagged():
                 self.stalled = True
                 self.name = None
@@ -138,7 +145,16 @@ class Follower:
             kept = min(kept, self.position.line)
         self.position = Position(event.generation, kept)
         self.incarnation = event.incarnation
-        self.inbox.append(Reset(event.generation, kept, event.why, event.incarnation, self.file))
+        self.inbox.append(
+            Reset(
+                event.generation,
+                kept,
+                event.why,
+                event.incarnation,
+                self.file,
+                event.checkpoint_floor,
+            )
+        )
 
 
 def _start(after: str, head: Position) -> Position:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from steno._follower import Follower
-from steno.values import Live, RecordsEvent, Reset, SubscriptionEvent
+from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.context import ContextState, Message
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.positions import Position
@@ -79,14 +79,18 @@ class Mirror:
                 self._follow_reset(event)
             case Live():
                 self._begin_at(event.head.generation)
+            case DmailEvent():
+                # No line of the context changes by it.
+                pass
             case _:
                 assert_never(event)
 
     def _begin_at(self, generation: int) -> None:
-        if self._incarnation is None:
-            self._incarnation = self.follower.incarnation
-        if self.state.is_empty and self.state.head.generation != generation:
-            self.state = ContextState(generation)
+        if self._incarnation is not None:
+            return
+        self._incarnation = self.follower.incarnation
+        if self.state.is_empty:
+            self.state = ContextState(generation, self.follower.checkpoint_floor)
 
     def _follow_reset(self, event: Reset) -> None:
         if self._incarnation not in (None, event.incarnation):
@@ -95,7 +99,7 @@ class Mirror:
                 session=self.follower.session,
             )
         self._incarnation = event.incarnation
-        self.state.reset(event.generation, event.kept)
+        self.state.reset(event.generation, event.kept, event.checkpoint_floor)
 
     def _wake(self) -> None:
         waiting, self._waiters = self._waiters, []

@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from steno_protocol import limits
-from steno_protocol.commands import Command, Mutation, SessionCommand, command_name
+from steno_protocol.commands import (
+    Command,
+    Delete,
+    Describe,
+    Fork,
+    Mutation,
+    SessionCommand,
+    command_name,
+)
 from steno_protocol.errors import ErrorCode, OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.replies import AnyReply, ErrorReply
 
@@ -55,8 +63,8 @@ class Pending:
 
     @property
     def key(self) -> str | None:
-        """The idempotency key of a mutation."""
-        return self.command.key if isinstance(self.command, Mutation) else None
+        """The idempotency key of a command that changes something."""
+        return self.command.key if isinstance(self.command, Mutation | Fork | Delete) else None
 
     @property
     def session(self) -> str | None:
@@ -75,11 +83,13 @@ class Pending:
         return self.copies > 0 or self.uncertain
 
     def outcome(self, error: StenoError) -> StenoError:
-        """`error`, unless this is a mutation that may have been applied."""
-        if self.key is None or not self.may_be_applied():
+        """`error`, unless this changes something and may have been applied."""
+        is_change = self.key is not None or isinstance(self.command, Describe)
+        if not is_change or not self.may_be_applied():
             return error
+        repeat = "repeat it" if self.key is None else f"repeat it with the key {self.key}"
         return OutcomeUnknown(
-            f"{error.message}; it may have been applied: repeat it with the key {self.key}",
+            f"{error.message}; it may have been applied: {repeat}",
             session=self.session,
             code=error.code,
             key=self.key,
@@ -100,7 +110,7 @@ class Pending:
 
     def refused(self, reply: ErrorReply) -> StenoError:
         """What it ends with when it was refused for good."""
-        if reply.code is ErrorCode.EXISTS and self.uncertain:
+        if reply.code is ErrorCode.EXISTS and self.uncertain and self.key is None:
             return OutcomeUnknown(
                 f"{reply.message}; this very call may have made it, its first answer was lost",
                 session=reply.session,

@@ -135,7 +135,8 @@ class Reset:
 
     Records continue from position `generation:kept`. Another `incarnation` than before means that
     the session was deleted and made again. Nothing rewrites a wire file, so there it is told only
-    of that, or of another program that cut the file.
+    of that, or of another program that cut the file. Checkpoint ids below `checkpoint_floor` were
+    given out before that generation's lines tell of any.
     """
 
     generation: int
@@ -143,9 +144,27 @@ class Reset:
     why: str
     incarnation: str
     file: File = "context"
+    checkpoint_floor: int = 0
 
 
-SubscriptionEvent = RecordsEvent | Live | Reset
+@dataclass(frozen=True, slots=True)
+class DmailEvent:
+    """Something happened to a D-Mail; one that waits is told of again after Live.
+
+    Attributes:
+        state: what became of it; `expired` means that a rewrite removed its checkpoint.
+        id: the mail's id.
+        checkpoint_id: the checkpoint that it goes back to.
+        file: always the context's.
+    """
+
+    state: Literal["sent", "delivered", "expired"]
+    id: str
+    checkpoint_id: int
+    file: File = "context"
+
+
+SubscriptionEvent = RecordsEvent | Live | Reset | DmailEvent
 
 
 def ack_of(reply: replies.Ack, key: str) -> Ack:

@@ -161,9 +161,13 @@ class ContextState:
 
     It is fed whole blocks of lines in order (`apply_block`) and follows a rewrite by `reset`, which
     keeps what the rewrite kept. `head` is the position up to which it has seen everything.
+
+    Args:
+        generation: the generation whose lines it is fed first.
+        checkpoint_floor: ids below it were given out before those lines tell of any.
     """
 
-    def __init__(self, generation: int = 0) -> None:
+    def __init__(self, generation: int = 0, checkpoint_floor: int = 0) -> None:
         self.head = Position(generation, 0)
         self.damaged = 0
         self.system_prompt: str | None = None
@@ -174,6 +178,7 @@ class ContextState:
         self._prompts: list[tuple[int, str]] = []
         self._damaged_lines: list[int] = []
         self._pending_chars = 0
+        self._checkpoint_floor = checkpoint_floor
 
     @property
     def token_count(self) -> int:
@@ -188,7 +193,8 @@ class ContextState:
     @property
     def n_checkpoints(self) -> int:
         """The id that the next checkpoint gets."""
-        return max((number for _, number in self._checkpoints), default=-1) + 1
+        told = max((number for _, number in self._checkpoints), default=-1) + 1
+        return max(told, self._checkpoint_floor)
 
     @property
     def usage_history(self) -> list[UsageEntry]:
@@ -221,8 +227,13 @@ class ContextState:
             number += 1
         self.head = Position(generation, number)
 
-    def reset(self, generation: int, kept: int) -> None:
-        """Follow a rewrite: the first `kept` lines live on in `generation`, the rest is gone."""
+    def reset(self, generation: int, kept: int, checkpoint_floor: int = 0) -> None:
+        """Follow a rewrite: the first `kept` lines live on in `generation`, the rest is gone.
+
+        Args:
+            checkpoint_floor: ids below it were given out before that generation's lines tell of
+                any; it takes the place of the one before.
+        """
         keep = bisect_left(self._history_lines, kept)
         del self.history[keep:], self._history_lines[keep:]
         for entries in (self._usages, self._checkpoints, self._prompts):
@@ -231,6 +242,7 @@ class ContextState:
         self.damaged = len(self._damaged_lines)
         self.system_prompt = self._prompts[-1][1] if self._prompts else None
         self._pending_chars = self._count_pending()
+        self._checkpoint_floor = checkpoint_floor
         self.head = Position(generation, min(kept, self.head.line))
 
     def _apply(self, number: int, line: Line) -> None:

@@ -14,7 +14,7 @@ from steno._mirror import Mirror
 from steno._reading import LineReader, PastReader
 from steno._target import make_target
 from steno._verbs import start_of
-from steno.values import Live, RecordsEvent, Reset, split_lines
+from steno.values import DmailEvent, Live, RecordsEvent, Reset, split_lines
 from steno_protocol import limits, replies
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
 from steno_protocol.places import check_key, check_name, key_time_ms
@@ -87,7 +87,7 @@ def test_a_subscription_starts_at_a_word_or_a_position() -> None:
         start_of("end")
 
 
-def mirror_of(*events: RecordsEvent | Reset | Live) -> Mirror:
+def mirror_of(*events: RecordsEvent | Reset | Live | DmailEvent) -> Mirror:
     mirror = Mirror("demo")
     mirror.follower.incarnation = "i"
     for event in events:
@@ -108,6 +108,26 @@ def test_a_mirror_follows_records_and_rewrites() -> None:
     mirror.take_in()
     assert (mirror.state.head, len(mirror.history)) == (Position(3, 1), 1)
     assert len(before) == 3
+
+
+def test_a_mirror_knows_of_checkpoint_ids_that_no_line_tells_of() -> None:
+    mirror = Mirror("demo")
+    reply = replies.Subscribed(head="2:0", incarnation="i", checkpoint_floor=7)
+    mirror.follower.begin(reply)
+    mirror.follower.inbox.append(Live(Position(2, 0)))
+    mirror.take_in()
+    assert (mirror.state.head, mirror.state.n_checkpoints) == (Position(2, 0), 7)
+    mirror.follower.inbox.append(Reset(3, 0, "compacted", "i", checkpoint_floor=9))
+    mirror.take_in()
+    assert mirror.state.n_checkpoints == 9
+    mirror.follower.inbox.append(Reset(4, 0, "cleared", "i"))
+    mirror.take_in()
+    assert mirror.state.n_checkpoints == 0
+
+
+def test_a_mirror_stays_as_it_is_when_a_mail_comes() -> None:
+    mirror = mirror_of(records(Position(0, 0), 2), DmailEvent("sent", "m", 0))
+    assert (mirror.state.head, len(mirror.history)) == (Position(0, 2), 2)
 
 
 def test_a_line_too_long_for_any_reader_keeps_its_place_in_the_mirror() -> None:

@@ -116,6 +116,20 @@ def test_a_reset_leaves_what_a_replay_of_the_kept_lines_gives(
     assert _facts(state) == _facts(_state_of(lines[:kept], generation=1))
 
 
+@given(lines=LINES, floor=st.integers(0, 9), kept=st.integers(0, 30), again=st.integers(0, 9))
+def test_the_next_id_is_above_the_floor_and_all_ids_that_the_lines_tell_of(
+    lines: list[bytes], floor: int, kept: int, again: int
+) -> None:
+    state = ContextState(3, floor)
+    assert state.n_checkpoints == floor
+    state.apply_lines(lines)
+    assert state.n_checkpoints == max(floor, _state_of(lines).n_checkpoints)
+    state.reset(4, kept, again)
+    assert state.n_checkpoints == max(again, _state_of(lines[:kept]).n_checkpoints)
+    state.reset(5, 0)
+    assert state.n_checkpoints == 0
+
+
 @given(lines=LINES, kept=st.integers(0, 25), more=LINES, again=st.integers(0, 40))
 def test_a_state_lives_on_through_resets_as_if_it_were_read_anew(
     lines: list[bytes], kept: int, more: list[bytes], again: int

@@ -10,12 +10,17 @@ import pytest
 from steno._exchange import Exchange
 from steno._follower import Follower
 from steno._pending import Pending
-from steno.values import Live, RecordsEvent, Reset
+from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
 from steno_protocol.commands import (
     AnyCommand,
     Append,
+    Command,
+    CompactBegin,
+    Delete,
+    Describe,
     Drain,
+    Fork,
     Grant,
     Hello,
     Open,
@@ -64,7 +69,9 @@ class Driver:
         )
 
     def stat(self) -> Pending:
-        command = Stat(session="demo")
+        return self.ask(Stat(session="demo"))
+
+    def ask(self, command: Command) -> Pending:
         return self.exchange.submit(command, (), lambda: None, self.now, 30.0)
 
     def follow(self, after: str = "start", *, until_live: bool = False) -> Follower:
@@ -270,6 +277,43 @@ def test_a_session_that_may_have_been_made_by_a_lost_first_try_is_no_exists() ->
         unsure.result()
 
 
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (Fork(session="demo", new_session="other", key="k2"), "k2"),
+        (Delete(session="demo", key="k3"), "k3"),
+        (Describe(session="demo", title="t"), None),
+    ],
+)
+def test_what_changes_a_session_and_lost_its_answer_may_have_been_applied(
+    command: Command, key: str | None
+) -> None:
+    driver = Driver()
+    pending = driver.ask(command)
+    driver.wait(30.0)
+    with pytest.raises(OutcomeUnknown, match="repeat it") as raised:
+        pending.result()
+    assert raised.value.key == key
+
+
+def test_a_fork_that_finds_its_new_session_there_says_so_because_its_key_knows_its_own() -> None:
+    driver = Driver()
+    pending = driver.ask(Fork(session="demo", new_session="other", key="k2"))
+    driver.exchange.disconnected("lost")
+    driver.connect()
+    driver.refuse(pending.id, ErrorCode.EXISTS)
+    with pytest.raises(Exists):
+        pending.result()
+
+
+def test_who_else_is_compacting_is_told_at_once_and_not_waited_for() -> None:
+    driver = Driver()
+    pending = driver.ask(CompactBegin(session="demo", lease="k1"))
+    driver.refuse(pending.id, ErrorCode.BUSY)
+    with pytest.raises(Busy):
+        pending.result()
+
+
 def test_a_drain_whose_connection_ends_has_succeeded() -> None:
     driver = Driver()
     pending = driver.exchange.submit(Drain(), (), lambda: None, driver.now, 30.0)
@@ -359,6 +403,19 @@ def test_events_arrive_in_order_and_live_is_told_once() -> None:
         Live(Position(2, 2)),
         Reset(3, 1, "reverted", "i1"),
         RecordsEvent(Position(3, 1), Position(3, 2), b"{}\n"),
+    ]
+
+
+def test_a_mail_is_told_of_where_it_came_between_the_records() -> None:
+    driver = Driver()
+    follower = driver.follow("now")
+    request_id = begin(driver, follower, head="0:1")
+    driver.answer(request_id, events.Live(head="0:1"))
+    driver.answer(request_id, events.DmailEvent(state="sent", id="m1", checkpoint_id=3))
+    records(driver, request_id, "0:1", "0:2", b"{}\n")
+    assert list(follower.inbox)[1:] == [
+        DmailEvent("sent", "m1", 3),
+        RecordsEvent(Position(0, 1), Position(0, 2), b"{}\n"),
     ]
 
 

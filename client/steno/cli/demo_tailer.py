@@ -11,7 +11,7 @@ import msgspec
 
 from steno import connect_sync
 from steno.cli.demo_proof import Seen
-from steno.values import Live, RecordsEvent, Reset, split_lines
+from steno.values import DmailEvent, Live, RecordsEvent, Reset, split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 
@@ -31,6 +31,8 @@ def main(root: str, session_id: str, last_key: str) -> int:
                     case Reset():
                         sys.stderr.write(f"steno: the session was rewritten: {event.why}\n")
                         return 1
+                    case DmailEvent():
+                        pass
                     case _:
                         assert_never(event)
     return 1

@@ -12,7 +12,7 @@ from steno.cli.exits import Exit
 from steno.cli.output import Output, printable
 from steno.cli.reading import tell_reset
 from steno.cli.wording import instant, number
-from steno.values import Live, RecordsEvent, Reset, SubscriptionEvent, WireRecord
+from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEvent, WireRecord
 from steno_protocol import limits
 from steno_protocol.commands import ReadWire
 from steno_protocol.positions import Position
@@ -80,7 +80,7 @@ def _print_followed(output: Output, event: SubscriptionEvent) -> None:
             else:
                 output.flush()
                 tell_reset(output, event)
-        case Live():
+        case Live() | DmailEvent():
             pass
         case _:
             assert_never(event)

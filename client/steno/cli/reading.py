@@ -9,7 +9,7 @@ from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable, table
 from steno.cli.wording import count, moment, number, size
-from steno.values import Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionEntry
 
@@ -100,7 +100,7 @@ def _print_event(output: Output, event: SubscriptionEvent) -> None:
             else:
                 output.flush()
                 tell_reset(output, event)
-        case Live():
+        case Live() | DmailEvent():
             pass
         case _:
             assert_never(event)

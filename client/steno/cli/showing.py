@@ -12,7 +12,7 @@ from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output
 from steno.cli.reading import tell_damaged
 from steno.cli.wording import count
-from steno.values import Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.positions import Position
 
 
@@ -66,7 +66,7 @@ def _print_event(output: Output, conversation: Conversation, event: Subscription
             kept = f"the first {count(event.kept, 'line')} stay" if event.kept else "nothing stays"
             for line in conversation.rule(f"{event.why}: {kept}"):
                 output.write(line)
-        case Live():
+        case Live() | DmailEvent():
             pass
         case _:
             assert_never(event)
