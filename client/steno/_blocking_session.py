@@ -1,32 +1,23 @@
 """One session, through a blocking client; the verbs are those of `Session`."""
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
 
 from steno._blocking_streams import BlockingLines, BlockingRecords, fetch
+from steno._blocking_subscription import BlockingSubscription
 from steno._blocking_wire import BlockingWireSession
-from steno._following import Following
 from steno._messages import Message, encode_messages
-from steno._mirror import Mirror
 from steno._reading import LineReader, PastReader, PastState
 from steno._verbs import (
     Durability,
     Followed,
-    MutationT,
     Place,
-    mutation,
-    not_contained,
     place,
     starts_of,
 )
-from steno.values import Ack, File, SubscriptionEvent, ack_of
+from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
-
-if TYPE_CHECKING:
-    from steno._blocking_link import BlockingLink
 
 
 class BlockingSession(BlockingWireSession):
@@ -183,7 +174,7 @@ class BlockingSession(BlockingWireSession):
         *,
         records: Followed = "context",
         wire_after: Place | None = None,
-    ) -> "BlockingSubscription":
+    ) -> BlockingSubscription:
         """The session's events, to be used with `for`: backlog, Live, then what is new.
 
         Args are those of `Session.subscribe`.
@@ -216,120 +207,3 @@ class BlockingSession(BlockingWireSession):
         if self._mirror is None:
             self.load()
         return not self._state().is_empty
-
-    def load(self) -> None:
-        """Begin to follow the session, and return once its backlog is in the mirror."""
-        if self._mirror is not None:
-            return
-        mirror = Mirror(self.id)
-        self._link.follow(mirror.follower)
-        try:
-            self._link.wait_until(lambda: mirror.has_reached(None))
-        except BaseException:
-            self._link.unfollow(mirror.follower)
-            raise
-        self._mirror = mirror
-
-    def close(self) -> None:
-        """Stop following the session; what was written is safe without it."""
-        if self._mirror is not None:
-            self._link.unfollow(self._mirror.follower)
-            self._mirror = None
-
-    def __del__(self) -> None:
-        if self._mirror is not None:
-            self._link.abandon(self._mirror.follower)
-
-    def _change(
-        self,
-        kind: type[MutationT],
-        key: str | None,
-        expect: Place | None,
-        durability: Durability,
-        *,
-        records: Sequence[bytes] = (),
-        **fields: Any,
-    ) -> Ack:
-        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
-        self._is_changed = True
-        reply, _ = self._link.request(command, replies.Ack, records)
-        ack = ack_of(reply, command.key)
-        if self._mirror is not None:
-            self._contain(self._mirror, ack)
-        return ack
-
-    def _contain(self, mirror: Mirror, ack: Ack) -> None:
-        mirror.follower.waiters += 1
-        try:
-            if not self._link.wait_until(lambda: mirror.has_reached(ack.head), self._link.timeout):
-                raise not_contained(self.id, ack)
-        finally:
-            mirror.follower.waiters -= 1
-
-
-class BlockingSubscription(Iterator[SubscriptionEvent]):
-    """A session's events in order, across rewrites, reconnects and restarts of the daemon.
-
-    As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
-    as long as it is told.
-    """
-
-    def __init__(
-        self, link: "BlockingLink", session: str, starts: Sequence[tuple[File, str]]
-    ) -> None:
-        self._link = link
-        self._is_closed = False
-        self._following = Following(session, starts, _nothing)
-        for follower in self._following.followers:
-            link.follow(follower)
-
-    def __next__(self) -> SubscriptionEvent:
-        event = self.next_event()
-        if event is None:
-            raise StopIteration
-        return event
-
-    def next_event(self, timeout: float | None = None) -> SubscriptionEvent | None:
-        """The next event; None when there was none within `timeout` seconds, or at the end.
-
-        Raises:
-            NotFound: the session cannot be followed any longer.
-        """
-        if self._is_closed or not self._link.wait_until(self._has_news, timeout):
-            return None
-        if not self._following.has_events:
-            assert self._following.error is not None
-            raise self._following.error
-        event, follower = self._following.pop()
-        self._link.consumed(follower)
-        return event
-
-    def close(self) -> None:
-        """End the subscription."""
-        self._is_closed = True
-        self._following.clear()
-        for follower in self._following.followers:
-            self._link.unfollow(follower)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if not self._is_closed:
-            for follower in self._following.followers:
-                self._link.abandon(follower)
-
-    def _has_news(self) -> bool:
-        return self._following.has_events or self._following.error is not None
-
-
-def _nothing() -> None:
-    """Nobody sleeps on a subscription of the blocking client: it looks for itself."""

@@ -1,28 +1,18 @@
 """What a blocking session does with its wire file; the verbs are those of `WireSession`."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from steno._blocking_linked import BlockingLinkedSession
 from steno._blocking_streams import BlockingLines, BlockingWireRecords, fetch
 from steno._verbs import Durability, Place, mutation
-from steno._view import SessionView
 from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
 from steno.values import Ack, Turn, ack_of
 from steno_protocol import commands, replies, wire
 from steno_protocol.errors import StorageFailed
 
-if TYPE_CHECKING:
-    from steno._blocking_link import BlockingLink
 
-
-class BlockingWireSession(SessionView):
+class BlockingWireSession(BlockingLinkedSession):
     """A session's wire file: what happened while the agent ran, beside what was said."""
-
-    def __init__(
-        self, link: "BlockingLink", session: str, stat: replies.SessionStat | None
-    ) -> None:
-        super().__init__(session, stat)
-        self._link = link
 
     def append_wire(
         self,

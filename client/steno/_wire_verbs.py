@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Self
 
+from steno._linked import LinkedSession
 from steno._verbs import Durability, Place, mutation
-from steno._view import SessionView
 from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
 from steno.subscription import LineStream, fetch
 from steno.values import Ack, Turn, WireRecord, ack_of
@@ -15,16 +15,12 @@ if TYPE_CHECKING:
     from steno._link import Link
 
 
-class WireSession(SessionView):
+class WireSession(LinkedSession):
     """A session's wire file: what happened while the agent ran, beside what was said.
 
     Its positions are its own and have nothing to do with those of the context; `at` of a record
     joins the two.
     """
-
-    def __init__(self, link: "Link", session: str, stat: replies.SessionStat | None) -> None:
-        super().__init__(session, stat)
-        self._link = link
 
     async def append_wire(
         self,

@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from steno._blocking_link import BlockingLink
-from steno._blocking_session import BlockingSession, BlockingSubscription
+from steno._blocking_session import BlockingSession
+from steno._blocking_subscription import BlockingSubscription
 from steno._target import make_target
 from steno._verbs import ReplyT
 from steno_protocol import commands, limits, replies

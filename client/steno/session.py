@@ -1,27 +1,21 @@
 """One session, through an async client."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import anyio
 import anyio.lowlevel
 
 from steno._messages import Message, encode_messages
-from steno._mirror import Mirror
 from steno._reading import LineReader, PastReader, PastState
 from steno._verbs import (
     Durability,
     Followed,
-    MutationT,
     Place,
-    mutation,
-    not_contained,
     place,
     starts_of,
 )
 from steno._wire_verbs import WireSession
 from steno.subscription import LineStream, RecordStream, Subscription
-from steno.values import Ack, ack_of
+from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
@@ -261,51 +255,3 @@ class Session(WireSession):
         if self._mirror is None:
             await self.load()
         return not self._state().is_empty
-
-    async def load(self) -> None:
-        """Begin to follow the session, and return once its backlog is in the mirror."""
-        if self._mirror is not None:
-            return
-        mirror = Mirror(self.id)
-        self._link.follow(mirror.follower)
-        try:
-            await self._link.reach(mirror, None, urgent=False)
-        except BaseException:
-            self._link.unfollow(mirror.follower)
-            raise
-        self._mirror = mirror
-
-    async def close(self) -> None:
-        """Stop following the session; what was written is safe without it."""
-        if self._mirror is not None:
-            self._link.unfollow(self._mirror.follower)
-            self._mirror = None
-        await anyio.lowlevel.checkpoint()
-
-    def __del__(self) -> None:
-        if self._mirror is not None:
-            self._link.abandon(self._mirror.follower)
-
-    async def _change(
-        self,
-        kind: type[MutationT],
-        key: str | None,
-        expect: Place | None,
-        durability: Durability,
-        *,
-        records: Sequence[bytes] = (),
-        **fields: Any,
-    ) -> Ack:
-        command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
-        self._is_changed = True
-        reply, _ = await self._link.request(command, replies.Ack, records)
-        ack = ack_of(reply, command.key)
-        if self._mirror is not None and not self._mirror.has_reached(ack.head):
-            await self._contain(ack)
-        return ack
-
-    async def _contain(self, ack: Ack) -> None:
-        with anyio.move_on_after(self._link.timeout):
-            await self._link.reach(self._followed(), ack.head, urgent=True)
-            return
-        raise not_contained(self.id, ack)
