@@ -127,6 +127,9 @@ NAMING: list[Callable[[Disk, int, str], object]] = [
     lambda disk, folder, name: disk.rename(folder, "there", name),
     lambda disk, folder, name: disk.rename(folder, name, "there"),
     lambda disk, folder, name: disk.unlink(folder, name),
+    lambda disk, folder, name: disk.move(folder, name, folder, "there"),
+    lambda disk, folder, name: disk.move(folder, "there", folder, name),
+    lambda disk, folder, name: disk.remove_folder(folder, name),
 ]
 
 
@@ -523,6 +526,68 @@ def test_a_symbolic_link_can_be_unlinked_and_its_target_stays(
     world.put_symlink("link")
     disk.unlink(root, "link")
     assert disk.names(root) == ["target"]
+
+
+def test_a_link_into_another_folder_is_the_same_file(disk: Disk, root: int) -> None:
+    other = disk.open_folder(root, "other", create=True)
+    handle = disk.open_new(root, "f")
+    disk.write(handle, b"x")
+
+    disk.link(root, "f", "g", into=other)
+
+    assert disk.stat_name(other, "g") == disk.stat(handle)
+    assert disk.stat(handle).links == 2
+    with pytest.raises(FileExistsError):
+        disk.link(root, "f", "g", into=other)
+
+
+def test_a_folder_moves_with_all_that_is_in_it(disk: Disk, root: int) -> None:
+    source = disk.open_folder(root, "source", create=True)
+    target = disk.open_folder(root, "target", create=True)
+    moved = disk.open_folder(source, "s1", create=True)
+    disk.open_new(moved, "f")
+
+    disk.move(source, "s1", target, "s2")
+
+    assert disk.names(source) == []
+    assert disk.names(target) == ["s2"]
+    again = disk.open_folder(target, "s2")
+    assert disk.stat(again).inode == disk.stat(moved).inode
+    assert disk.names(again) == ["f"]
+
+
+def test_a_folder_moves_over_an_empty_folder_and_over_nothing_else(
+    disk: Disk, root: int, world: DiskWorld
+) -> None:
+    source = disk.open_folder(root, "source", create=True)
+    disk.open_new(disk.open_folder(source, "s1", create=True), "f")
+    disk.open_folder(root, "empty", create=True)
+    disk.open_new(disk.open_folder(root, "full", create=True), "g")
+    world.put("file", b"")
+    for name in ("full", "file"):
+        with pytest.raises(OSError):
+            disk.move(source, "s1", root, name)
+    with pytest.raises(FileNotFoundError):
+        disk.move(source, "missing", root, "s2")
+
+    disk.move(source, "s1", root, "empty")
+
+    assert disk.names(disk.open_folder(root, "empty")) == ["f"]
+    assert disk.names(source) == []
+
+
+def test_only_an_empty_folder_can_be_removed(disk: Disk, root: int, world: DiskWorld) -> None:
+    folder = disk.open_folder(root, "s1", create=True)
+    disk.open_new(folder, "f")
+    world.put("file", b"")
+    for name in ("s1", "file", "missing"):
+        with pytest.raises(OSError):
+            disk.remove_folder(root, name)
+    disk.unlink(folder, "f")
+
+    disk.remove_folder(root, "s1")
+
+    assert disk.names(root) == ["file"]
 
 
 # --- locks -------------------------------------------------------------------------------------

@@ -244,6 +244,26 @@ def test_a_folder_is_durable_once_it_was_made_through_the_disk() -> None:
     disk.open_folder(disk.open_root("/home/steno"), "s1")
 
 
+@pytest.mark.parametrize("synced", [None, "source", "target"])
+def test_a_folder_that_was_moved_is_after_a_power_cut_in_one_place_never_in_none(
+    synced: str | None,
+) -> None:
+    found: set[tuple[str, ...]] = set()
+    for seed in SEEDS:
+        disk = SimulatedDisk(seed)
+        disk.plant("/disk/source/s1/f", b"content")
+        disk.foreign.make_folder("/disk/target")
+        disk.sync_all()
+        folders = {name: disk.open_root(f"/disk/{name}") for name in ("source", "target")}
+        disk.move(folders["source"], "s1", folders["target"], "s2")
+        if synced is not None:
+            disk.fsync(folders[synced])
+        disk.crash()
+        found.add(tuple(disk.tree()))
+    before, after = ("/disk/source/s1/f",), ("/disk/target/s2/f",)
+    assert found == ({before, after} if synced is None else {after})
+
+
 # --- deaths ------------------------------------------------------------------------------------
 
 

@@ -12,17 +12,17 @@ every single call:
 
 The same seed and the same calls give the same outcome.
 
-What it does not model: other file systems than one, rename across folders, removal of folders,
-sparse allocation, threads.
+What it does not model: other file systems than one, rename of files across folders, sparse
+allocation, threads.
 """
 
 import copy
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from stenod.store.disk import FileStat
 from support.foreign_program import ForeignProgram
@@ -52,6 +52,17 @@ from support.simulated_inodes import (
     Unnamed,
     Written,
 )  # fmt: skip
+from support.simulated_names import (
+    as_file,
+    as_folder,
+    at,
+    check_free,
+    check_name,
+    file_stat,
+    os_error,
+    parts,
+    walk,
+)  # fmt: skip
 
 __all__ = [
     "MOMENTS",
@@ -66,15 +77,6 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
-
-DEVICE: Final = 1
-NAME_BYTES_MAX: Final = 255
-
-_REFUSED: Final = {
-    "symlink": "a symbolic link",
-    "fifo": "a FIFO",
-    "foreign": "a file of another user",
-}
 
 
 @dataclass(eq=False, slots=True)
@@ -147,35 +149,33 @@ class SimulatedDisk:
     def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
         """See `Disk`."""
         folder = self._folder(parent)
-        _check_name(name)
+        check_name(name)
         call = Call("open_folder", name)
         if not create:
-            return self._look(call, lambda: self._handle(_as_folder(folder, name), name))
+            return self._look(call, lambda: self._handle(as_folder(folder, name), name))
 
         def effect() -> int:
             self._make_folder(folder, name)
             self._sync_folder(folder)
-            return self._handle(_as_folder(folder, name), name)
+            return self._handle(as_folder(folder, name), name)
 
         return self._change(call, effect, part=lambda: self._make_folder(folder, name))
 
     def open_read(self, folder: int, name: str) -> int:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name)
-        return self._look(
-            Call("open_read", name), lambda: self._handle(_as_file(names, name), name)
-        )
+        check_name(name)
+        return self._look(Call("open_read", name), lambda: self._handle(as_file(names, name), name))
 
     def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name)
+        check_name(name)
 
         def effect() -> int:
             if create and name not in names.cached:
                 names.change(Named(name, self.new_file()))
-            return self._handle(_as_file(names, name), name, writable=True)
+            return self._handle(as_file(names, name), name, writable=True)
 
         call = Call("open_append", name)
         return self._change(call, effect) if create else self._look(call, effect)
@@ -183,10 +183,10 @@ class SimulatedDisk:
     def open_new(self, folder: int, name: str) -> int:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name)
+        check_name(name)
 
         def effect() -> int:
-            _check_free(names, name)
+            check_free(names, name)
             names.change(Named(name, self.new_file()))
             return self._handle(names.cached[name], name, writable=True)
 
@@ -204,15 +204,15 @@ class SimulatedDisk:
     def stat(self, handle: int) -> FileStat:
         """See `Disk`."""
         opened = self._opened(handle)
-        return self._look(Call("stat", opened.name), lambda: _file_stat(opened.node))
+        return self._look(Call("stat", opened.name), lambda: file_stat(opened.node))
 
     def stat_name(self, folder: int, name: str) -> FileStat | None:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name)
+        check_name(name)
         node = names.cached.get(name)
         return self._look(
-            Call("stat_name", name), lambda: None if node is None else _file_stat(node)
+            Call("stat_name", name), lambda: None if node is None else file_stat(node)
         )
 
     def names(self, folder: int) -> list[str]:
@@ -247,10 +247,10 @@ class SimulatedDisk:
     def overwrite(self, folder: int, name: str, offset: int, data: bytes) -> None:
         """See `Disk`; it finds no full disk, as the bytes are there already."""
         names = self._folder(folder)
-        _check_name(name)
+        check_name(name)
 
         def put(size: int) -> None:
-            file = _as_file(names, name)
+            file = as_file(names, name)
             if size:
                 file.change(Written(offset, bytes(data[:size])), self.now_s)
 
@@ -274,44 +274,71 @@ class SimulatedDisk:
         file = self._file(target, writable=True)
         return self._append(Call("copy", self._opened(target).name), file, data)
 
-    def link(self, folder: int, name: str, new_name: str) -> None:
+    def link(self, folder: int, name: str, new_name: str, *, into: int | None = None) -> None:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name, new_name)
+        target = names if into is None else self._folder(into)
+        check_name(name, new_name)
 
         def effect() -> None:
-            node = _at(names, name)
-            _check_free(names, new_name)
+            node = at(names, name)
+            check_free(target, new_name)
             if isinstance(node, Folder):
-                raise _error(errno.EPERM, name)
-            names.change(Named(new_name, node))
+                raise os_error(errno.EPERM, name)
+            target.change(Named(new_name, node))
 
         self._change(Call("link", name, f"as {new_name}"), effect)
 
     def rename(self, folder: int, name: str, new_name: str) -> None:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name, new_name)
+        check_name(name, new_name)
 
         def effect() -> None:
-            node = _at(names, name)
+            node = at(names, name)
             replaced = names.cached.get(new_name)
             if replaced is node:
                 return  # POSIX: two names of one file stay two names
             if isinstance(replaced, Folder):
-                raise _error(errno.EISDIR if isinstance(node, File) else errno.ENOTEMPTY, new_name)
+                number = errno.EISDIR if isinstance(node, File) else errno.ENOTEMPTY
+                raise os_error(number, new_name)
             names.change(Renamed(name, new_name, node))
 
         self._change(Call("rename", name, f"to {new_name}"), effect)
 
+    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+        """See `Disk`; it survives a power cut in both folders or in neither."""
+        names, others = self._folder(folder), self._folder(target)
+        check_name(name, new_name)
+
+        def effect() -> None:
+            as_folder(names, name)
+            if new_name in others.cached and as_folder(others, new_name).cached:
+                raise os_error(errno.ENOTEMPTY, new_name)
+            names.move(name, others, new_name)
+
+        self._change(Call("move", name, f"to {new_name}"), effect)
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        """See `Disk`."""
+        names = self._folder(folder)
+        check_name(name)
+
+        def effect() -> None:
+            if as_folder(names, name).cached:
+                raise os_error(errno.ENOTEMPTY, name)
+            names.change(Unnamed(name))
+
+        self._change(Call("remove_folder", name), effect)
+
     def unlink(self, folder: int, name: str) -> None:
         """See `Disk`."""
         names = self._folder(folder)
-        _check_name(name)
+        check_name(name)
 
         def effect() -> None:
-            if isinstance(_at(names, name), Folder):
-                raise _error(errno.EISDIR, name)
+            if isinstance(at(names, name), Folder):
+                raise os_error(errno.EISDIR, name)
             names.change(Unnamed(name))
 
         self._change(Call("unlink", name), effect)
@@ -335,6 +362,9 @@ class SimulatedDisk:
         """
         for node in self._nodes():
             self._lose_power(node, survival or self._chance.choice(list(Survival)))
+        for node in self._nodes():
+            if isinstance(node, Folder):
+                node.read_again()
         self._recount_links()
         self.kill()
 
@@ -440,13 +470,13 @@ class SimulatedDisk:
     def durable(self, path: str) -> bytes | None:
         """What is there after a power cut that loses all it can; None if the name is lost."""
         node: Node | None = self._top
-        for name in _parts(path):
+        for name in parts(path):
             node = node.durable.get(name) if isinstance(node, Folder) else None
         return bytes(node.durable) if isinstance(node, File) else None
 
     def tree(self) -> dict[str, bytes]:
         """Every file by its path, with what any process reads there now."""
-        return dict(_walk(self._top, ""))
+        return dict(walk(self._top, ""))
 
     def sync_all(self) -> None:
         """Make everything durable, as a machine that runs on for a while does."""
@@ -463,18 +493,18 @@ class SimulatedDisk:
     def folder_at(self, path: str, *, create: bool = False) -> Folder:
         """The folder of a path."""
         folder = self._top
-        for name in _parts(path):
+        for name in parts(path):
             if create and name not in folder.cached:
                 folder.change(Named(name, self._new_folder()))
-            folder = _as_folder(folder, name)
+            folder = as_folder(folder, name)
         return folder
 
     def file_at(self, path: str) -> File:
         """The file of a path, of whatever kind."""
         parent, _, name = path.rpartition("/")
-        node = _at(self.folder_at(parent), name)
+        node = at(self.folder_at(parent), name)
         if isinstance(node, Folder):
-            raise _error(errno.EISDIR, name)
+            raise os_error(errno.EISDIR, name)
         return node
 
     def new_file(self, kind: FileKind = "file") -> File:
@@ -545,7 +575,7 @@ class SimulatedDisk:
         def effect() -> int:
             room = self._room(len(data))
             if data and not room:
-                raise _error(errno.ENOSPC, call.name)
+                raise os_error(errno.ENOSPC, call.name)
             planned = self._plan.bytes_max(number, call)
             return put(room if planned is None else min(room, planned))
 
@@ -590,15 +620,15 @@ class SimulatedDisk:
     def _folder(self, handle: int) -> Folder:
         opened = self._opened(handle)
         if isinstance(opened.node, File):
-            raise _error(errno.ENOTDIR, opened.name)
+            raise os_error(errno.ENOTDIR, opened.name)
         return opened.node
 
     def _file(self, handle: int, *, writable: bool = False, error: int = errno.EBADF) -> File:
         opened = self._opened(handle)
         if writable and not opened.writable:
-            raise _error(error, opened.name)
+            raise os_error(error, opened.name)
         if isinstance(opened.node, Folder):
-            raise _error(errno.EISDIR, opened.name)
+            raise os_error(errno.EISDIR, opened.name)
         return opened.node
 
     def _handle(self, node: Node, name: str, *, writable: bool = False) -> int:
@@ -611,11 +641,11 @@ class SimulatedDisk:
 
     def _make_path(self, path: str, *, sync: bool) -> None:
         folder = self._top
-        for name in _parts(path):
+        for name in parts(path):
             self._make_folder(folder, name)
             if sync:
                 self._sync_folder(folder)
-            folder = _as_folder(folder, name)
+            folder = as_folder(folder, name)
 
     def _make_folder(self, parent: Folder, name: str) -> None:
         if name not in parent.cached:
@@ -674,60 +704,3 @@ class SimulatedDisk:
         self._death = planned.death
         number = len(self.calls) - 1
         raise planned.death(f"{moment} call {number}: {self.calls[number]}")
-
-
-def _check_name(*names: str) -> None:
-    for name in names:
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise _error(errno.EINVAL, name)
-        if len(os.fsencode(name)) > NAME_BYTES_MAX:
-            raise _error(errno.ENAMETOOLONG, name)
-
-
-def _check_free(folder: Folder, name: str) -> None:
-    if name in folder.cached:
-        raise _error(errno.EEXIST, name)
-
-
-def _at(folder: Folder, name: str) -> Node:
-    if name not in folder.cached:
-        raise _error(errno.ENOENT, name)
-    return folder.cached[name]
-
-
-def _as_folder(folder: Folder, name: str) -> Folder:
-    node = _at(folder, name)
-    if isinstance(node, File):
-        raise _error(errno.ENOTDIR, name)
-    return node
-
-
-def _as_file(folder: Folder, name: str) -> File:
-    node = _at(folder, name)
-    found = "a folder" if isinstance(node, Folder) else _REFUSED.get(node.kind)
-    if isinstance(node, Folder) or found is not None:
-        raise PermissionError(errno.EPERM, f"refused to open: it is {found}", name)
-    return node
-
-
-def _error(number: int, name: str) -> OSError:
-    return OSError(number, os.strerror(number), name)
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
-
-
-def _walk(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
-    for name, node in sorted(folder.cached.items()):
-        if isinstance(node, Folder):
-            yield from _walk(node, f"{path}/{name}")
-        else:
-            yield f"{path}/{name}", bytes(node.cached)
-
-
-def _file_stat(node: Node) -> FileStat:
-    size, links = (len(node.cached), node.links) if isinstance(node, File) else (0, 1)
-    return FileStat(
-        size=size, inode=node.inode, device=DEVICE, links=links, modified_s=node.modified_s
-    )

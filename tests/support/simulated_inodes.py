@@ -217,7 +217,30 @@ class Renamed:
     node: "Node"
 
 
-NameChange = Named | Unnamed | Renamed
+@dataclass(eq=False, slots=True)
+class Moved:
+    """A name that went from one folder to another, in one instant: one change of both folders."""
+
+    source: "Folder"
+    old: str
+    target: "Folder"
+    new: str
+    node: "Node"
+
+    def survive(self) -> None:
+        """Make it durable in both folders."""
+        if self.source.durable.get(self.old) is self.node:
+            del self.source.durable[self.old]
+        self.target.durable[self.new] = self.node
+        self.forget()
+
+    def forget(self) -> None:
+        """It is decided: in neither folder it waits any longer."""
+        for folder in (self.source, self.target):
+            folder.changes = [change for change in folder.changes if change is not self]
+
+
+NameChange = Named | Unnamed | Renamed | Moved
 
 
 def apply_name(names: "dict[str, Node]", change: NameChange) -> None:
@@ -232,6 +255,8 @@ def apply_name(names: "dict[str, Node]", change: NameChange) -> None:
             if names.get(old) is node:
                 del names[old]
                 names[new] = node
+        case Moved():
+            raise AssertionError("a move changes two folders: it survives as a whole")
         case _:
             assert_never(change)
 
@@ -254,11 +279,24 @@ class Folder:
         _count_links(before, -1)
         _count_links(self.cached.values(), +1)
 
+    def move(self, old: str, target: "Folder", new: str) -> None:
+        """Take a name from here to another folder; it is a folder's, so no links are counted."""
+        moved = Moved(self, old, target, new, self.cached.pop(old))
+        target.cached[new] = moved.node
+        for folder in {id(self): self, id(target): target}.values():
+            folder.changes.append(moved)
+
     def sync(self) -> None:
         """Make the names durable."""
         for change in self.changes:
-            apply_name(self.durable, change)
+            self._make_durable(change)
         self.changes.clear()
+
+    def _make_durable(self, change: NameChange) -> None:
+        if isinstance(change, Moved):
+            change.survive()
+        else:
+            apply_name(self.durable, change)
 
     def lose_power(self, survival: Survival, chance: random.Random, *, in_order: bool) -> None:
         """Undo names that were not synced.
@@ -270,9 +308,15 @@ class Folder:
                 change survives or not by itself.
         """
         for change in _surviving_names(self.changes, survival, chance, in_order):
-            apply_name(self.durable, change)
-        self.cached = dict(self.durable)
+            self._make_durable(change)
+        for change in self.changes:
+            if isinstance(change, Moved):
+                change.forget()
         self.changes.clear()
+
+    def read_again(self) -> None:
+        """The power is back: what is durable is what there is."""
+        self.cached = dict(self.durable)
 
     def nodes(self) -> "Iterator[Node]":
         """Everything that has, had or may have again a name here."""

@@ -120,16 +120,31 @@ class Disk(Protocol):
         """
         ...
 
-    def link(self, folder: int, name: str, new_name: str) -> None:
-        """Give a file a second name in the same folder; FileExistsError if that is taken."""
+    def link(self, folder: int, name: str, new_name: str, *, into: int | None = None) -> None:
+        """Give a file a second name; FileExistsError if that is taken.
+
+        The second name is in the same folder, or in `into`, a folder of the same file system.
+        """
         ...
 
     def rename(self, folder: int, name: str, new_name: str) -> None:
         """Rename a file within a folder, replacing what has the new name, in one instant."""
         ...
 
+    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+        """Move a folder into another folder of the same file system, in one instant.
+
+        A name that is taken by anything but an empty folder is refused with OSError. It is durable
+        once either of the two folders was synced.
+        """
+        ...
+
     def unlink(self, folder: int, name: str) -> None:
         """Remove a name of a file."""
+        ...
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        """Remove an empty folder; OSError if anything is in it."""
         ...
 
     def lock(self, handle: int) -> bool:

@@ -135,20 +135,31 @@ class PosixDisk:
         # end of the source, and the error at the edge of a full disk.
         return done + _copy_by_hand(source, target, offset + done, size - done, done > 0)
 
-    def link(self, folder: int, name: str, new_name: str) -> None:
-        """Give a file a second name in the same folder."""
+    def link(self, folder: int, name: str, new_name: str, *, into: int | None = None) -> None:
+        """Give a file a second name in the same folder, or in another one."""
         _check_name(name, new_name)
-        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        target = folder if into is None else into
+        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=target, follow_symlinks=False)
 
     def rename(self, folder: int, name: str, new_name: str) -> None:
         """Rename a file; if both names are of one file, the kernel leaves both."""
         _check_name(name, new_name)
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
 
+    def move(self, folder: int, name: str, target: int, new_name: str) -> None:
+        """Move a folder into another folder; an empty folder of that name is replaced."""
+        _check_name(name, new_name)
+        os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
+
     def unlink(self, folder: int, name: str) -> None:
         """Remove a name of a file."""
         _check_name(name)
         os.unlink(name, dir_fd=folder)
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        """Remove an empty folder."""
+        _check_name(name)
+        os.rmdir(name, dir_fd=folder)
 
     def lock(self, handle: int) -> bool:
         """Take the exclusive lock (flock) of an open file or folder, or return False at once."""
