@@ -24,12 +24,34 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
         steno("append", session, "hi")
     listed = steno("sessions", "--json", "team/").document
     assert [entry["session"] for entry in listed["sessions"]] == ["team/a", "team/b"]
-    assert set(listed["sessions"][0]) == {"session", "bytes", "modified_at", "generations"}
+    assert set(listed["sessions"][0]) == {
+        "session", "bytes", "modified_at", "generations", "title", "labels", "archived",
+        "forked_from",
+    }  # fmt: skip
     ran = steno("sessions")
     assert [line.split()[0] for line in ran.out.splitlines()] == ["other", "team/a", "team/b"]
     empty = steno("sessions", "none")
     assert (empty.code, empty.out) == (0, "")
     assert "no session that begins with 'none'" in empty.err
+
+
+def test_the_beginning_of_an_id_will_do_when_only_one_session_begins_so(root: Path) -> None:
+    steno = Steno(root)
+    for session in ("demo", "team/a", "team/b"):
+        steno("append", session, f"in {session}")
+    ran = steno("read", "de")
+    assert contents_of(ran) == ["in demo"]
+    assert ran.err == "steno: there is no session de; demo is the one that begins so\n"
+    several = steno("read", "te", "--json")
+    assert (several.code, several.out) == (4, "")
+    assert "team/a, team/b" in several.error["message"]
+    assert steno("read", "none").code == 4
+    # What is not found in a session that is there is not looked for in another one.
+    steno("append", "demo-2", "x")
+    assert steno("revert", "demo", "7").code == 4
+    # What creates a session creates the one that is named.
+    steno("append", "tea", "x")
+    assert contents_of(steno("read", "tea")) == ["x"]
 
 
 def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:

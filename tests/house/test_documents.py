@@ -102,7 +102,10 @@ def test_every_command_that_a_document_mentions_exists(parser: ArgumentParser) -
 
 
 def test_every_option_that_a_document_gives_a_command_exists(parser: ArgumentParser) -> None:
-    known = {name: options(sub) | options(parser) for name, sub in subcommands(parser).items()}
+    known = {
+        name: set[str]().union(*map(options, [parser, *all_parsers(sub)]))
+        for name, sub in subcommands(parser).items()
+    }
     unknown = [
         (document, words)
         for document, words in _calls("steno")
@@ -159,11 +162,22 @@ def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(
 ) -> None:
     wrong = [
         (name, line)
-        for name, sub in subcommands(parser).items()
+        for name, top in subcommands(parser).items()
+        for sub in all_parsers(top)
         for line in (sub.epilog or "example:").splitlines()[1:] or ["none"]
         if not _is_call(parser, name, line.strip())
     ]
     assert wrong == []
+
+
+def test_every_action_of_a_command_is_described_in_the_readme(parser: ArgumentParser) -> None:
+    described = {" ".join(words[:2]) for words in (call[1] for call in _calls("steno"))}
+    there = {
+        f"{name} {action}"
+        for name, sub in subcommands(parser).items()
+        for action in subcommands(sub)
+    }
+    assert there - described == set()
 
 
 def _is_call(parser: ArgumentParser, name: str, line: str) -> bool:
@@ -182,7 +196,12 @@ def test_the_readme_has_the_exit_codes_of_the_command() -> None:
 
 
 def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentParser) -> None:
-    handlers = {str(sub.get_default("handler")) for sub in subcommands(parser).values()}
+    handlers = {
+        str(sub.get_default("handler"))
+        for each in subcommands(parser).values()
+        for sub in all_parsers(each)
+        if not subcommands(sub)
+    }
     missing = [
         handler
         for handler in sorted(handlers)

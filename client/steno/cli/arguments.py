@@ -23,17 +23,26 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def command(
-    commands: Subcommands, name: str, handler: str, summary: str, more: str = "", *, example: str
+    commands: Subcommands,
+    name: str,
+    handler: str,
+    summary: str,
+    more: str = "",
+    *,
+    example: str,
+    short_help: bool = True,
 ) -> argparse.ArgumentParser:
     """Add a subcommand.
 
     Args:
         commands: where to.
         name: how it is called.
-        handler: what carries it out, `module:function` below `steno.cli`.
+        handler: what carries it out, `module:function` below `steno.cli`; empty when its own
+            subcommands do.
         summary: what it does, for the list of all commands.
         more: what else its own help says.
         example: one call, or one a line.
+        short_help: False leaves `-h` free; `--help` is always there.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -41,10 +50,19 @@ def command(
         description=f"{summary[0].upper()}{summary[1:]}. {more}".rstrip(),
         epilog="\n  ".join(["example:", *example.splitlines()]),
         formatter_class=HelpFormatter,
+        add_help=short_help,
     )
-    parser.set_defaults(handler=handler)
+    if not short_help:
+        parser.add_argument("--help", action="help", help="show this help message and exit")
+    if handler:
+        parser.set_defaults(handler=handler)
     add_common(parser, is_top=False)
     return parser
+
+
+def actions(parser: argparse.ArgumentParser) -> Subcommands:
+    """What the subcommands of a subcommand are added to."""
+    return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
 
 def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
@@ -76,9 +94,17 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
     )
 
 
-def session_argument(parser: argparse.ArgumentParser) -> None:
-    """SESSION, the first argument of most commands."""
-    parser.add_argument("session", metavar="SESSION", help="the id of a session")
+def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True) -> None:
+    """SESSION, the first argument of most commands.
+
+    Args:
+        parser: of the command.
+        by_prefix: the beginning of an id will do when it is that of one session only; not for what
+            creates a session of that very id, nor for what removes one.
+    """
+    summary = "the id of a session, or what only one begins with" if by_prefix else "its id, whole"
+    parser.add_argument("session", metavar="SESSION", help=summary)
+    parser.set_defaults(by_prefix=by_prefix)
 
 
 def optional_argument(
@@ -93,6 +119,21 @@ def no_create(parser: argparse.ArgumentParser) -> None:
     """--no-create, for what makes a session that is missing."""
     parser.add_argument(
         "--no-create", action="store_true", help="refuse when there is no such session"
+    )
+
+
+def title(parser: argparse.ArgumentParser) -> None:
+    """--title, for what makes a session of another one."""
+    parser.add_argument(
+        "--title", metavar="TEXT", help="of the new session (default: made of this one's)"
+    )
+
+
+def key(parser: argparse.ArgumentParser) -> None:
+    """--key alone, for a change that has no other option of `mutation`."""
+    parser.set_defaults(changes=True)
+    parser.add_argument(
+        "--key", metavar="KEY", help="names this command: sent again it is applied once"
     )
 
 
@@ -145,6 +186,21 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
     return int(text)
+
+
+def number_from(least: int) -> Callable[[str], int]:
+    """The type of a number that is not below `least`."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} on")
+        return value
+
+    return read
 
 
 def seconds(text: str) -> float:

@@ -1,13 +1,22 @@
 """The documents of `--json`: what each one holds, and that every key is always there.
 
 ack         session first last head durability duplicate checkpoint_id rotated overtaken key
-sessions    {"sessions": [{session bytes modified_at generations}]}
+sessions    {"sessions": [{session bytes modified_at generations title labels archived
+            forked_from}]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
 state       session head generation system_prompt token_count token_count_with_pending
             n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
 usage       session token_count token_count_with_pending usages [{cursor token_count}]
 prompt      session system_prompt
+stat        session head bytes generation token_count token_count_with_pending n_checkpoints
+            has_system_prompt created stamp incarnation folder open title labels archived
+            forked_from                                          `fork`, `undo`: of the new session
+description session title labels archived       `title`, `label`, `archive`, `unarchive`
+mail        session mail {id checkpoint_id message cursor by at}, null when none waits
+sent        as ack, and mail_id                 `dmail send`
+delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given
+deleted     session trash expires_at
 timeline    session head entries [{kind generation kept at by why key details inferred}]
 status      version protocol pid root endpoint uptime_s mounts sessions_open clients queued
             appended_records syncs sync_s slowest_sync_s dropped draining
@@ -30,7 +39,7 @@ import msgspec
 
 from steno.values import Ack, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
-from steno_protocol.replies import Happening
+from steno_protocol.replies import Happening, Mail, SessionStat
 
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
@@ -88,6 +97,21 @@ def usage(session: str, value: ContextState) -> dict[str, Any]:
             for entry in value.usage_history
         ],
     }
+
+
+def description(stat: SessionStat) -> dict[str, Any]:
+    """What people know a session by."""
+    return {
+        "session": stat.session,
+        "title": stat.title,
+        "labels": list(stat.labels),
+        "archived": stat.archived,
+    }
+
+
+def mail(session: str, value: Mail | None) -> dict[str, Any]:
+    """The D-Mail that waits in a session."""
+    return {"session": session, "mail": None if value is None else reply(value)}
 
 
 def timeline(session: str, head: str, entries: Sequence[Happening]) -> dict[str, Any]:

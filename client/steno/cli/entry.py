@@ -10,7 +10,7 @@ from importlib import import_module
 from steno.cli.exits import Exit, exit_of
 from steno.cli.output import Output
 from steno.cli.parser import build_parser
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import NotFound, StenoError
 
 Handler = Callable[[Namespace, Output], int]
 """What carries out a subcommand."""
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     output = Output(sys.stdout, sys.stderr, as_json=options.json)
     try:
-        code = _handler(options.handler)(options, output)
+        code = _carry_out(options, output)
         sys.stdout.flush()
     except StenoError as error:
         output.error(error)
@@ -36,6 +36,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence_stdout()
         return _end_of_stream(options, output, error)
     return code
+
+
+def _carry_out(options: Namespace, output: Output) -> int:
+    handler = _handler(options.handler)
+    try:
+        return handler(options, output)
+    except NotFound as error:
+        from steno.cli.prefixes import meant  # noqa: PLC0415  # rarely needed
+
+        session = meant(options, error)
+        if session is None:
+            raise
+        output.say(f"there is no session {options.session}; {session} is the one that begins so")
+        options.session = session
+    # Nothing was found, so nothing was done or printed that would now be so twice.
+    return handler(options, output)
 
 
 def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:

@@ -97,6 +97,11 @@ class Output:
         self._talk.write(_for(self._talk, f"steno: {printable(text, one_line=True)}") + "\n")
         self._talk.flush()
 
+    def ask(self, question: str) -> None:
+        """A question, its answer to be typed behind it."""
+        self._talk.write(_for(self._talk, f"steno: {printable(question, one_line=True)}"))
+        self._talk.flush()
+
     def update(self, text: str) -> None:
         """Talk that replaces the line before it; for a terminal only."""
         width = shutil.get_terminal_size().columns - 1
@@ -159,6 +164,15 @@ def table(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) ->
         ).rstrip()
         for row in rows
     ]
+
+
+def shortened(text: str, width: int) -> str:
+    """`text` in at most `width` characters, with a sign that more was there.
+
+    >>> shortened("stenographer", 5)
+    'sten…'
+    """
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def _has_colours() -> bool:

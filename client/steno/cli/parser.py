@@ -13,6 +13,9 @@ GROUPS: Final = {
     "reading": ("sessions", "show", "read", "tail"),
     "writing": ("append", "checkpoint", "revert", "clear", "usage", "prompt"),
     "history": ("timeline", "restore"),
+    "branching": ("fork", "undo"),
+    "mail": ("dmail",),
+    "keeping": ("title", "label", "archive", "unarchive", "delete"),
     "wire": ("wire", "replay", "emit"),
     "service": ("status", "start", "stop", "restart", "logs", "clients"),
     "demonstration": ("demo",),
@@ -74,6 +77,10 @@ class _Parser(argparse.ArgumentParser):
                 setattr(options, name, read(word))
             except argparse.ArgumentTypeError as error:
                 self.error(f"argument {name.upper()}: {error}")
+        if many := getattr(options, "dashed", ""):
+            # What argparse takes for unknown options are words of this argument.
+            getattr(options, many).extend(word for word in rest if not word.startswith("--"))
+            rest = [word for word in rest if word.startswith("--")]
         if rest:
             words = " ".join(rest)
             told = f"unrecognized arguments: {words}; see `steno {options.command} --help`"

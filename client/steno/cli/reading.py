@@ -1,4 +1,4 @@
-"""The subcommands that print records: sessions, read, tail."""
+"""The subcommands that print records: read, tail."""
 
 from argparse import Namespace
 from typing import assert_never
@@ -7,30 +7,10 @@ from steno.blocking import BlockingClient, BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
-from steno.cli.output import Output, printable, table
-from steno.cli.wording import count, moment, number, size
+from steno.cli.output import Output
+from steno.cli.wording import count, number
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.positions import Position
-from steno_protocol.replies import SessionEntry
-
-
-def sessions(options: Namespace, output: Output) -> int:
-    """List the sessions."""
-    with connected(options) as client:
-        entries = client.sessions(options.prefix or "")
-        root = client.welcome.root
-    if output.as_json:
-        output.document({"sessions": [contract.reply(entry) for entry in entries]})
-        return Exit.DONE
-    rows = [_row(entry) for entry in entries]
-    if rows and output.is_terminal:
-        rows.insert(0, ("SESSION", "SIZE", "GENERATION", "CHANGED"))
-    for line in table(rows, right=frozenset({1, 2})):
-        output.write(line)
-    if not rows:
-        begins = f" that begins with {options.prefix!r}" if options.prefix else ""
-        output.say(f"no session{begins} in {root}: `steno append SESSION TEXT` makes one")
-    return Exit.DONE
 
 
 def read(options: Namespace, output: Output) -> int:
@@ -126,12 +106,3 @@ def _start(options: Namespace) -> Position | None:
 def _last_lines(client: BlockingClient, session: str, lines: int) -> Position:
     head = Position.parse(client.stat(session).head)
     return Position(head.generation, max(0, head.line - lines))
-
-
-def _row(entry: SessionEntry) -> tuple[str, str, str, str]:
-    return (
-        printable(entry.session),
-        size(entry.bytes),
-        number(entry.generations),
-        moment(entry.modified_at),
-    )

@@ -12,13 +12,26 @@ from steno.cli.arguments import (
 
 def add_sessions(commands: Subcommands) -> None:
     parser = command(
-        commands,
-        "sessions",
-        "reading:sessions",
-        "list the sessions",
-        example="steno sessions kimi:",
-    )
+        commands, "sessions", "listing:sessions", "list the sessions",
+        "Id, size, generations, last change, title and labels; archived ones are left out.",
+        example="steno sessions kimi: --label review",
+    )  # fmt: skip
     optional_argument(parser, "prefix", str, "of their ids")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--archived", action="store_const", const="only", default="no", help="archived ones only"
+    )
+    which.add_argument(
+        "--all", dest="archived", action="store_const", const="all", help="archived ones, too"
+    )
+    parser.add_argument(
+        "--label", dest="labels", metavar="LABEL", action="append", default=[],
+        help="only those that bear it; more than once: all of them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--title", metavar="TEXT", default="",
+        help="only those whose title contains it, whatever its case",
+    )  # fmt: skip
 
 
 def add_show(commands: Subcommands) -> None:

@@ -47,7 +47,7 @@ def add_emit(commands: Subcommands) -> None:
         " is none.",
         example='steno emit demo TurnBegin \'{"user_input": "hi"}\'',
     )  # fmt: skip
-    session_argument(parser)
+    session_argument(parser, by_prefix=False)
     parser.add_argument("type", metavar="TYPE", help="what kind of event it is")
     optional_argument(parser, "payload", str, "a JSON object, or - for stdin (default: {})")
     parser.add_argument(

@@ -25,7 +25,7 @@ def add_append(commands: Subcommands) -> None:
         example="steno append demo 'What is in this folder?'\n"
         "steno append demo --batch < turn.jsonl",
     )  # fmt: skip
-    session_argument(parser)
+    session_argument(parser, by_prefix=False)
     optional_argument(parser, "text", str, "the content of one message")
     parser.add_argument("--role", choices=ROLES, help="of that message (default: user)")
     parser.add_argument(
@@ -40,7 +40,7 @@ def add_checkpoint(commands: Subcommands) -> None:
         commands, "checkpoint", "writing:checkpoint", "mark a place to come back to; prints its id",
         example="steno checkpoint demo",
     )  # fmt: skip
-    session_argument(parser)
+    session_argument(parser, by_prefix=False)
     parser.add_argument(
         "--add-user-message", action="store_true", help="let the model see the checkpoint, too"
     )
@@ -91,7 +91,7 @@ def add_prompt(commands: Subcommands) -> None:
         " rewrite; without, it prints the present one.",
         example="steno prompt demo - < prompt.md",
     )  # fmt: skip
-    session_argument(parser)
+    session_argument(parser, by_prefix=False)
     optional_argument(parser, "text", str, "the prompt, or - for stdin")
     no_create(parser)
     mutation(parser, given="text")

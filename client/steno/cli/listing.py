@@ -1,0 +1,72 @@
+"""The subcommand `sessions`: which there are, and what people know them by."""
+
+from argparse import Namespace
+
+from steno.blocking import BlockingClient
+from steno.cli import contract
+from steno.cli.connection import connected
+from steno.cli.exits import Exit
+from steno.cli.output import Output, printable, shortened, table
+from steno.cli.wording import moment, number, size
+from steno_protocol.commands import List
+from steno_protocol.replies import SessionEntry, Sessions
+
+_HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
+
+
+def sessions(options: Namespace, output: Output) -> int:
+    """List the sessions; archived ones only when they are asked for."""
+    with connected(options) as client:
+        entries = _entries(client, options)
+        root = client.welcome.root
+    if output.as_json:
+        output.document({"sessions": [contract.reply(entry) for entry in entries]})
+        return Exit.DONE
+    for line in _lines(output, entries):
+        output.write(line)
+    if not entries:
+        output.say(f"{_nothing(options)} in {root}: `steno append SESSION TEXT` makes one")
+    return Exit.DONE
+
+
+def _entries(client: BlockingClient, options: Namespace) -> list[SessionEntry]:
+    entries: list[SessionEntry] = []
+    more = True
+    while more:
+        asked = List(
+            prefix=options.prefix or "",
+            after=entries[-1].session if entries else "",
+            archived=options.archived,
+            labels=tuple(options.labels),
+            title=options.title,
+        )
+        page, _ = client.request(asked, Sessions)
+        entries += page.sessions
+        more = page.more
+    return entries
+
+
+def _lines(output: Output, entries: list[SessionEntry]) -> list[str]:
+    rows = [_row(entry) for entry in entries]
+    if rows and output.is_terminal:
+        rows.insert(0, _HEADER)
+    lines = table(rows, right=frozenset({1, 2}))
+    return lines if output.width is None else [shortened(line, output.width) for line in lines]
+
+
+def _row(entry: SessionEntry) -> tuple[str, ...]:
+    labels = [f"#{label}" for label in entry.labels]
+    told = [entry.title, *labels, *(["(archived)"] if entry.archived else [])]
+    return (
+        printable(entry.session),
+        size(entry.bytes),
+        number(entry.generations),
+        moment(entry.modified_at),
+        printable(" ".join(each for each in told if each), one_line=True),
+    )
+
+
+def _nothing(options: Namespace) -> str:
+    begins = f" that begins with {options.prefix!r}" if options.prefix else ""
+    chosen = options.labels or options.title or options.archived == "only"
+    return f"no session{begins}{' of that kind' if chosen else ''}"

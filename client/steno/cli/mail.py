@@ -1,0 +1,79 @@
+"""The subcommands of `dmail`: send a message back to a checkpoint, look at it, deliver it."""
+
+from argparse import Namespace
+from typing import Any
+
+from steno.cli import contract
+from steno.cli.connection import connected
+from steno.cli.exits import Exit
+from steno.cli.output import Output, printable
+from steno.cli.stdin import text_or_stdin
+from steno.cli.wording import moment
+from steno_protocol.errors import NotFound
+from steno_protocol.replies import Mail
+
+
+def send(options: Namespace, output: Output) -> int:
+    """Send a D-Mail; its id is the key of the command."""
+    text = text_or_stdin(options, "text")
+    with connected(options) as client:
+        session = client.session(options.session)
+        ack = session.send_dmail(options.checkpoint, text, **_how(options))
+    if output.as_json:
+        output.document({**contract.ack(options.session, ack), "mail_id": ack.key})
+        return Exit.DONE
+    output.write(ack.key)
+    if ack.duplicate:
+        output.say(f"the key {ack.key} had been applied before; this is its answer of that time")
+    return Exit.DONE
+
+
+def show(options: Namespace, output: Output) -> int:
+    """Show the D-Mail that waits, if any."""
+    with connected(options) as client:
+        mail = client.session(options.session).pending_dmail()
+    if output.as_json:
+        output.document(contract.mail(options.session, mail))
+    elif mail is None:
+        output.say(f"no D-Mail waits in {options.session}")
+    else:
+        _print(output, mail)
+    return Exit.DONE
+
+
+def deliver(options: Namespace, output: Output) -> int:
+    """Deliver one D-Mail: the one that is named, else the one that waits."""
+    with connected(options) as client:
+        session = client.session(options.session)
+        mail_id, mail = options.mail_id, None
+        if mail_id is None:
+            mail = session.pending_dmail()
+            if mail is None:
+                raise NotFound(
+                    "no D-Mail waits: `steno dmail send` sends one", session=options.session
+                )
+            mail_id = mail.id
+        ack = session.deliver_dmail(
+            mail_id, add_user_message=options.add_user_message, **_how(options)
+        )
+    if output.as_json:
+        told = contract.mail(options.session, mail)["mail"]
+        output.document({**contract.ack(options.session, ack), "mail_id": mail_id, "mail": told})
+        return Exit.DONE
+    if mail is not None and output.talks_to_terminal:
+        output.say(f"delivered {mail.id}: {mail.message}")
+    output.write(str(ack.head))
+    if ack.rotated is not None:
+        output.say(f"what was there before is kept in {ack.rotated}")
+    return Exit.DONE
+
+
+def _how(options: Namespace) -> dict[str, Any]:
+    return {"key": options.key, "expect": options.expect, "durability": options.durability}
+
+
+def _print(output: Output, mail: Mail) -> None:
+    sent = f"sent {moment(mail.at)}" if mail.at else "sent"
+    by = f" by {mail.by}" if mail.by else ""
+    output.write(output.style(f"{mail.id}  to checkpoint {mail.checkpoint_id}, {sent}{by}", "dim"))
+    output.write(printable(mail.message) if output.is_terminal else mail.message)
