@@ -87,7 +87,7 @@ def test_with_a_filter_only_keys_that_may_be_in_the_files_are_looked_up() -> Non
     assert not table.must_be_looked_up("never-used", repeat=True)
 
 
-@given(st.lists(KEYS, max_size=40), st.integers(0, 5), st.integers(1, 6))
+@given(st.lists(KEYS, max_size=40, unique=True), st.integers(0, 5), st.integers(1, 6))
 def test_a_used_key_is_in_the_table_or_looked_up_whatever_was_forgotten(
     keys: list[str], known: int, keys_max: int
 ) -> None:
