@@ -7,12 +7,13 @@ is: nothing is dropped, the file is the buffer, and no subscriber costs more tha
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
-from steno_protocol.events import Event, Gone, Lagged, Live, Records, Reset
+from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
+from steno_protocol.replies import Mail
 from stenod.blocking import Blocking
 from stenod.core import timeline
 from stenod.reading import Block, read_block
@@ -44,6 +45,7 @@ class Subscriber:
         credit: bytes that may still be sent.
         offset: byte offset of the position, once it is known.
         lost: its position is of a file that is there no more; a reset comes before anything else.
+        mail_seen: how many of the feed's D-Mail events it does not need any more.
     """
 
     send: Callable[[Event, bytes | None], bool]
@@ -52,9 +54,24 @@ class Subscriber:
     offset: int | None = None
     lost: bool = False
     told_live: bool = False
+    mail_seen: int = 0
     pumping: bool = False
     gone: bool = False
     stalled_since: float | None = None
+
+
+class _Turn(NamedTuple):
+    """What a rewrite did to those who were in the generation before.
+
+    Attributes:
+        kept: its first lines that live on.
+        why: the kind of the rewrite.
+        floor: the id of the next checkpoint while the new generation tells of none.
+    """
+
+    kept: int
+    why: str
+    floor: int
 
 
 class Feed:
@@ -69,12 +86,15 @@ class Feed:
     def __init__(self, spawn: Spawn, run: Blocking, clock: Callable[[], float]) -> None:
         self.head = Position(0, 0)
         self.incarnation = ""
+        self.checkpoint_floor = 0
+        self._mail: DmailEvent | None = None
+        self._mails = 0
         self._spawn = spawn
         self._run = run
         self._clock = clock
         self._source: Source | None = None
         self._subscribers: list[Subscriber] = []
-        self._resets: dict[int, tuple[int, str]] = {}
+        self._resets: dict[int, _Turn] = {}
 
     def __len__(self) -> int:
         return len(self._subscribers)
@@ -91,6 +111,19 @@ class Feed:
             # if it is still there.
             subscriber.offset = None
             subscriber.lost |= is_another or subscriber.position > head
+            self._advance(subscriber)
+
+    def begin_with(self, checkpoint_floor: int, mail: Mail | None) -> None:
+        """What the lines of the session do not tell; right after `attach`."""
+        self.checkpoint_floor = checkpoint_floor
+        if mail is not None and (self._mail is None or self._mail.id != mail.id):
+            self.mailed(DmailEvent(state="sent", id=mail.id, checkpoint_id=mail.checkpoint_id))
+
+    def mailed(self, event: DmailEvent) -> None:
+        """Something happened to a D-Mail: wake those who wait for one."""
+        self._mail = event
+        self._mails += 1
+        for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
     def detach(self) -> None:
@@ -111,6 +144,8 @@ class Feed:
 
     def add(self, subscriber: Subscriber) -> None:
         """Begin to send; the first event goes out after this returns."""
+        is_waiting = self._mail is not None and self._mail.state == "sent"
+        subscriber.mail_seen = self._mails - is_waiting
         self._subscribers.append(subscriber)
         self._advance(subscriber)
 
@@ -138,10 +173,11 @@ class Feed:
             else:
                 self._advance(subscriber)
 
-    def reset(self, head: Position, kept: int, why: str) -> None:
+    def reset(self, head: Position, kept: int, why: str, checkpoint_floor: int = 0) -> None:
         """A rewrite took place: the first `kept` lines live on in the new generation."""
         self.head = head
-        self._resets[head.generation] = (kept, why)
+        self.checkpoint_floor = checkpoint_floor
+        self._resets[head.generation] = _Turn(kept, why, checkpoint_floor)
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
@@ -161,6 +197,7 @@ class Feed:
         if not self._is_behind(subscriber):
             subscriber.stalled_since = None
             self._tell_live(subscriber)
+            self._tell_mail(subscriber)
         elif subscriber.credit <= 0:
             self._stall(subscriber)
         else:
@@ -205,7 +242,13 @@ class Feed:
 
     def _start_over(self, subscriber: Subscriber) -> bool:
         generation = self.head.generation
-        event = Reset(generation=generation, kept=0, why="foreign", incarnation=self.incarnation)
+        event = Reset(
+            generation=generation,
+            kept=0,
+            why="foreign",
+            incarnation=self.incarnation,
+            checkpoint_floor=self.checkpoint_floor,
+        )
         if not subscriber.send(event, None):
             return False
         subscriber.position, subscriber.offset = Position(generation, 0), None
@@ -241,22 +284,29 @@ class Feed:
         if generation > self.head.generation:
             # The file is shorter than its head: only a foreign program can have cut it.
             return False
-        kept, why = await self._reset_of(generation, source)
+        turn = await self._reset_of(generation, source)
         if self._source is not source:
             return True
-        event = Reset(generation=generation, kept=kept, why=why, incarnation=self.incarnation)
+        event = Reset(
+            generation=generation,
+            kept=turn.kept,
+            why=turn.why,
+            incarnation=self.incarnation,
+            checkpoint_floor=turn.floor,
+        )
         if not subscriber.send(event, None):
             return False
-        subscriber.position, subscriber.offset = Position(generation, kept), None
+        subscriber.position, subscriber.offset = Position(generation, turn.kept), None
         return True
 
-    async def _reset_of(self, generation: int, source: Source) -> tuple[int, str]:
+    async def _reset_of(self, generation: int, source: Source) -> _Turn:
         if generation not in self._resets:
             entries = timeline.decode(await self._run(source.timeline))
             for entry in entries:
                 if entry.kind in timeline.REWRITES:
-                    self._resets[entry.generation] = (entry.kept, entry.kind)
-        return self._resets.get(generation, (0, "foreign"))
+                    floor = timeline.checkpoint_floor(entries, entry.generation)
+                    self._resets[entry.generation] = _Turn(entry.kept, entry.kind, floor)
+        return self._resets.get(generation, _Turn(0, "foreign", 0))
 
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position
@@ -274,6 +324,12 @@ class Feed:
     def _tell_live(self, subscriber: Subscriber) -> None:
         if not subscriber.told_live:
             subscriber.told_live = subscriber.send(Live(head=str(self.head)), None)
+
+    def _tell_mail(self, subscriber: Subscriber) -> None:
+        event = self._mail
+        is_new = subscriber.mail_seen < self._mails
+        if subscriber.told_live and is_new and event is not None and subscriber.send(event, None):
+            subscriber.mail_seen = self._mails
 
     def _stall(self, subscriber: Subscriber) -> None:
         if subscriber.stalled_since is None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from steno_protocol import limits, places
 from steno_protocol.records import stamp_of
-from stenod.core import timeline
+from stenod.core import dmail, timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import Applied, KeyFilter
 from stenod.core.lines import split_lines, whole_lines
@@ -41,6 +41,8 @@ def look_up(log: Log, path: str, key: str) -> Applied | None:
     for entry in timeline.decode(log.timeline()):
         if entry.key == key and entry.kind in timeline.REWRITES:
             return timeline.applied_of(entry, f"{path}/{places.generation_file(entry.generation)}")
+        if entry.key == key and entry.kind == dmail.SENT:
+            return dmail.applied_of(entry)
     for generation in log.generations():
         applied = _look_up_in(log, generation, key)
         if applied is not None:

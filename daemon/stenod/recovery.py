@@ -11,8 +11,8 @@ from steno_protocol import limits, places
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import Corrupt, Held, NotFound
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
-from stenod.core import timeline
+from steno_protocol.replies import Happening, Mail
+from stenod.core import dmail, timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import KeyTable
 from stenod.core.lines import is_object, split_lines
@@ -137,6 +137,7 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     size = end.readable_size(mark)
     replay = end.replay(mark, size)
     entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+    _raise_to_floor(replay, entries, generation)
     return Inspection(
         size=size,
         inode=disk.stat(handle).inode,
@@ -145,6 +146,12 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
         incarnation=_incarnation(entries) or "",
         stamp=_stamp(entries),
     )
+
+
+def pending_mail(disk: Disk, folder: int) -> Mail | None:
+    """The D-Mail that waits in a session; nothing is repaired."""
+    entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+    return dmail.pending(entries, present_generation(disk, folder))
 
 
 def readable_size(disk: Disk, folder: int, handle: int, name: str, generation: int) -> int:
@@ -199,6 +206,7 @@ def _open_files(
         first = _first_entry(opening, generation, created=created)
         jsonl.tell(disk, folder, timeline.encode(first))
         entries = [*entries, first]
+    _raise_to_floor(replay, entries, generation)
     log = JsonlLog(disk, folder, opening.path, context, generation, size)
     first_lines = timeline.first_lines_of(entries, generation)
     machine = Machine(
@@ -208,6 +216,8 @@ def _open_files(
         _recent_keys(log, opening, replay.lines, first_lines),
         stamp=_stamp(entries),
     )
+    machine.checkpoint_floor = timeline.checkpoint_floor(entries, generation)
+    machine.mail = dmail.pending(entries, generation)
     return Opened(log, machine, _incarnation(entries) or "", created, first_lines)
 
 
@@ -247,6 +257,12 @@ def open_wire(
             if opened is not None:
                 disk.close(opened)
         raise
+
+
+def _raise_to_floor(replay: Replay, entries: list[Happening], generation: int) -> None:
+    """The next checkpoint's id is at least the one that the last rewrite left free."""
+    floor = timeline.checkpoint_floor(entries, generation)
+    replay.counters.n_checkpoints = max(replay.counters.n_checkpoints, floor)
 
 
 def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[int, Replay]:

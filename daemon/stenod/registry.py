@@ -13,7 +13,8 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from steno_protocol.replies import Happening, SessionEntry
+from steno_protocol.replies import Happening, Mail, SessionEntry
+from stenod.core.machine import Machine
 from stenod.feed import Spawn
 from stenod.mailbox import Item
 from stenod.recovery import Inspection, Opened, OpenHow
@@ -145,6 +146,14 @@ class Registry:
         """What ever happened to a session, rotations by other programs included."""
         found = self._trees.place(session)
         return await self._shop.read(lambda: self._trees.timeline(found))
+
+    async def pending_mail(self, session: str) -> Mail | None:
+        """The D-Mail that waits in a session."""
+        opened = self._opened(session, "context")
+        if opened is not None and isinstance(opened.machine, Machine):
+            return opened.machine.mail
+        found = self._trees.place(session)
+        return await self._shop.read(lambda: self._trees.pending_mail(found))
 
     def retire_idle(self) -> None:
         """Close what was not used for long, and the longest unused of too many."""

@@ -1,13 +1,17 @@
 """Carries a rewrite out: plan, intent, swap; then memory and those who follow learn of it."""
 
+from typing import Literal
+
 import anyio
 
-from steno_protocol.replies import Ack
-from stenod import rewriting
-from stenod.core import timeline
+from steno_protocol.events import DmailEvent
+from steno_protocol.replies import Ack, Mail
+from stenod import mailing, rewriting
+from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
-from stenod.core.speculation import Rewrite
+from stenod.core.speculation import Mailing, Rewrite
 from stenod.feed import Feed
+from stenod.plans import Plan
 from stenod.recovery import Opened
 from stenod.workshop import Workshop
 
@@ -60,8 +64,48 @@ class Rewriter:
             raise InDoubt(error) from error
         applied = timeline.applied_of(entry, rotated)
         ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
-        self._feed.reset(chosen.head, chosen.kept, chosen.kind)
+        machine.checkpoint_floor = chosen.checkpoint_floor
+        self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
+        self._forget_mail(machine, chosen)
         self._shop.tell(
             "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
         )
         return ack
+
+    async def send(self, opened: Opened, decision: Mailing) -> Ack:
+        """Send a D-Mail in a session all of whose lines are durable; durable on return.
+
+        Raises:
+            NotFound: there is no such checkpoint.
+            InDoubt: it may have been sent.
+        """
+        log, machine, command = opened.log, opened.machine, decision.command
+        assert isinstance(machine, Machine)
+        try:
+            async with self._timeline:
+                entry = await self._shop.read(
+                    lambda: mailing.send(log, machine, command, self._shop.wall())
+                )
+        except OSError as error:
+            raise InDoubt(error) from error
+        mail = dmail.mail_of(entry)
+        ack = machine.mailed(mail, dmail.applied_of(entry))
+        self._feed.mailed(_event(mail, "sent"))
+        return ack
+
+    def _forget_mail(self, machine: Machine, chosen: Plan) -> None:
+        """Tell what a rewrite did to the mail that waited."""
+        mail = machine.mail
+        if mail is None:
+            return
+        if chosen.kind == dmail.DELIVERED:
+            self._feed.mailed(_event(mail, "delivered"))
+        elif rewriting.expired_mail(machine, chosen) is not None:
+            self._feed.mailed(_event(mail, "expired"))
+        else:
+            return
+        machine.mail = None
+
+
+def _event(mail: Mail, state: Literal["sent", "delivered", "expired"]) -> DmailEvent:
+    return DmailEvent(state=state, id=mail.id, checkpoint_id=mail.checkpoint_id)

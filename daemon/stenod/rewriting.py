@@ -4,57 +4,59 @@ A plan is made from the files and the command; carrying it out is the log's busi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from dataclasses import dataclass, replace
+from typing import assert_never
 
 from steno_protocol import limits, records
-from steno_protocol.commands import Clear, RestoreGeneration, RevertTo, WriteSystemPrompt
+from steno_protocol.commands import (
+    Clear,
+    CompactCommit,
+    DeliverDmail,
+    RestoreGeneration,
+    RevertTo,
+    WriteSystemPrompt,
+)
 from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_line
-from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
-from stenod.core import timeline
+from steno_protocol.replies import Happening, Mail
+from stenod.compacting import plan_compaction
+from stenod.core import dmail, timeline
 from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
 from stenod.core.replay import Replay
-from stenod.core.speculation import Rewrite
+from stenod.core.speculation import Rewrite, RewriteCommand
+from stenod.locating import check_batch_end, locate
 from stenod.lookup import blocks
+from stenod.mailing import plan_delivery
+from stenod.plans import Plan
 from stenod.store.log import Copy, Log, Piece
-
-RewriteCommand = RevertTo | Clear | WriteSystemPrompt | RestoreGeneration
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A rewrite that has been decided.
-
-    Attributes:
-        kind: what the timeline calls it.
-        pieces: what the new file is made of, in order.
-        kept: how many first lines of the present generation live on at the same place.
-        head: the position after the rewrite.
-        counters: the numbers there.
-        details: what the timeline tells of it.
-    """
-
-    kind: str
-    pieces: Sequence[Piece]
-    kept: int
-    head: Position
-    counters: ContextCounters
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     """Plan a rewrite of a session all of whose lines are durable.
 
     Raises:
-        NotFound: the checkpoint or the generation does not exist; the message names those that do.
+        NotFound: what the command names does not exist; the message tells what does.
         BadRequest: the rewrite would end inside a batch.
+        Conflict: a compaction was overtaken by another rewrite.
     """
     chosen = _plan(log, machine, decision)
     # Without it nobody could say how much a rewrite left behind but by counting that file's lines.
-    return replace(chosen, details={**chosen.details, "old_lines": machine.head.line})
+    details = {**chosen.details, "old_lines": machine.head.line}
+    expired = expired_mail(machine, chosen)
+    if expired is not None:
+        details["expired_mail"] = expired.id
+    return replace(chosen, details=details)
+
+
+def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
+    """The D-Mail whose checkpoint a plan removes, so that it expires in that very rewrite."""
+    mail = machine.mail
+    if mail is None or chosen.kind == dmail.DELIVERED:
+        return None
+    entry = Happening(kind=chosen.kind, generation=0, details=chosen.details)
+    return None if dmail.outlives(mail, entry) else mail
 
 
 def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
@@ -69,13 +71,17 @@ def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
             return _put_prompt_first(log, machine, command)
         case RestoreGeneration():
             return _restore(log, machine, command.generation)
+        case CompactCommit():
+            return plan_compaction(log, machine, command, decision.record)
+        case DeliverDmail():
+            return plan_delivery(log, machine, command)
         case _:
             assert_never(command)
 
 
 def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happening:
     """The timeline's entry for a plan, written before it is carried out."""
-    reason = None if isinstance(command, WriteSystemPrompt) else command.why
+    reason = None if isinstance(command, WriteSystemPrompt | DeliverDmail) else command.why
     size = log.length(log.generation)
     old = timeline.fingerprint(size, _tail(log, Copy(log.generation, 0, size)))
     return Happening(
@@ -96,22 +102,9 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happe
 
 
 def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
-    checkpoint_id = command.checkpoint_id
-    count = machine.counters.n_checkpoints
-    if not 0 <= checkpoint_id < count:
-        valid = f"0 to {count - 1} exist" if count else "the session has none yet"
-        raise NotFound(
-            f"checkpoint {checkpoint_id} does not exist: {valid}", session=machine.session
-        )
-    found = _find_checkpoint(log, checkpoint_id)
-    if found is None:
-        raise NotFound(
-            f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
-            " `steno timeline` shows which generation may hold it",
-            session=machine.session,
-        )
-    generation, size, replay = found
-    _check_batch_end(log, machine, generation, size)
+    found = locate(log, command.checkpoint_id, machine.counters.n_checkpoints, machine.session)
+    generation, size, replay = found.generation, found.size, found.replay
+    check_batch_end(log, generation, size, machine.session)
     whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)
     kept = _without_damaged(log, generation, size) if command.drop_damaged else whole
     is_present = generation == log.generation
@@ -121,19 +114,9 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
         kept=kept.first_lines if is_present else 0,
         head=Position(log.generation + 1, kept.lines),
         counters=replay.counters,
-        details={"checkpoint_id": checkpoint_id, "from": generation},
+        checkpoint_floor=command.checkpoint_id,
+        details={"checkpoint_id": command.checkpoint_id, "from": generation},
     )
-
-
-def _find_checkpoint(log: Log, checkpoint_id: int) -> tuple[int, int, Replay] | None:
-    """Generation of a checkpoint, the bytes before its line, and the replay of them."""
-    for generation in timeline.lineage(timeline.decode(log.timeline()), log.generation):
-        replay = Replay()
-        for offset, block in blocks(log, generation):
-            start = replay.feed(block, before=checkpoint_id)
-            if start is not None:
-                return generation, offset + start, replay
-    return None
 
 
 @dataclass(slots=True)
@@ -170,20 +153,6 @@ def _lines_before(log: Log, generation: int, size: int) -> Iterator[bytes]:
             return
 
 
-def _check_batch_end(log: Log, machine: Machine, generation: int, size: int) -> None:
-    if size == 0:
-        return
-    start = max(0, size - limits.RECORD_BYTES_MAX)
-    last = split_lines(log.read(generation, start, size - start))[-1]
-    stamp = records.stamp_of(last)
-    if stamp is not None and stamp.index + 1 < stamp.size:
-        raise BadRequest(
-            f"the session would end inside the batch {stamp.key!r}, which is all or nothing:"
-            " choose a checkpoint before or after it",
-            session=machine.session,
-        )
-
-
 def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) -> Plan:
     record = records.system_prompt_record(command.prompt)
     stamp = next(records.stamps(command.key, 1, command.by))
@@ -201,6 +170,7 @@ def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) ->
         kept=0,
         head=Position(log.generation + 1, machine.head.line + (0 if replaced else 1)),
         counters=counters,
+        checkpoint_floor=machine.checkpoint_floor,
     )
 
 
@@ -224,12 +194,16 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
     for _, block in blocks(log, generation):
         size += len(block)
         replay.feed(block)
+    counters = replay.counters
+    floor = timeline.checkpoint_floor(timeline.decode(log.timeline()), generation)
+    counters.n_checkpoints = max(counters.n_checkpoints, floor)
     return Plan(
         kind="restored",
         pieces=[Copy(generation, 0, size)],
         kept=0,
         head=Position(log.generation + 1, replay.lines),
-        counters=replay.counters,
+        counters=counters,
+        checkpoint_floor=floor,
         details={"from": generation},
     )
 

@@ -13,16 +13,22 @@ from steno_protocol.commands import (
     Checkpoint,
     Clear,
     Clients,
+    CompactAbort,
+    CompactBegin,
+    CompactCommit,
+    DeliverDmail,
     Drain,
     Grant,
     Hello,
     List,
     Mutation,
     Open,
+    PendingDmail,
     Read,
     ReadWire,
     RestoreGeneration,
     RevertTo,
+    SendDmail,
     SessionCommand,
     Stat,
     Status,
@@ -51,6 +57,7 @@ from steno_protocol.replies import (
     Done,
     ErrorReply,
     Lines,
+    MailReport,
     Reply,
     Sessions,
     SessionStat,
@@ -59,6 +66,7 @@ from steno_protocol.replies import (
     TimelineReport,
     Welcome,
 )
+from stenod.compactions import Compactions
 from stenod.config import Config
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
@@ -90,7 +98,7 @@ class _Asker:
         self.reply(ErrorReply.of(error, self.session))
 
 
-_Slow = List | Stat | Open | Read | ReadWire | Timeline | Subscribe
+_Slow = List | Stat | Open | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail
 """What has to look at files before it can be answered."""
 
 
@@ -125,6 +133,7 @@ class Router:
         self._outbox = outbox
         self._shop = workshop
         self._spawn = spawn
+        self._compactions = Compactions(workshop.read, workshop.monotonic)
         self._readers = 0
         self._is_draining = False
         self._started_s = workshop.monotonic()
@@ -185,6 +194,7 @@ class Router:
             case (
                 Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
                 | WriteSystemPrompt() | RestoreGeneration() | AppendWire()
+                | CompactCommit() | SendDmail() | DeliverDmail()
             ):  # fmt: skip
                 self._submit(asker, command, request)
             case Grant():
@@ -202,7 +212,12 @@ class Router:
             case Drain():
                 self.draining.append(asker)
                 self.drain()
-            case List() | Stat() | Open() | Read() | Timeline() | Subscribe():
+            case CompactAbort():
+                self._abort(asker, command)
+            case (
+                List() | Stat() | Open() | Read() | Timeline() | Subscribe()
+                | CompactBegin() | PendingDmail()
+            ):  # fmt: skip
                 self._start(asker, command)
             case _:
                 assert_never(command)
@@ -259,6 +274,11 @@ class Router:
                 asker.reply(TimelineReport(entries=entries))
             case Subscribe():
                 await self._subscribe(asker, command)
+            case CompactBegin():
+                writer = await self._registry.writer(command.session, "context")
+                asker.reply(await self._compactions.begin(writer, command))
+            case PendingDmail():
+                asker.reply(MailReport(mail=await self._registry.pending_mail(command.session)))
             case _:
                 assert_never(command)
 
@@ -402,10 +422,20 @@ class Router:
             command.window,
         )
         feed.check(after)
-        asker.reply(Subscribed(head=str(feed.head), incarnation=feed.incarnation))
+        asker.reply(
+            Subscribed(
+                head=str(feed.head),
+                incarnation=feed.incarnation,
+                checkpoint_floor=feed.checkpoint_floor,
+            )
+        )
         if is_other:
             reset = Reset(
-                generation=after.generation, kept=0, why="made again", incarnation=feed.incarnation
+                generation=after.generation,
+                kept=0,
+                why="made again",
+                incarnation=feed.incarnation,
+                checkpoint_floor=feed.checkpoint_floor,
             )
             subscriber.send(reset, None)
         self._outbox.flush()
@@ -429,6 +459,11 @@ class Router:
             self._outbox.event(asker.peer, asker.request_id, event, None)
             return
         subscription.feed.grant(subscription.subscriber, command.bytes)
+
+    def _abort(self, asker: _Asker, command: CompactAbort) -> None:
+        for writer in self._registry.writers(command.session):
+            self._compactions.abort(writer, command)
+        asker.reply(Done())
 
     def _unsubscribe(self, asker: _Asker, command: Unsubscribe) -> None:
         if not asker.peer.unsubscribe(command.subscription):

@@ -12,7 +12,7 @@ from pathlib import Path
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, SessionEntry
+from steno_protocol.replies import Happening, Mail, SessionEntry
 from stenod import recovery
 from stenod.config import Config
 from stenod.core import timeline
@@ -201,6 +201,16 @@ class Trees:
                 stat = jsonl.stat_generation(self._disk, folder, generation)
                 rotated[generation + 1] = stat.modified_s
             return timeline.with_inferred(entries, rotated)
+        finally:
+            self._disk.close(folder)
+
+    def pending_mail(self, found: Place) -> Mail | None:
+        """The D-Mail that waits in a session."""
+        folder = self.open_folder(found)
+        try:
+            if self._disk.stat_name(folder, places.CONTEXT) is None:
+                raise _no_session(found)
+            return recovery.pending_mail(self._disk, folder)
         finally:
             self._disk.close(folder)
 

@@ -21,7 +21,8 @@ from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery
 from stenod.core import timeline
 from stenod.core.keys import Applied
-from stenod.core.speculation import Answered, Lines, Rewrite, ack_of
+from stenod.core.machine import Machine
+from stenod.core.speculation import Answered, Lines, Mailing, Rewrite, ack_of
 from stenod.feed import Feed
 from stenod.group import Answer, Group, answer_all, refuse_all
 from stenod.mailbox import Item, Mailbox
@@ -118,6 +119,8 @@ class Writer:
                 self._opened, self._proven = opened, None
                 self._marked = opened.log.synced
                 self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
+                if isinstance(opened.machine, Machine):
+                    self.feed.begin_with(opened.machine.checkpoint_floor, opened.machine.mail)
             return self._opened
 
     async def settle(self) -> None:
@@ -193,14 +196,14 @@ class Writer:
                 group.data.append(decision.data)
                 group.answers.append(Answer(item, decision.ack, is_new=True))
                 group.synced |= item.command.durability == "synced"
-            case Rewrite():
+            case Rewrite() | Mailing():
                 group.synced = True
                 await self._write(group)
                 if self._opened is not None and self._opened is not opened:
                     # A foreign program came between: decide on what is there now.
                     await self._serve_item(item, group)
                     return
-                await self._rewrite(item, decision)
+                await self._carry_out(item, decision)
             case _:
                 assert_never(decision)
 
@@ -394,14 +397,17 @@ class Writer:
             else:
                 answer.item.to.reply(answer.ack)
 
-    async def _rewrite(self, item: Item, decision: Rewrite) -> None:
+    async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self._opened
         if opened is None:
             raise StorageFailed(
-                "what was ahead of this rewrite could not be stored", session=self.session
+                "what was ahead of this command could not be stored", session=self.session
             )
         try:
-            ack = await self._rewriter.carry_out(opened, decision)
+            if isinstance(decision, Mailing):
+                ack = await self._rewriter.send(opened, decision)
+            else:
+                ack = await self._rewriter.carry_out(opened, decision)
         except InDoubt as doubt:
             ack = await self._settle(item, doubt.error)
         item.to.reply(ack)

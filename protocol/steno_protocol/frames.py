@@ -17,6 +17,7 @@ from steno_protocol.commands import (
     AnyCommand,
     Append,
     AppendWire,
+    CompactCommit,
     Command,
     decode_command,
     encode_command,
@@ -102,7 +103,7 @@ def decode_request(frames: Sequence[bytes]) -> Request:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the header is not JSON in UTF-8: {_cut(error)}") from None
     records = frames[HEADER_FRAMES:]
-    if isinstance(command, (Append, AppendWire)):
+    if isinstance(command, (Append, AppendWire, CompactCommit)):
         # A single record is bounded by the gate, and most appends are one.
         if len(records) != 1:
             _check_batch(records)

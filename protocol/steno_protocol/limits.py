@@ -58,6 +58,9 @@ COMPACTION_LEASE_MS: Final = 60_000
 COMPACTION_LEASE_MS_MAX: Final = 3_600_000
 """The longest lease: for a compactor that cannot renew while its model thinks."""
 
+COMPACTION_LOOKS_MAX: Final = 8
+"""Looks for a cut that a rewrite may overtake before the compactor is told to come back."""
+
 COUNT_MAX: Final = 2**53
 """A number of tokens, bytes or checkpoints: exact in every language that has JSON."""
 
@@ -189,6 +192,29 @@ SLOW_SYNC_S: Final = 0.5
 LOG_BYTES_MAX: Final = 8 * MIB
 """Bytes of `stenod.log` before it is rotated to `stenod.log.1`."""
 
+# --- checking files ----------------------------------------------------------------------------
+
+LINE_CHECKED_BYTES_MAX: Final = 64 * MIB
+"""A longer line of a foreign file is counted and not looked into: a check keeps one line in
+memory."""
+
+WELD_ATTEMPTS_MAX: Final = 100_000
+"""Objects in one broken line that come to nothing before the rest of it counts as damage: about a
+second of looking."""
+
+WELD_DEPTH_MAX: Final = 1000
+"""Nesting up to which a broken line is looked into; readers die there, too."""
+
+CHECKED_KEYS_MAX: Final = 262_144
+"""Commands of one file among which a check sees one that is there twice; about 25 MiB."""
+
+FINDINGS_TOLD_MAX: Final = 1000
+"""Findings of one session or file that are listed; the others are counted by kind."""
+
+REPAIR_EDITS_MAX: Final = 250_000
+"""Places of one file that one repair changes, about 120 bytes each; a file with more is no
+transcript."""
+
 # --- waiting -----------------------------------------------------------------------------------
 
 REQUEST_TIMEOUT_S: Final = 30.0
@@ -218,6 +244,10 @@ SPAWN_TIMEOUT_S: Final = 15.0
 PROBE_TIMEOUT_S: Final = 2.0
 """A daemon that does not answer `hello` for so long is unreachable."""
 
+COMPACTION_ABORT_S: Final = 2.0
+"""How long a compaction that failed waits until the daemon knows; if it never does, the lease ends
+by itself."""
+
 DRAIN_TIMEOUT_S: Final = 30.0
 """A draining daemon gives what is queued this long to reach the disk."""
 
@@ -236,6 +266,34 @@ HOUSEKEEPING_S: Final = 30.0
 
 SOCKET_PATH_BYTES_MAX: Final = 107
 """`sun_path` has 108 bytes and ends with NUL; libzmq refuses longer ones."""
+
+# --- asking a model ----------------------------------------------------------------------------
+
+MODEL_DEADLINE_S: Final = 300.0
+"""A model that summarises a long conversation answers within a minute or two; what takes longer,
+with all its repeats, is given up, and the session stays as it was."""
+
+MODEL_ATTEMPTS_MAX: Final = 5
+"""How often one question is asked when the model's server is busy, fails or hangs up."""
+
+MODEL_RETRY_S: Final = 1.0
+"""The pause before the second attempt, unless the server names one; doubled for each further."""
+
+MODEL_RETRY_S_MAX: Final = 30.0
+"""The longest pause that no server asked for: rate limits are counted by the minute."""
+
+MODEL_CONNECT_S: Final = 10.0
+"""A server that takes no connection for so long is not there."""
+
+MODEL_ANSWER_BYTES_MAX: Final = 4 * MIB
+"""Bytes of one answer: a summary of 100 000 tokens has 400 KiB."""
+
+MODEL_OUTPUT_TOKENS_MAX: Final = 8192
+"""Tokens that a summary may have unless the caller says otherwise: four times what one needs, so
+that a model which thinks first has room."""
+
+MODEL_COMPLAINT_CHARS_MAX: Final = 300
+"""How much is told of what a model's server said when it refused."""
 
 # --- what a client is told ---------------------------------------------------------------------
 

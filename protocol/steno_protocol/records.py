@@ -175,6 +175,24 @@ def checkpoint_notice(checkpoint_id: int) -> bytes:
     )
 
 
+def dmail_message(message: str) -> bytes:
+    """The message that a delivered D-Mail is to the model.
+
+    Raises:
+        BadRequest: it has a lone surrogate, which UTF-8 cannot hold.
+    """
+    text = (
+        "<system>A D-Mail has arrived: a message that you sent back to this checkpoint from later"
+        " in the conversation. Everything that you did since is undone in the conversation, yet not"
+        " in the world; only this message tells of it. Do not mention the D-Mail to the user; go on"
+        f" with what it says.\n\n{message}</system>"
+    )
+    try:
+        return _encode({"role": "user", "content": [{"type": "text", "text": text}]})
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"the D-Mail is not valid Unicode: {error}") from None
+
+
 def usage_record(token_count: int) -> bytes:
     """The control record of a token count."""
     return _encode({"role": "_usage", "token_count": token_count})

@@ -7,9 +7,12 @@ from steno_protocol.commands import (
     Append,
     Checkpoint,
     Clear,
+    CompactCommit,
+    DeliverDmail,
     Mutation,
     RestoreGeneration,
     RevertTo,
+    SendDmail,
     UpdateTokenCount,
     WriteSystemPrompt,
     command_name,
@@ -24,15 +27,36 @@ from steno_protocol.context import (
     SystemPrompt,
     Usage,
 )
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Exists
 from steno_protocol.positions import Position
-from steno_protocol.replies import Ack
+from steno_protocol.replies import Ack, Mail
 from stenod.core.keys import Applied
-from stenod.core.speculation import Decision, Lines, Rewrite, Speculation, State, ack_of
+from stenod.core.speculation import Decision, Lines, Mailing, Rewrite, Speculation, State, ack_of
 
 
 class Machine(Speculation):
-    """The context of one session."""
+    """The context of one session.
+
+    Attributes:
+        mail: the D-Mail that waits.
+        checkpoint_floor: the id of the next checkpoint while the file tells of none.
+    """
+
+    mail: Mail | None = None
+    checkpoint_floor: int = 0
+
+    def reserve_checkpoint_id(self) -> int:
+        """Take the next checkpoint id out of use, for a compaction's own checkpoint."""
+        number = self._spoken.counters.n_checkpoints
+        for state in (self._spoken, self._durable):
+            state.counters.n_checkpoints = number + 1
+        return number
+
+    def mailed(self, mail: Mail, applied: Applied) -> Ack:
+        """A D-Mail was sent: it waits, and this is the answer."""
+        self.mail = mail
+        self.keys.add(mail.id, applied)
+        return ack_of(applied, duplicate=False)
 
     def rewritten(
         self, key: str, applied: Applied, head: Position, counters: ContextCounters
@@ -55,8 +79,12 @@ class Machine(Speculation):
             case WriteSystemPrompt() if self._spoken.head.line == 0:
                 record = records.system_prompt_record(command.prompt)
                 return self._lines(command, [record], [SystemPrompt(command.prompt)])
-            case WriteSystemPrompt() | RevertTo() | Clear() | RestoreGeneration():
+            case WriteSystemPrompt() | RevertTo() | Clear() | RestoreGeneration() | DeliverDmail():
                 return Rewrite(command)
+            case CompactCommit():
+                return Rewrite(command, self._summary(data))
+            case SendDmail():
+                return self._send(command)
             case _:
                 raise BadRequest(f"the command {command_name(command)!r} is not for the context")
 
@@ -67,6 +95,26 @@ class Machine(Speculation):
         )
         lines = [MessageLine(record.text_chars) for record in checked]
         return self._lines(command, [record.data for record in checked], lines)
+
+    def _summary(self, data: Sequence[bytes]) -> bytes:
+        if len(data) != 1:
+            raise BadRequest(
+                f"a compaction is committed with one record, the summary: {len(data)} came",
+                session=self.session,
+            )
+        checked = self._check_each(data, records.check_message)[0]
+        if records.decode_object(checked.data)["role"] != "user":
+            raise BadRequest("a summary is a message of the role user", session=self.session)
+        return checked.data
+
+    def _send(self, command: SendDmail) -> Mailing:
+        if self.mail is not None:
+            raise Exists(
+                f"the D-Mail {self.mail.id} to checkpoint {self.mail.checkpoint_id} waits already:"
+                " one at a time; deliver it first",
+                session=self.session,
+            )
+        return Mailing(command)
 
     def _checkpoint(self, command: Checkpoint) -> Lines:
         number = self._spoken.counters.n_checkpoints

@@ -15,6 +15,18 @@ _ESCAPED: Final = re.compile(rb"\\u00[567]")
 its own: as an alternative of the other it would be ten times as slow."""
 
 
+Control = Checkpoint | SystemPrompt | Usage
+"""What sets a number of the session instead of being said in it."""
+
+
+def control_of(line: bytes) -> Control | None:
+    """The control record that a line is, None if it is something else."""
+    if _CONTROL.search(line) is None and _ESCAPED.search(line) is None:
+        return None
+    found = parse_line(line)
+    return found if isinstance(found, Control) else None
+
+
 @dataclass(slots=True)
 class Replay:
     """Counts lines and follows control records, block by block, in constant memory.
@@ -68,7 +80,7 @@ class Replay:
     def _count_odd(self, data: bytes) -> None:
         """Take in a line that is no message of the usual shape, and no control line."""
         line = parse_line(data)
-        if not isinstance(line, (Usage, Checkpoint, SystemPrompt)):
+        if not isinstance(line, Control):
             self.counters.apply(line)
 
 

@@ -15,9 +15,12 @@ import msgspec
 from steno_protocol import records
 from steno_protocol.commands import (
     Clear,
+    CompactCommit,
+    DeliverDmail,
     Mutation,
     RestoreGeneration,
     RevertTo,
+    SendDmail,
     WriteSystemPrompt,
     command_name,
 )
@@ -28,6 +31,11 @@ from steno_protocol.replies import Ack
 from stenod.core.keys import Applied, KeyTable
 
 Checked = TypeVar("Checked")
+
+RewriteCommand = (
+    RevertTo | Clear | WriteSystemPrompt | RestoreGeneration | CompactCommit | DeliverDmail
+)
+"""The commands that replace the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,24 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The command replaces the file; nothing is decided after it before it is done."""
+    """The command replaces the file; nothing is decided after it before it is done.
 
-    command: RevertTo | Clear | WriteSystemPrompt | RestoreGeneration
+    Attributes:
+        record: the checked record that came with it, if one did.
+    """
+
+    command: RewriteCommand
+    record: bytes = b""
 
 
-Decision = Answered | Lines | Rewrite
+@dataclass(frozen=True, slots=True)
+class Mailing:
+    """The command sends a D-Mail: a line of the timeline, when all before it is durable."""
+
+    command: SendDmail
+
+
+Decision = Answered | Lines | Rewrite | Mailing
 
 
 @dataclass(slots=True)
@@ -138,6 +158,10 @@ class Speculation(ABC):
     def roll_back(self) -> None:
         """Forget what was decided and is not durable."""
         self._spoken = State(self._durable.head, self._durable.counters.copy())
+
+    def written(self, command: Mutation, data: list[bytes]) -> bytes:
+        """The lines of these checked records as this session writes them: one batch."""
+        return b"".join(self._stamped(command, data, b""))
 
     @abstractmethod
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:

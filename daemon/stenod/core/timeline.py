@@ -26,8 +26,11 @@ REWRITES: Final = {
     "prompted": "write_system_prompt",
     "restored": "restore_generation",
     "compacted": "compact_commit",
+    "delivered": "deliver_dmail",
 }
 """Kinds of happenings that replaced the file, and the command that each answers to."""
+
+_SETTING_CHECKPOINTS: Final = {"compacted", "delivered"}
 
 VOIDED: Final = "voided"
 
@@ -110,7 +113,10 @@ def applied_of(entry: Happening, rotated: str) -> Applied:
     """The answer that a rewrite's command got."""
     lines = entry.details.get("lines", 0)
     head = Position(entry.generation, lines if isinstance(lines, int) else 0)
-    return Applied(REWRITES[entry.kind], head, 0, rotated=rotated)
+    # Only these set a checkpoint; a revert's is the one that it went back to.
+    number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
+    checkpoint_id = number if isinstance(number, int) else None
+    return Applied(REWRITES[entry.kind], head, 0, checkpoint_id, rotated)
 
 
 def lineage(entries: Iterable[Happening], present: int) -> list[int]:
@@ -129,6 +135,25 @@ def lineage(entries: Iterable[Happening], present: int) -> list[int]:
             found.append(source)
         at = source
     return found
+
+
+def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
+    """The id that the next checkpoint gets in a generation whose own lines tell of none.
+
+    A revert reuses the id of its target, which is more than 0 when that began the file of a
+    compaction.
+    """
+    rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
+    while (entry := rewrites.get(present)) is not None:
+        details = entry.details
+        found = details.get("checkpoint_id", 0) if entry.kind == "reverted" else None
+        if found is not None or entry.kind not in {"prompted", "restored"}:
+            return found if isinstance(found, int) else 0
+        source = details.get("from", present - 1)
+        if not isinstance(source, int) or not 0 <= source < present:
+            return 0
+        present = source
+    return 0
 
 
 def first_lines_of(entries: Iterable[Happening], generation: int) -> int:

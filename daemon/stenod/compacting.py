@@ -1,0 +1,171 @@
+"""Compaction in the files: where a summary may stand, and the rewrite that puts it there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from steno_protocol import records
+from steno_protocol.commands import CompactCommit
+from steno_protocol.context import (
+    CHARS_PER_TOKEN,
+    Checkpoint,
+    ContextCounters,
+    SystemPrompt,
+)
+from steno_protocol.errors import BadRequest, Conflict
+from steno_protocol.positions import Position
+from stenod.core.compaction import Conversation, Cut
+from stenod.core.lines import split_lines
+from stenod.core.machine import Machine
+from stenod.core.replay import Control, control_of
+from stenod.lookup import blocks
+from stenod.plans import Plan
+from stenod.store.log import Copy, Log
+
+
+def choose_cut(log: Log, preserve: int, lines: int) -> Cut | None:
+    """Where to cut the first `lines` lines of the present generation; reads all of them."""
+    conversation = Conversation()
+    for number, _, line in _lines(log):
+        if number >= lines:
+            break
+        conversation.feed(number, line)
+    return conversation.choose(preserve)
+
+
+def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary: bytes) -> Plan:
+    """Plan the rewrite that puts a summary in place of what it summarises.
+
+    What came after the compaction began is kept whole and in its order; of what it preserved the
+    control records are dropped, because their numbers speak of the messages that are gone.
+
+    Raises:
+        Conflict: another rewrite came between.
+        BadRequest: the positions are not those of a compaction of this session.
+    """
+    cut, at = _lines_named(log, machine, command)
+    kept = _survey(log, cut, at)
+    checked = records.check_message(summary)
+    number = _own_checkpoint(command, machine, kept)
+    tokens = command.summary_tokens
+    if tokens is None:
+        tokens = checked.text_chars // CHARS_PER_TOKEN
+    tokens += kept.chars // CHARS_PER_TOKEN
+    begin = [
+        machine.written(command, [data])
+        for data in (records.checkpoint_record(number), checked.data)
+    ]
+    usage = machine.written(command, [records.usage_record(tokens)])
+    return Plan(
+        kind="compacted",
+        pieces=[*kept.prompt, *begin, *kept.pieces, usage],
+        kept=0,
+        head=Position(log.generation + 1, len(kept.prompt) + len(begin) + kept.lines + 1),
+        counters=ContextCounters(
+            token_count=tokens,
+            n_checkpoints=max(number, kept.newest_later) + 1,
+            has_system_prompt=bool(kept.prompt),
+        ),
+        details={"from": log.generation, "checkpoint_id": number, "summarised": cut},
+    )
+
+
+def _lines_named(log: Log, machine: Machine, command: CompactCommit) -> tuple[int, int]:
+    """The lines that a commit names, which have to be of the present generation."""
+    cut, at = Position.parse(command.cut), Position.parse(command.at)
+    if {cut.generation, at.generation} != {log.generation}:
+        raise Conflict(
+            f"the session was rewritten while the summary of {command.cut} was being made: it is"
+            f" at {machine.head} now, begin the compaction again",
+            session=machine.session,
+            head=str(machine.head),
+        )
+    if not 0 < cut.line <= at.line <= machine.head.line:
+        raise BadRequest(
+            f"cut {cut} and at {at} are not those of a compaction of a session that ends at"
+            f" {machine.head}: give what compact_begin answered",
+            session=machine.session,
+        )
+    return cut.line, at.line
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a compaction keeps, and what it has to know of the rest.
+
+    Attributes:
+        prompt: the line of the system prompt, if there is one.
+        pieces: what follows the summary.
+        lines: lines in them.
+        chars: characters of text in them.
+        newest_before: the largest checkpoint id of what the compaction found, -1 if none.
+        newest_later: the largest one of what came since, -1 if none.
+        later: all ids of what came since.
+    """
+
+    prompt: list[Copy] = field(default_factory=list[Copy])
+    pieces: list[Copy] = field(default_factory=list[Copy])
+    lines: int = 0
+    chars: int = 0
+    newest_before: int = -1
+    newest_later: int = -1
+    later: set[int] = field(default_factory=set[int])
+
+    def keep(self, line: Copy) -> None:
+        """Keep a line, as one piece with the line before it if they touch."""
+        self.lines += 1
+        last = self.pieces[-1] if self.pieces else None
+        if last is not None and last.offset + last.size == line.offset:
+            self.pieces[-1] = Copy(line.generation, last.offset, last.size + line.size)
+        else:
+            self.pieces.append(line)
+
+    def note(self, control: Control, line: Copy, *, is_later: bool) -> None:
+        """Take in what a control record says, kept or not."""
+        if isinstance(control, SystemPrompt):
+            self.prompt = [line]
+        elif isinstance(control, Checkpoint) and is_later:
+            self.newest_later = max(self.newest_later, control.id)
+            self.later.add(control.id)
+        elif isinstance(control, Checkpoint):
+            self.newest_before = max(self.newest_before, control.id)
+
+
+def _survey(log: Log, cut: int, at: int) -> _Kept:
+    """What a compaction at line `cut`, begun when there were `at` lines, keeps."""
+    conversation = Conversation()
+    for number, _, line in _lines(log):
+        conversation.feed(number, line)
+    # A result that came meanwhile may answer a call that was to be summarised.
+    cut = conversation.whole(cut)
+    kept = _Kept(chars=conversation.chars_from(cut))
+    for number, offset, line in _lines(log):
+        place = Copy(log.generation, offset, len(line))
+        control = control_of(line)
+        if control is not None:
+            kept.note(control, place, is_later=number >= at)
+        if number >= at or (number >= cut and control is None):
+            kept.keep(place)
+    return kept
+
+
+def _own_checkpoint(command: CompactCommit, machine: Machine, kept: _Kept) -> int:
+    """The id of the compaction's own checkpoint: the reserved one, so that ids rise in the file.
+
+    A reservation does not outlive the daemon; then a checkpoint that was set since may have the id.
+    """
+    reserved = command.checkpoint_id
+    is_free = kept.newest_before < reserved < machine.counters.n_checkpoints
+    if is_free and reserved not in kept.later:
+        return reserved
+    return machine.counters.n_checkpoints
+
+
+def _lines(log: Log) -> Iterator[tuple[int, int, bytes]]:
+    """Number, offset and bytes of every line of the present generation."""
+    number = 0
+    for start, block in blocks(log, log.generation):
+        offset = start
+        for line in split_lines(block):
+            yield number, offset, line
+            number += 1
+            offset += len(line)

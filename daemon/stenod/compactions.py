@@ -1,0 +1,138 @@
+"""Compactions that are under way: who is at which session, and until when others wait.
+
+A lease is a courtesy between compactors, kept in memory: what makes a commit right is that the
+session was not rewritten since.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from steno_protocol import limits
+from steno_protocol.commands import CompactAbort, CompactBegin
+from steno_protocol.errors import Busy, Conflict
+from steno_protocol.positions import Position
+from steno_protocol.replies import Compaction
+from stenod import compacting
+from stenod.blocking import Blocking
+from stenod.core.compaction import Cut
+from stenod.core.machine import Machine
+from stenod.recovery import Opened
+from stenod.writer import Writer
+
+
+@dataclass(slots=True)
+class _Lease:
+    """One compaction under way; `answer` is None while its cut is being looked for."""
+
+    name: str
+    by: str
+    until: float
+    answer: Compaction | None = None
+
+
+class Compactions:
+    """The compactions of one daemon.
+
+    Args:
+        run: runs the reading of files.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, run: Blocking, clock: Callable[[], float]) -> None:
+        self._run = run
+        self._clock = clock
+        self._leases: WeakKeyDictionary[Writer, _Lease] = WeakKeyDictionary()
+
+    async def begin(self, writer: Writer, command: CompactBegin) -> Compaction:
+        """Say what to summarise, and hold the session for this compactor.
+
+        Raises:
+            Busy: another compactor is at it.
+            Conflict: the session was rewritten since this compaction began.
+            StenoError, OSError: the session cannot be opened or read.
+        """
+        held = self._live(writer)
+        if held is not None:
+            return self._again(writer, held, command)
+        lease = _Lease(command.lease, command.by or "a client without a name", self._until(command))
+        self._leases[writer] = lease
+        try:
+            answer = await self._look(writer, command)
+        except BaseException:
+            self._leases.pop(writer, None)
+            raise
+        if answer.messages == 0:
+            self._leases.pop(writer, None)
+        lease.answer = answer
+        return answer
+
+    def abort(self, writer: Writer, command: CompactAbort) -> None:
+        """Give a compaction up, if it is under way."""
+        held = self._leases.get(writer)
+        if held is not None and held.name == command.lease:
+            del self._leases[writer]
+
+    def _live(self, writer: Writer) -> _Lease | None:
+        held = self._leases.get(writer)
+        if held is None or held.until < self._clock():
+            return None
+        # A rewrite ends every compaction, its own commit first of all.
+        is_over = held.answer is not None and _generation(held.answer) != _present(writer)
+        return None if is_over else held
+
+    def _again(self, writer: Writer, held: _Lease, command: CompactBegin) -> Compaction:
+        if held.name != command.lease or held.answer is None:
+            left_s = held.until - self._clock()
+            raise Busy(
+                f"{held.by} is compacting the session (lease {held.name}, {left_s:.0f} s left):"
+                " wait for it, or until its lease ends",
+                session=writer.session,
+            )
+        held.until = self._until(command)
+        return held.answer
+
+    def _until(self, command: CompactBegin) -> float:
+        return self._clock() + command.lease_ms / 1000
+
+    async def _look(self, writer: Writer, command: CompactBegin) -> Compaction:
+        for _ in range(limits.COMPACTION_LOOKS_MAX):
+            opened = await writer.open()
+            await writer.settle()
+            head, log = opened.machine.head, opened.log
+            cut = await self._run(
+                lambda: compacting.choose_cut(log, command.preserve, head.line)  # noqa: B023  # awaited here
+            )
+            if writer.opened is opened and log.generation == head.generation:
+                return _answer(opened, head, cut, command)
+        raise Conflict(
+            "the session is being rewritten again and again: try again later",
+            session=writer.session,
+            head=str(writer.feed.head),
+        )
+
+
+def _answer(opened: Opened, head: Position, cut: Cut | None, command: CompactBegin) -> Compaction:
+    if cut is None:
+        why = f"there is nothing before the last {command.preserve} user and assistant messages"
+        if command.preserve <= 0:
+            why = "a compaction that is to preserve nothing would take the task away"
+        return Compaction(at=str(head), cut=str(Position(head.generation, 0)), why=why)
+    machine = opened.machine
+    # Only a context is compacted.
+    assert isinstance(machine, Machine)
+    return Compaction(
+        at=str(head),
+        cut=str(Position(head.generation, cut.line)),
+        messages=cut.messages,
+        checkpoint_id=machine.reserve_checkpoint_id(),
+        lease_ms=command.lease_ms,
+    )
+
+
+def _generation(answer: Compaction) -> int:
+    return Position.parse(answer.at).generation
+
+
+def _present(writer: Writer) -> int:
+    return writer.feed.head.generation

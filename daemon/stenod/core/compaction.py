@@ -1,0 +1,157 @@
+"""Where a compaction may cut a conversation: what is summarised, and what stays as it is."""
+
+import re
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from steno_protocol._json import is_array, is_object
+from steno_protocol.context import MessageLine, parse_line
+from steno_protocol.records import text_chars
+
+_NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A line that the messages before are summarised at.
+
+    Attributes:
+        line: its number.
+        messages: how many messages are before it.
+    """
+
+    line: int
+    messages: int
+
+
+class _Part(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: str | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Message).decode
+
+_NOT_COUNTED: Final = 0
+_COUNTED: Final = 1
+
+
+class Conversation:
+    """The messages of a file, a few numbers for each: fed line by line, then asked for cuts."""
+
+    def __init__(self) -> None:
+        self.lines = array("q")
+        self._counted = array("b")
+        self._chars = array("q")
+        self._answered = array("q")
+        self._open_calls: dict[str, int] = {}
+
+    def feed(self, number: int, data: bytes) -> None:
+        """Take in line `number`, the ones before it taken in already; what is no message is not."""
+        message = _message_of(data)
+        if message is None:
+            return
+        chars = _chars(message.content)
+        index = len(self.lines)
+        self.lines.append(number)
+        is_counted = message.role in ("user", "assistant") and not _is_notice(message)
+        self._counted.append(_COUNTED if is_counted else _NOT_COUNTED)
+        self._chars.append(chars)
+        self._answered.append(self._open_calls.pop(message.tool_call_id or "", index))
+        for call in message.tool_calls or ():
+            if call.id:
+                # Programs use ids again: the newest call is the one that is answered.
+                self._open_calls[call.id] = index
+
+    def choose(self, preserve: int) -> Cut | None:
+        """Where to cut so that the last `preserve` user and assistant messages stay.
+
+        Checkpoint notices are not counted. None when there are fewer, or nothing before them.
+        """
+        left = preserve
+        for index in range(len(self.lines) - 1, -1, -1) if preserve > 0 else ():
+            left -= self._counted[index]
+            if left == 0:
+                return self._cut_at(self._whole(index))
+        return None
+
+    def whole(self, line: int) -> int:
+        """The last line up to `line` that separates no tool call from its results."""
+        index = self._index_of(line)
+        whole = self._whole(index)
+        return line if whole == index else self.lines[whole]
+
+    def chars_from(self, line: int) -> int:
+        """Characters of text in the messages from a line on."""
+        return sum(self._chars[self._index_of(line) :])
+
+    def _whole(self, index: int) -> int:
+        # From the end backwards, so that a cut that moved is seen by what it now takes in.
+        place = len(self.lines) - 1
+        while place >= index:
+            index = min(index, self._answered[place])
+            place -= 1
+        return index
+
+    def _cut_at(self, index: int) -> Cut | None:
+        return Cut(self.lines[index], index) if index else None
+
+    def _index_of(self, line: int) -> int:
+        low, high = 0, len(self.lines)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self.lines[middle] < line else (low, middle)
+        return low
+
+
+def _message_of(data: bytes) -> _Message | None:
+    try:
+        message = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _odd_message_of(data)
+    return message if message.role in ("user", "assistant", "system", "tool") else None
+
+
+def _odd_message_of(data: bytes) -> _Message | None:
+    """A message whose parts or calls have a shape of their own: what of it counts here."""
+    line = parse_line(data)
+    if not isinstance(line, MessageLine):
+        return None
+    record = line.record
+    text = _Part("text", "x" * text_chars(record.get("content")))
+    calls = record.get("tool_calls")
+    ids = [call.get("id") for call in calls if is_object(call)] if is_array(calls) else []
+    answered = record.get("tool_call_id")
+    return _Message(
+        role=str(record.get("role")),
+        content=[text],
+        tool_calls=[_Call(found) for found in ids if isinstance(found, str)],
+        tool_call_id=answered if isinstance(answered, str) else None,
+    )
+
+
+def _chars(content: str | list[_Part] | None) -> int:
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(part.text or "") for part in content or () if part.type == "text")
+
+
+def _is_notice(message: _Message) -> bool:
+    """Whether a message only shows a checkpoint to the model."""
+    content = message.content
+    if isinstance(content, list):
+        content = content[0].text if len(content) == 1 else None
+    return message.role == "user" and content is not None and bool(_NOTICE.fullmatch(content))

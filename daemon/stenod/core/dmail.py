@@ -1,0 +1,97 @@
+"""The D-Mail of a session: which one waits, told from its timeline alone.
+
+A mail is bound to the line of its checkpoint. It waits until it is delivered, or until a rewrite
+takes that line out of the session's lineage: ids are given out again, a mail is not.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening, Mail
+from stenod.core.keys import Applied
+from stenod.core.timeline import REWRITES
+
+SENT: Final = "sent"
+DELIVERED: Final = "delivered"
+EXPIRED: Final = "expired"
+
+
+def sent(mail: Mail, head: Position) -> Happening:
+    """The timeline's entry of a mail that was sent while the session ended at `head`."""
+    return Happening(
+        kind=SENT,
+        generation=head.generation,
+        at=mail.at,
+        by=mail.by,
+        key=mail.id,
+        details={
+            "checkpoint_id": mail.checkpoint_id,
+            "cursor": mail.cursor,
+            "message": mail.message,
+            "head": str(head),
+        },
+    )
+
+
+def mail_of(entry: Happening) -> Mail:
+    """The mail that an entry of kind `sent` tells of."""
+    details: dict[str, Any] = entry.details
+    return Mail(
+        id=entry.key or "",
+        checkpoint_id=_count(details.get("checkpoint_id")),
+        message=str(details.get("message", "")),
+        cursor=str(details.get("cursor", "0:0")),
+        by=entry.by,
+        at=entry.at,
+    )
+
+
+def applied_of(entry: Happening) -> Applied:
+    """The answer that the sender of a mail got."""
+    head = str(entry.details.get("head", f"{entry.generation}:0"))
+    return Applied("send_dmail", Position.parse(head), 0, mail_of(entry).checkpoint_id)
+
+
+def pending(entries: Sequence[Happening], present: int) -> Mail | None:
+    """The mail that waits in a session whose present generation is `present`."""
+    mail, generation = None, 0
+    for entry in entries:
+        if entry.kind == SENT:
+            mail, generation = mail_of(entry), entry.generation
+        elif mail is not None and not outlives(mail, entry):
+            mail = None
+    told = {entry.generation for entry in entries if entry.kind in REWRITES}
+    # A rotation that nobody told of was another program's, and nobody knows what it kept.
+    is_ours = all(number in told for number in range(generation + 1, present + 1))
+    return mail if is_ours else None
+
+
+def outlives(mail: Mail, entry: Happening) -> bool:
+    """Whether a mail still waits after what an entry tells of."""
+    match entry.kind:
+        case "cleared" | "restored" | "delivered":
+            return False
+        case "reverted":
+            # Ids only rise along a lineage, so a lower id is a line before the cut.
+            return mail.checkpoint_id < _count(entry.details.get("checkpoint_id"))
+        case _ if entry.kind == EXPIRED:
+            return entry.details.get("mail") != mail.id
+        case _:
+            return True
+
+
+def what_became_of(entries: Sequence[Happening], mail_id: str) -> str:
+    """A phrase for whoever asks for a mail that does not wait."""
+    if not any(entry.kind == SENT and entry.key == mail_id for entry in entries):
+        return "it was never sent to this session"
+    for entry in entries:
+        if entry.kind == DELIVERED and entry.details.get("mail") == mail_id:
+            return f"it was delivered as generation {entry.generation}"
+        if entry.details.get("expired_mail") == mail_id:
+            return f"it expired when the session was {entry.kind} as generation {entry.generation}"
+    return "it expired when its checkpoint went"
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
