@@ -5,6 +5,7 @@ seed reproduces.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -34,28 +35,37 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class Adaptive:
-    """Runs a commit inline while the disk is fast, and in a thread while it is not.
+    """Runs a commit inline while the disk is fast and nobody else waits, else in a thread.
 
-    A thread hop costs 0.075-0.14 ms, as much as a fast disk's sync; a slow disk's sync would stop
-    every other session. The time that the work takes is measured either way, and one slow commit
-    is enough to leave the loop alone.
+    A thread hop costs 0.075-0.14 ms, as much as a fast disk's sync. It pays when several files are
+    dirty, because a file system syncs two at once in hardly more time than one, and when the disk
+    is slow, because an inline sync stops every other session. The time that the work takes is
+    measured either way; the middle of the last few counts, so that one hiccup changes nothing.
+
+    Args:
+        others_wait: whether there is other work to be done meanwhile.
     """
 
-    def __init__(self) -> None:
-        self._expected_s = 0.0
+    def __init__(self, others_wait: Callable[[], bool]) -> None:
+        self._others_wait = others_wait
+        self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED)
+        self._is_fast = True
+        self._in_threads = 0
 
     async def __call__(self, work: Callable[[], T]) -> T:
         """Run `work` where it costs least."""
-        if self._expected_s < limits.INLINE_SYNC_S:
+        if self._is_fast and not self._in_threads and not self._others_wait():
             return self._timed(work)
-        return await in_thread(lambda: self._timed(work))
+        self._in_threads += 1
+        try:
+            return await in_thread(lambda: self._timed(work))
+        finally:
+            self._in_threads -= 1
 
     def _timed(self, work: Callable[[], T]) -> T:
         started = time.perf_counter()
         try:
             return work()
         finally:
-            took_s = time.perf_counter() - started
-            self._expected_s += (took_s - self._expected_s) * (
-                0.5 if took_s > self._expected_s else 0.1
-            )
+            self._took_s.append(time.perf_counter() - started)
+            self._is_fast = sorted(self._took_s)[len(self._took_s) // 2] < limits.INLINE_SYNC_S

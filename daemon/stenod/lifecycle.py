@@ -20,6 +20,7 @@ from steno_protocol import __version__, limits, places
 from stenod import journal
 from stenod.blocking import Adaptive, in_thread
 from stenod.config import Config
+from stenod.mailbox import Budget
 from stenod.outbox import Outbox
 from stenod.peers import Peer
 from stenod.registry import Registry
@@ -46,14 +47,16 @@ class Daemon:
         self._outbox = Outbox(self._send, self._transport.after_sends)
         self._drained = anyio.Event()
         self._tasks: TaskGroup | None = None
+        budget = Budget()
         workshop = Workshop(
-            commit=Adaptive(),
+            commit=Adaptive(lambda: budget.taken_bytes > 0),
             read=in_thread,
             monotonic=time.monotonic,
             wall=time.time,
             flush=self._outbox.flush,
             statistics=Statistics(),
             tell=journal.tell,
+            budget=budget,
         )
         disk = PosixDisk()
         trees = Trees(config, disk)

@@ -1,14 +1,14 @@
 """The daemon's ZeroMQ socket: bursts of messages in, answers out, and never a wait for a peer."""
 
+import asyncio
 import contextlib
 import enum
 import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
-import anyio
-import anyio.lowlevel
 import zmq
 
 from steno_protocol import limits
@@ -16,6 +16,15 @@ from steno_protocol.errors import StorageFailed
 
 Handle = Callable[[bytes, list[bytes]], None]
 """Takes the identity of a peer and the frames of one of its messages."""
+
+# As plain integers: an enum member costs more, in each call, than the message that is moved.
+_NOW: Final = int(zmq.DONTWAIT)
+_MORE: Final = int(zmq.DONTWAIT | zmq.SNDMORE)
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
+
+_ASKED: Final = 2
+"""Messages of a burst before each of which the socket is asked whether there is one."""
 
 
 class Sent(enum.Enum):
@@ -33,7 +42,9 @@ class Transport:
     """A ROUTER socket that is bound to an ipc path.
 
     The socket's FD is edge-triggered, and sending takes edges away too: so it is drained until it
-    is empty, and looked at again after every burst of sends.
+    is empty, and looked at again after every burst of sends. The event loop calls the drain itself:
+    a task that waits for the FD anew after each burst would cost two system calls and a wake-up
+    more. That ties this room, alone in the daemon, to asyncio.
     """
 
     def __init__(self) -> None:
@@ -46,8 +57,10 @@ class Transport:
         self._socket.set(zmq.MAXMSGSIZE, limits.RECORD_BYTES_MAX + limits.KIB)
         self._path: Path | None = None
         self._inode = 0
-        self._unread = False
-        self._waiting = anyio.CancelScope()
+        self._handle: Handle | None = None
+        self._flush: Callable[[], None] = _nothing
+        self._is_look_due = False
+        self._failed: asyncio.Future[None] | None = None
 
     def bind(self, path: Path) -> None:
         """Listen at `path`; only the holder of the root's lock may call this.
@@ -69,24 +82,30 @@ class Transport:
             return False
 
     async def serve(self, handle: Handle, flush: Callable[[], None]) -> None:
-        """Hand every message to `handle`, burst by burst; `flush` follows each burst."""
-        while True:
-            self._unread = False
-            is_empty = self._drain(handle)
-            flush()
-            if is_empty and not self._unread:
-                with anyio.CancelScope() as self._waiting:
-                    await anyio.wait_readable(self._socket.fileno())
-            else:
-                await anyio.lowlevel.checkpoint()
+        """Hand every message to `handle`, burst by burst; `flush` follows each burst.
+
+        Runs until it is cancelled, or `handle` raises.
+        """
+        self._handle, self._flush = handle, flush
+        loop = asyncio.get_running_loop()
+        self._failed = loop.create_future()
+        loop.add_reader(self._socket.fileno(), self._take_in)
+        try:
+            self._look_soon()
+            await self._failed
+        finally:
+            loop.remove_reader(self._socket.fileno())
+            self._handle = None
 
     def send(self, identity: bytes, frames: Sequence[bytes]) -> Sent:
         """Queue one message for a peer, or drop it; never waits. `after_sends` has to follow."""
+        send = self._socket.send
+        *firsts, last = frames
         try:
-            self._socket.send(identity, zmq.SNDMORE | zmq.DONTWAIT)
-            for frame in frames[:-1]:
-                self._socket.send(frame, zmq.SNDMORE | zmq.DONTWAIT)
-            self._socket.send(frames[-1], zmq.DONTWAIT)
+            send(identity, _MORE)
+            for frame in firsts:
+                send(frame, _MORE)
+            send(last, _NOW)
         except zmq.Again:
             return Sent.FULL
         except zmq.ZMQError as error:
@@ -97,9 +116,8 @@ class Transport:
 
     def after_sends(self) -> None:
         """Look at the socket again: sends may have swallowed the edge of an arrival."""
-        if int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
-            self._unread = True
-            self._waiting.cancel()
+        if self._has_arrivals():
+            self._look_soon()
 
     def close(self) -> None:
         """Stop listening and remove the socket, if the path still is ours."""
@@ -109,21 +127,58 @@ class Transport:
         self._socket.close(linger=0)
         self._context.term()
 
+    def _look_soon(self) -> None:
+        """Take in what is there once those who are about to run had their turn."""
+        if not self._is_look_due:
+            self._is_look_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_look_due = False
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Take in one burst, and come back for the rest."""
+        handle = self._handle
+        if handle is None:
+            return
+        try:
+            is_empty = self._drain(handle)
+            self._flush()
+        except Exception as error:
+            if self._failed is not None and not self._failed.done():
+                self._failed.set_exception(error)
+            return
+        if not is_empty:
+            self._look_soon()
+
+    def _has_arrivals(self) -> bool:
+        return bool(int(self._socket.getsockopt(_EVENTS)) & _POLLIN)
+
     def _drain(self, handle: Handle) -> bool:
         """Take in one burst; True when nothing is left."""
-        for _ in range(limits.BURST_MESSAGES):
+        receive = self._socket.recv
+        for number in range(limits.BURST_MESSAGES):
+            # To be told that nothing is there costs as much as to ask three times; most bursts are
+            # of one message, or of many.
+            if number < _ASKED and not self._has_arrivals():
+                return True
             try:
                 # A frame knows whether more follow; asking the socket costs ten times as much.
-                frame = self._socket.recv(zmq.DONTWAIT, copy=False)
+                frame = receive(_NOW, False)
             except zmq.Again:
                 return True
             identity = frame.bytes
             frames: list[bytes] = []
             while frame.more:
-                frame = self._socket.recv(zmq.DONTWAIT, copy=False)
+                frame = receive(_NOW, False)
                 frames.append(frame.bytes)
             handle(identity, frames)
         return False
+
+
+def _nothing() -> None:
+    """Before anybody listens, nothing is queued."""
 
 
 def _remove_stale_socket(path: Path) -> None:

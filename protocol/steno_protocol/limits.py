@@ -172,9 +172,12 @@ FOREIGN_SETTLE_S: Final = 2.0
 COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
 
-INLINE_SYNC_S: Final = 0.0006
-"""A sync faster than this runs on the event loop: a thread hop costs 0.075-0.14 ms, and one
-inline sync delays the other sessions by no more than this."""
+INLINE_SYNC_S: Final = 0.001
+"""A commit faster than this runs on the event loop while nobody else waits: a thread hop costs
+0.075-0.14 ms, and who comes meanwhile waits no longer than this."""
+
+SYNCS_REMEMBERED: Final = 7
+"""Commits whose middle tells how fast the disk is: three slow ones may be a hiccup, four are not."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms

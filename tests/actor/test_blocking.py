@@ -1,0 +1,87 @@
+"""Where a commit runs: inline while the disk is fast and nobody else waits, else in a thread."""
+
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from steno_protocol import limits
+from stenod import blocking
+from stenod.blocking import Adaptive
+
+pytestmark = pytest.mark.anyio
+
+
+class Disk:
+    """Work that takes as long as it is told, on a clock of its own, and says where it ran."""
+
+    def __init__(self) -> None:
+        self.takes_s = 0.0
+        self.now_s = 0.0
+
+    def sync(self) -> int:
+        self.now_s += self.takes_s
+        return threading.get_ident()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(blocking.time, "perf_counter", lambda: disk.now_s)
+    return disk
+
+
+async def _is_inline(commit: Adaptive, work: Callable[[], int]) -> bool:
+    return await commit(work) == threading.get_ident()
+
+
+async def _learn(commit: Adaptive, disk: Disk, takes_s: float, commits: int) -> None:
+    disk.takes_s = takes_s
+    for _ in range(commits):
+        await commit(disk.sync)
+
+
+async def test_a_fast_disk_is_synced_inline(disk: Disk) -> None:
+    commit = Adaptive(lambda: False)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED)
+    assert await _is_inline(commit, disk.sync)
+
+
+async def test_one_hiccup_of_a_fast_disk_changes_nothing(disk: Disk) -> None:
+    commit = Adaptive(lambda: False)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED)
+    await _learn(commit, disk, 1.0, 1)
+    assert await _is_inline(commit, disk.sync)
+
+
+async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Disk) -> None:
+    commit = Adaptive(lambda: False)
+    await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED)
+    assert not await _is_inline(commit, disk.sync)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED)
+    assert await _is_inline(commit, disk.sync)
+
+
+async def test_a_commit_leaves_the_loop_to_others_who_wait(disk: Disk) -> None:
+    assert not await _is_inline(Adaptive(lambda: True), disk.sync)
+
+
+async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) -> None:
+    waits = True
+    commit = Adaptive(lambda: waits)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait() -> int:
+        begun.set()
+        may_end.wait(10)
+        return 0
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(commit, wait)
+        while not begun.is_set():
+            await anyio.lowlevel.checkpoint()
+        waits = False
+        was_inline = await _is_inline(commit, disk.sync)
+        may_end.set()
+    assert not was_inline
