@@ -13,9 +13,23 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from steno.blocking import BlockingClient, BlockingSession, BlockingSubscription, connect_sync
     from steno.client import Client, connect
+    from steno.compaction import Summary
     from steno.session import Session
     from steno.subscription import Subscription
-    from steno.values import Ack, Live, Record, RecordsEvent, Reset, Turn, WireRecord
+    from steno.values import (
+        Ack,
+        Compacted,
+        Deleted,
+        DmailEvent,
+        Live,
+        Mail,
+        Record,
+        RecordsEvent,
+        Reset,
+        SentMail,
+        Turn,
+        WireRecord,
+    )
     from steno_protocol import __version__
     from steno_protocol.errors import (
         BadRequest,
@@ -48,14 +62,18 @@ __all__ = [
     "BlockingSubscription",
     "Busy",
     "Client",
+    "Compacted",
     "Conflict",
     "Corrupt",
+    "Deleted",
+    "DmailEvent",
     "Exists",
     "Expired",
     "Held",
     "Incompatible",
     "Internal",
     "Live",
+    "Mail",
     "NotFound",
     "Outcome",
     "OutcomeUnknown",
@@ -64,11 +82,13 @@ __all__ = [
     "RecordsEvent",
     "Refused",
     "Reset",
+    "SentMail",
     "Session",
     "ShuttingDown",
     "StenoError",
     "StorageFailed",
     "Subscription",
+    "Summary",
     "TooLarge",
     "Turn",
     "Unauthorized",
@@ -84,7 +104,21 @@ _HOMES: Final = {
     "steno.client": ("Client", "connect"),
     "steno.session": ("Session",),
     "steno.subscription": ("Subscription",),
-    "steno.values": ("Ack", "Live", "Record", "RecordsEvent", "Reset", "Turn", "WireRecord"),
+    "steno.compaction": ("Summary",),
+    "steno.values": (
+        "Ack",
+        "Compacted",
+        "Deleted",
+        "DmailEvent",
+        "Live",
+        "Mail",
+        "Record",
+        "RecordsEvent",
+        "Reset",
+        "SentMail",
+        "Turn",
+        "WireRecord",
+    ),
     "steno_protocol": ("__version__",),
     "steno_protocol.positions": ("Position",),
 }

@@ -51,18 +51,25 @@ class BlockingLink:
             self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
             self._hang_up("the client was closed")
 
-    def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
+    def ask(
+        self, command: commands.Command, kind: type[ReplyT], timeout: float | None = None
+    ) -> ReplyT:
         """Send a command and wait for its reply, which has to be of this kind."""
-        return self.request(command, kind)[0]
+        return self.request(command, kind, timeout=timeout)[0]
 
     def request(
-        self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
+        self,
+        command: commands.Command,
+        kind: type[ReplyT],
+        records: Sequence[bytes] = (),
+        timeout: float | None = None,
     ) -> tuple[ReplyT, bytes]:
         """As `ask`, with records that go with the command and the block that comes back."""
+        timeout = self.timeout if timeout is None else timeout
         with self._lock:
             self._check_open()
             now = time.monotonic()
-            pending = self._exchange.submit(command, records, _nothing, now, self.timeout)
+            pending = self._exchange.submit(command, records, _nothing, now, timeout)
             try:
                 self._wait_for(pending)
             finally:

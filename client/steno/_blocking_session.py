@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from steno._blocking_compaction import BlockingCompactionSession
+from steno._blocking_dmail import BlockingMailSession
+from steno._blocking_forks import BlockingForkingSession
 from steno._blocking_streams import BlockingLines, BlockingRecords, fetch
 from steno._blocking_subscription import BlockingSubscription
 from steno._blocking_wire import BlockingWireSession
@@ -20,7 +23,9 @@ from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 
 
-class BlockingSession(BlockingWireSession):
+class BlockingSession(
+    BlockingWireSession, BlockingCompactionSession, BlockingMailSession, BlockingForkingSession
+):
     """A session that is read and written through its daemon; made by `BlockingClient.open`.
 
     Its history follows what others write at each call, and on `refresh`. Mutations take the options

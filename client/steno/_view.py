@@ -5,6 +5,7 @@ from pathlib import Path
 
 from steno._mirror import Mirror
 from steno._verbs import not_followed
+from steno.compaction import COMPACTION_RATIO, COMPACTION_RESERVED_TOKENS, should_compact
 from steno_protocol import places
 from steno_protocol.context import ContextState, Message, UsageEntry
 from steno_protocol.errors import BadRequest
@@ -47,6 +48,25 @@ class SessionView:
     def token_count_with_pending(self) -> int:
         """The token count plus an estimate of the messages that no model has counted yet."""
         return self._state().token_count_with_pending
+
+    def should_compact(
+        self,
+        max_context_size: int,
+        reserved: int = COMPACTION_RESERVED_TOKENS,
+        ratio: float = COMPACTION_RATIO,
+    ) -> bool:
+        """True when the session is so full that it should be compacted.
+
+        That is, when `token_count_with_pending` reaches `ratio` of `max_context_size`, or leaves no
+        more than `reserved` of it.
+
+        Args:
+            max_context_size: tokens that the model can take.
+            reserved: tokens that should stay free; for a model that takes fewer, give a smaller
+                number, or the answer is always True.
+            ratio: part of `max_context_size` that may be full.
+        """
+        return should_compact(self.token_count_with_pending, max_context_size, reserved, ratio)
 
     @property
     def n_checkpoints(self) -> int:

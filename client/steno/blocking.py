@@ -3,13 +3,15 @@
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from steno._blocking_link import BlockingLink
 from steno._blocking_session import BlockingSession
 from steno._blocking_subscription import BlockingSubscription
+from steno._forking import delete_command
 from steno._target import make_target
 from steno._verbs import ReplyT
+from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 
 __all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
@@ -96,13 +98,29 @@ class BlockingClient:
         """A handle to a session, without asking for it: nothing is opened, created or loaded."""
         return BlockingSession(self._link, session, None)
 
-    def sessions(self, prefix: str = "") -> list[replies.SessionEntry]:
-        """The sessions whose id begins with `prefix`, ordered by id."""
+    def sessions(
+        self,
+        prefix: str = "",
+        *,
+        archived: Literal["no", "only", "all"] = "all",
+        labels: Sequence[str] = (),
+        title: str = "",
+    ) -> list[replies.SessionEntry]:
+        """The sessions whose id begins with `prefix`, ordered by id.
+
+        Args:
+            archived: whether archived sessions are left out, the only ones, or among the others.
+            labels: only sessions that bear all of these.
+            title: only sessions whose title contains this, whatever its case.
+        """
         entries: list[replies.SessionEntry] = []
         more = True
         while more:
             after = entries[-1].session if entries else ""
-            page = self._link.ask(commands.List(prefix=prefix, after=after), replies.Sessions)
+            asked = commands.List(
+                prefix=prefix, after=after, archived=archived, labels=tuple(labels), title=title
+            )
+            page = self._link.ask(asked, replies.Sessions)
             entries += page.sessions
             more = page.more
         return entries
@@ -114,6 +132,23 @@ class BlockingClient:
     def timeline(self, session: str) -> list[replies.Happening]:
         """What ever happened to a session, oldest first."""
         return self._link.ask(commands.Timeline(session=session), replies.TimelineReport).entries
+
+    def delete(self, session: str, *, key: str | None = None) -> Deleted:
+        """Move a session to the trash, with the sessions below it.
+
+        Args:
+            key: names this deletion for ever: a repeat gets the first answer, also when a session
+                of the same id was made since.
+
+        Returns:
+            Where its files lie now, and until when; the move is on the disk.
+
+        Raises:
+            NotFound: there is no such session.
+            OutcomeUnknown: it may have been moved; repeat with the error's `key`.
+        """
+        asked = delete_command(session, self._link.name, key)
+        return deleted_of(self._link.ask(asked, replies.Deleted))
 
     def status(self) -> replies.StatusReport:
         """How the daemon is."""

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import anyio.lowlevel
 
+from steno._compaction_verbs import CompactionSession
+from steno._dmail_verbs import MailSession
+from steno._fork_verbs import ForkingSession
 from steno._messages import Message, encode_messages
 from steno._reading import LineReader, PastReader, PastState
 from steno._verbs import (
@@ -21,7 +24,7 @@ from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 
 
-class Session(WireSession):
+class Session(WireSession, CompactionSession, MailSession, ForkingSession):
     """A session that is read and written through its daemon; made by `Client.open`.
 
     Every mutation takes the same three options, and returns once its bytes are as durable as asked:

@@ -1,7 +1,7 @@
-"""What the client hands to its caller: acks, records, turns, and a subscription's events."""
+"""What the client hands to its caller: acks, records, turns, mails, and what a session tells."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -43,6 +43,73 @@ class Ack:
     rotated: Path | None
     overtaken: bool
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentMail(Ack):
+    """The ack of a D-Mail."""
+
+    @property
+    def id(self) -> str:
+        """The mail's id, which is the key of the command that sent it."""
+        return self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A D-Mail that waits for its delivery.
+
+    Attributes:
+        id: its name for ever.
+        checkpoint_id: the checkpoint that it goes back to.
+        message: what it says.
+        cursor: where that checkpoint's line lies; ids are reused, cursors are not.
+        by: the client that sent it.
+        at: when it was sent, Unix time in seconds.
+    """
+
+    id: str
+    checkpoint_id: int
+    message: str
+    cursor: Position
+    by: str | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did.
+
+    Attributes:
+        ack: of the rewrite; its `rotated` holds all that was there before.
+        messages: how many messages the summary stands for.
+        summary: its text.
+        tokens: how many tokens it has, as the model told it, else by an estimate.
+        checkpoint_id: the checkpoint before the summary.
+        cut: where the lines that were summarised ended, in the generation that was left behind.
+        at: where the session ended when the compaction began, in that generation.
+    """
+
+    ack: Ack
+    messages: int
+    summary: str
+    tokens: int
+    checkpoint_id: int
+    cut: Position
+    at: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of a deleted session.
+
+    Attributes:
+        trash: the folder that its files lie in now.
+        expires_at: Unix time in seconds from which on they may be removed.
+    """
+
+    trash: Path
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +249,23 @@ def ack_of(reply: replies.Ack, key: str) -> Ack:
         overtaken=reply.overtaken,
         key=key,
     )
+
+
+def sent_mail_of(ack: Ack) -> SentMail:
+    """The same ack, as that of a mail."""
+    return SentMail(**{each.name: getattr(ack, each.name) for each in fields(ack)})
+
+
+def mail_of(mail: replies.Mail) -> Mail:
+    """The caller's view of a mail."""
+    return Mail(
+        mail.id, mail.checkpoint_id, mail.message, Position.parse(mail.cursor), mail.by, mail.at
+    )
+
+
+def deleted_of(reply: replies.Deleted) -> Deleted:
+    """The caller's view of a deletion."""
+    return Deleted(Path(reply.trash), reply.expires_at)
 
 
 def split_lines(block: bytes) -> list[bytes]:

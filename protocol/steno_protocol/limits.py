@@ -218,6 +218,21 @@ REPAIR_EDITS_MAX: Final = 250_000
 """Places of one file that one repair changes, about 120 bytes each; a file with more is no
 transcript."""
 
+STATE_BYTES_MAX: Final = 1 * MIB
+"""A session's `state.json`; kimi-cli keeps its tasks there, a few KiB."""
+
+TRASH_EXPIRY_S: Final = 30 * 86_400.0
+"""What was deleted can be brought back by hand for so long: a month, as desktops keep it."""
+
+TRASH_SWEEP_S: Final = 86_400.0
+"""How often expired trash is looked for, and at every start: it is kept for a month anyway."""
+
+TRASH_SWEEP_ENTRIES_MAX: Final = 256
+"""Expired sessions that one sweep of a tree removes; the next one goes on."""
+
+FOLDER_DEPTH_MAX: Final = 64
+"""Folders in each other that a removal descends; each costs it a file handle."""
+
 # --- waiting -----------------------------------------------------------------------------------
 
 REQUEST_TIMEOUT_S: Final = 30.0

@@ -1,0 +1,59 @@
+"""What a blocking session does to be compacted; the verb is that of `CompactionSession`."""
+
+from contextlib import suppress
+
+from steno._blocking_linked import BlockingLinkedSession
+from steno._blocking_streams import fetch
+from steno._compacting import Begun, Compacting, lease_ms
+from steno.compaction import BlockingSummarize
+from steno.values import Compacted
+from steno_protocol import commands, limits, replies
+from steno_protocol.context import Message
+from steno_protocol.errors import StenoError
+
+
+class BlockingCompactionSession(BlockingLinkedSession):
+    """A session whose older part a model can put into fewer words."""
+
+    def compact(
+        self,
+        summarize: BlockingSummarize,
+        *,
+        preserve: int = 2,
+        instruction: str | None = None,
+        why: str | None = None,
+        key: str | None = None,
+        lease: float = limits.COMPACTION_LEASE_MS_MAX / 1000,
+    ) -> Compacted | None:
+        """Put a summary in place of all but the last messages, as one rewrite.
+
+        As `Session.compact`, with a plain function. Nobody tells the daemon meanwhile that it is
+        still at work, and nobody ends it when it takes too long.
+
+        Args:
+            lease: seconds after which others may begin, whatever became of this process.
+        """
+        job = Compacting(self.id, self._link.name, key, preserve, lease_ms(lease))
+        try:
+            begun = job.begun(self._link.ask(job.begin, replies.Compaction))
+            if begun is None:
+                return None
+            summary = summarize(self._request(begun, instruction))
+            ack = self._change(
+                commands.CompactCommit, job.key, None, "synced",
+                records=begun.commit_record(summary), **begun.commit_fields(summary, why),
+            )  # fmt: skip
+        except BaseException:
+            self._abort(job)
+            raise
+        return begun.result(ack, summary)
+
+    def _request(self, begun: Begun, instruction: str | None) -> list[Message]:
+        past = begun.past()
+        while fetch(self._link, past.reader):
+            past.absorb()
+        return begun.request(past, instruction)
+
+    def _abort(self, job: Compacting) -> None:
+        with suppress(StenoError):
+            self._link.ask(job.abort, replies.Done, limits.COMPACTION_ABORT_S)

@@ -1,0 +1,125 @@
+"""One compaction as the commands to send, and what their replies mean; pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from steno._keys import new_key
+from steno._messages import encode_messages
+from steno._reading import PastReader
+from steno.compaction import (
+    Summary,
+    estimated_tokens,
+    prepare,
+    summary_parts,
+    summary_record,
+    summary_text,
+    summary_tokens,
+)
+from steno.values import Ack, Compacted
+from steno_protocol import commands, limits, replies
+from steno_protocol.context import Message
+from steno_protocol.errors import Expired
+from steno_protocol.places import check_key
+from steno_protocol.positions import Position
+
+
+class Compacting:
+    """A compaction until it has something to summarise.
+
+    The caller sends `begin` and gives the reply to `begun`. From then on it sends `abort` wherever
+    it stops before the end.
+
+    Args:
+        session: its id.
+        by: who compacts.
+        key: names the compaction for ever; it is the name of its lease, too.
+        preserve: how many of the last user and assistant messages stay as they are.
+        lease_ms: after how long without a word it counts as abandoned.
+    """
+
+    def __init__(
+        self, session: str, by: str, key: str | None, preserve: int, lease_ms: int
+    ) -> None:
+        self.key = new_key() if key is None else check_key(key)
+        self.begin = commands.CompactBegin(
+            session=session, lease=self.key, preserve=preserve, lease_ms=lease_ms, by=by
+        )
+        self.abort = commands.CompactAbort(session=session, lease=self.key)
+
+    def begun(self, reply: replies.Compaction) -> "Begun | None":
+        """What there is to do, or None when that is nothing."""
+        return Begun(self.begin, reply) if reply.messages else None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A compaction that has something to summarise.
+
+    The caller reads `past`, has its `request` answered, and sends the commit of `commit_fields` and
+    `commit_record`.
+    """
+
+    begin: commands.CompactBegin
+    reply: replies.Compaction
+
+    @property
+    def renewal_s(self) -> float:
+        """How often `begin` is sent again while the model thinks, in seconds."""
+        return (self.reply.lease_ms or self.begin.lease_ms) / 3000
+
+    def past(self) -> PastReader:
+        """What reads the lines that are summarised."""
+        return PastReader(self.begin.session, Position.parse(self.reply.cut), None)
+
+    def request(self, past: PastReader, instruction: str | None) -> list[Message]:
+        """What the model is asked."""
+        return prepare(past.state().history, instruction)
+
+    def commit_record(self, summary: str | Summary) -> list[bytes]:
+        """The record that goes with the commit.
+
+        Raises:
+            BadRequest: the summary is none, or has no text.
+            TooLarge: it is over the limit of a record.
+        """
+        return encode_messages(summary_record(summary))
+
+    def commit_fields(self, summary: str | Summary, why: str | None) -> dict[str, Any]:
+        """The fields of the commit beside those that every mutation has."""
+        return {
+            "lease": self.begin.lease,
+            "cut": self.reply.cut,
+            "at": self.reply.at,
+            "checkpoint_id": self.reply.checkpoint_id,
+            "summary_tokens": summary_tokens(summary),
+            "why": why,
+        }
+
+    def result(self, ack: Ack, summary: str | Summary) -> Compacted:
+        """What the caller is told."""
+        text = summary_text(summary_parts(summary))
+        tokens = summary_tokens(summary)
+        number = ack.checkpoint_id
+        return Compacted(
+            ack=ack,
+            messages=self.reply.messages,
+            summary=text,
+            tokens=estimated_tokens(text) if tokens is None else tokens,
+            checkpoint_id=self.reply.checkpoint_id if number is None else number,
+            cut=Position.parse(self.reply.cut),
+            at=Position.parse(self.reply.at),
+        )
+
+
+def lease_ms(lease_s: float) -> int:
+    """A lease in whole milliseconds, within its limits."""
+    return max(1, min(int(lease_s * 1000), limits.COMPACTION_LEASE_MS_MAX))
+
+
+def too_late(session: str, timeout_s: float | None) -> Expired:
+    """What is said when a model takes too long."""
+    return Expired(
+        f"there was no summary within {timeout_s} s: nothing was changed; allow more time, or ask"
+        " a faster model",
+        session=session,
+    )

@@ -1,0 +1,108 @@
+"""Forks and descriptions as commands; pure."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from steno._keys import new_key
+from steno._verbs import Place, place
+from steno_protocol import limits
+from steno_protocol.commands import Delete, Describe, Fork
+from steno_protocol.errors import BadRequest
+from steno_protocol.places import check_key
+
+_SUFFIX_CHARS = len("-undo-") + 8
+
+
+def fork_command(
+    session: str,
+    by: str,
+    new_session: str,
+    at: Place | None,
+    checkpoint: int | None,
+    turn: int | None,
+    title: str | None,
+    key: str | None,
+) -> Fork:
+    """The command that forks a session at one instant.
+
+    Raises:
+        BadRequest: more than one instant is given, or what is given cannot be one.
+    """
+    if at == "now":
+        at = None
+    if sum(given is not None for given in (at, checkpoint, turn)) > 1:
+        raise BadRequest(
+            "a fork is at one instant: give at, checkpoint or turn, or none of them for now",
+            session=session,
+        )
+    return Fork(
+        session=session,
+        new_session=new_session,
+        key=_key(key),
+        at=None if at is None else place(at),
+        checkpoint_id=checkpoint,
+        turn=turn,
+        title=title,
+        by=by,
+    )
+
+
+def undo_command(
+    session: str, by: str, turns: int, new_session: str | None, title: str | None, key: str | None
+) -> Fork:
+    """The command that forks a session before its last turns.
+
+    Raises:
+        BadRequest: there is nothing to undo.
+    """
+    if turns < 1:
+        raise BadRequest(
+            f"{turns} turns cannot be undone: give 1 for the last turn, 2 for the last two",
+            session=session,
+        )
+    key = _key(key)
+    name = undo_name(session, key) if new_session is None else new_session
+    return Fork(session=session, new_session=name, key=key, undo=turns, title=title, by=by)
+
+
+def undo_name(session: str, key: str) -> str:
+    """A session id for an undo that was given none: the same for a repeat with the same key.
+
+    >>> undo_name("team/planner", "k1")
+    'team/planner-undo-72b8f9d8'
+    """
+    folder, slash, name = session.rpartition("/")
+    longest = min(
+        limits.SESSION_SEGMENT_CHARS_MAX,
+        limits.SESSION_ID_CHARS_MAX - len(folder) - len(slash),
+    )
+    return f"{folder}{slash}{name[: longest - _SUFFIX_CHARS]}-undo-{crc32(key.encode()):08x}"
+
+
+def describe_command(
+    session: str, title: str | None, labels: Sequence[str] | None, archived: bool | None
+) -> Describe:
+    """The command that sets what people know a session by.
+
+    Raises:
+        BadRequest: nothing is to be set, or the labels are one text.
+    """
+    if title is None and labels is None and archived is None:
+        raise BadRequest("give a title, labels or archived: there is nothing to set")
+    if isinstance(labels, str):
+        raise BadRequest(f"labels is the text {labels!r}: give a list of labels", session=session)
+    return Describe(
+        session=session,
+        title=title,
+        labels=None if labels is None else tuple(labels),
+        archived=archived,
+    )
+
+
+def delete_command(session: str, by: str, key: str | None) -> Delete:
+    """The command that moves a session to the trash."""
+    return Delete(session=session, key=_key(key), by=by)
+
+
+def _key(key: str | None) -> str:
+    return new_key() if key is None else check_key(key)
