@@ -1,0 +1,166 @@
+"""Asking a model until it answers: repeats within one deadline, and failures in words."""
+
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import anyio
+
+from steno.llm._http import Lost, Response, post
+from steno.llm._json import complaint
+from steno.llm._provider import Answer, Provider, Question, Unusable
+from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
+from steno.llm._secret import OWN_VARIABLE, Secret
+from steno_protocol import limits
+from steno_protocol.errors import StenoError
+
+Tell = Callable[[str], None]
+"""Is given a sentence about each failure that is followed by another attempt."""
+
+
+class ModelFailed(StenoError):
+    """A model gave no summary; the session is as it was.
+
+    Attributes:
+        url: what was asked; it holds nothing secret.
+        status: the HTTP status of the last answer, None when there was none.
+        attempts: how often it was asked.
+    """
+
+    def __init__(self, message: str, *, url: str, status: int | None, attempts: int) -> None:
+        super().__init__(f"the model at {url} failed: {message}; nothing was changed")
+        self.url = url
+        self.status = status
+        self.attempts = attempts
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What asking needs of the world, for tests to stand in for."""
+
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    now: Callable[[], float] = time.time
+    draw: Callable[[], float] = random.random
+
+
+class Asking:
+    """One question under way; used once.
+
+    Args:
+        deadline_s: how long all attempts and the pauses between them may take.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        question: Question,
+        key: Secret | None,
+        deadline_s: float,
+        tell: Tell,
+        world: World,
+    ) -> None:
+        self._provider = provider
+        self._question = question
+        self._key = key
+        self._call = provider.call(question, key)
+        self._deadline_s = deadline_s
+        self._tell = tell
+        self._world = world
+        self._attempts = 0
+        self._status: int | None = None
+        self._last = "there was no answer"
+
+    async def answer(self) -> Answer:
+        """What the model answered; cancelled, it leaves nothing behind.
+
+        Raises:
+            ModelFailed: there is no answer of use, or it came too late.
+        """
+        with anyio.move_on_after(self._deadline_s) as scope:
+            while True:
+                outcome = await self._attempt()
+                if isinstance(outcome, Answer):
+                    return outcome
+                await self._wait(outcome, scope.deadline)
+        raise self._failure(f"its deadline of {self._deadline_s:g} s is over, and {self._last}")
+
+    async def _attempt(self) -> Answer | float:
+        """Ask once: the answer, or how long to wait before the next attempt."""
+        self._attempts += 1
+        got = await post(self._call)
+        told: float | None = None
+        match got:
+            case Response(status=200):
+                self._status = got.status
+                return self._read(got)
+            case Response():
+                self._status = got.status
+                self._last = f"it answered {got.status}: {complaint(got.body)}"
+                if not is_worth_repeating(got.status):
+                    raise self._failure(f"{self._last}{self._advice(got)}")
+                told = told_pause_s(got.headers, self._world.now())
+            case Lost():
+                self._status = None
+                self._last = f"there is no answer: {got.why}"
+                if got.is_final:
+                    raise self._failure(self._last)
+        if self._attempts >= limits.MODEL_ATTEMPTS_MAX:
+            raise self._failure(f"asked {self._attempts} times, the last time {self._last}")
+        return pause_s(self._attempts, told, self._world.draw())
+
+    async def _wait(self, pause: float, deadline: float) -> None:
+        if anyio.current_time() + pause > deadline:
+            raise self._failure(
+                f"{self._last}; it is to be asked again in {pause:.0f} s, which is beyond the"
+                f" deadline of {self._deadline_s:g} s: try again later or allow more time"
+            )
+        self._tell(self._safe(f"the model is asked again in {pause:.1f} s: {self._last}"))
+        await self._world.sleep(pause)
+
+    def _read(self, response: Response) -> Answer:
+        try:
+            answer = self._provider.answer(response.body)
+        except Unusable as error:
+            kind = response.headers.get("content-type", "no content type")
+            told = f"{error} ({kind}, {len(response.body)} bytes)"
+            raise self._failure(f"{told}: check the base URL and the provider") from None
+        if answer.is_cut_off:
+            raise self._failure(
+                f"its summary was cut off ({answer.ending}), at"
+                f" {self._question.max_output_tokens} output tokens or where its context ends:"
+                " allow more, or use a model that writes less"
+            )
+        if not answer.text:
+            raise self._failure(
+                f"its answer is empty, or nothing but thoughts ({answer.ending}): try another model"
+            )
+        return answer
+
+    def _advice(self, response: Response) -> str:
+        match response.status:
+            case 401 | 403:
+                had = "the key was refused" if self._key is not None else "it was given no key"
+                variables = f"{OWN_VARIABLE} or {self._provider.key_variable}"
+                return f"; {had}: set {variables} in the environment"
+            case 404:
+                return "; check the model's name and the base URL"
+            case status if 300 <= status <= 399:
+                target = _without_query(response.headers.get("location", "nowhere"))
+                return f"; it points to {target}, where no key is sent to: give that base URL"
+            case _:
+                return ""
+
+    def _failure(self, message: str) -> ModelFailed:
+        return ModelFailed(
+            self._safe(message), url=self._call.url, status=self._status, attempts=self._attempts
+        )
+
+    def _safe(self, text: str) -> str:
+        return text if self._key is None else self._key.hidden_in(text)
+
+
+def _without_query(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{parts.path}" if parts.hostname else parts.path

@@ -1,0 +1,108 @@
+"""One HTTP request and what came of it; nothing is followed, decoded or kept beyond its bound."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+
+from steno.llm._address import is_loopback
+from steno.llm._provider import Call
+from steno_protocol import __version__, limits
+
+try:
+    import httpx2
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "asking a model needs httpx2: install it with `pip install 'stenod[llm]'`", name="httpx2"
+    ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a server answered; `headers` have their names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """There is no whole answer; `is_final` when asking again would end the same way."""
+
+    why: str
+    is_final: bool = False
+
+
+async def post(call: Call) -> Response | Lost:
+    """Send a request and read the whole answer.
+
+    Failures of the network are returned, not raised: an exception of httpx2 holds the request, and
+    with it the key. A cancelled call closes its connection, which tells the server.
+    """
+    # In a thread: with https it reads the machine's certificates.
+    client = await anyio.to_thread.run_sync(_client, call)
+    async with client:
+        try:
+            return await _exchange(client, call)
+        except httpx2.ConnectTimeout:
+            return Lost(f"no connection within {limits.MODEL_CONNECT_S:g} s")
+        except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+            return Lost(_words(error), is_final=True)
+        except httpx2.TransportError as error:
+            return Lost(_words(error))
+
+
+def _client(call: Call) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        # Only a deadline of the whole bounds a model's thinking; see `_asking`.
+        timeout=httpx2.Timeout(None, connect=limits.MODEL_CONNECT_S),
+        follow_redirects=False,
+        # A proxy of the environment leads out of this machine, and not back to it.
+        trust_env=not is_loopback(call.url),
+    )
+
+
+async def _exchange(client: httpx2.AsyncClient, call: Call) -> Response | Lost:
+    async with client.stream("POST", call.url, content=call.body, headers=_headers(call)) as got:
+        if got.headers.get("content-encoding", "identity") != "identity":
+            return Lost("its answer is compressed, which was not asked for", is_final=True)
+        body = await _body(got)
+        if body is None:
+            told = f"its answer has more than {limits.MODEL_ANSWER_BYTES_MAX} bytes"
+            return Lost(told, is_final=True)
+        # Servers quote the key that they refuse; from here on nobody can show it by accident.
+        safe = body if call.key is None else call.key.hidden_in_bytes(body)
+        return Response(got.status_code, dict(got.headers), safe)
+
+
+async def _body(response: httpx2.Response) -> bytes | None:
+    """The body as it arrived, None when it is over its bound."""
+    body = bytearray()
+    with anyio.CancelScope() as scope:
+        async for chunk in response.aiter_raw():
+            body += chunk[: limits.MODEL_ANSWER_BYTES_MAX + 1 - len(body)]
+            if len(body) > limits.MODEL_ANSWER_BYTES_MAX:
+                # Not `break`: the generators below end in order only when they are cancelled.
+                scope.cancel()
+    return None if len(body) > limits.MODEL_ANSWER_BYTES_MAX else bytes(body)
+
+
+def _headers(call: Call) -> dict[str, str]:
+    headers = {
+        **call.headers,
+        "content-type": "application/json",
+        "accept": "application/json",
+        # A small answer can unpack to one that fills the memory.
+        "accept-encoding": "identity",
+        "user-agent": f"steno/{__version__}",
+    }
+    if call.key is not None:
+        name, before = call.key_header
+        headers[name] = call.key.header(before)
+    return headers
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,67 @@
+"""What is asked again, and when: a pure policy that knows no network and no clock."""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from steno_protocol import limits
+
+_AGAIN: Final = frozenset({408, 425, 429})
+"""The client's mistakes by number that are none: too slow, too early, too often."""
+
+_NEVER: Final = frozenset({501, 505})
+"""The server's mistakes that stay."""
+
+
+def is_worth_repeating(status: int) -> bool:
+    """True when the same question may be answered a little later."""
+    return status in _AGAIN or (500 <= status <= 599 and status not in _NEVER)
+
+
+def told_pause_s(headers: Mapping[str, str], now: float) -> float | None:
+    """How long the server asks to wait, None when it does not.
+
+    Args:
+        headers: of the response, their names in lower case. `retry-after-ms` goes before
+            `retry-after`, which is a number of seconds or a date.
+        now: Unix time in seconds, for a date.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = _number(text)
+    return seconds if seconds is not None or text is None else _until(text, now)
+
+
+def pause_s(attempt: int, told_s: float | None, draw: float) -> float:
+    """How long to wait after an attempt.
+
+    Args:
+        attempt: its number, from 1.
+        told_s: what the server asked for; it is kept to, and a little more, so that those who were
+            told the same do not come together.
+        draw: a random number in [0, 1).
+    """
+    if told_s is not None:
+        return told_s + draw * min(told_s / 10, limits.MODEL_RETRY_S)
+    longest = min(limits.MODEL_RETRY_S * 2.0 ** (attempt - 1), limits.MODEL_RETRY_S_MAX)
+    return longest * (1 + draw) / 2
+
+
+def _number(text: str | None) -> float | None:
+    if text is None:
+        return None
+    digits = text.strip()
+    # Not float(): it takes "nan", "inf" and "1_0", too.
+    if not digits.isascii() or not digits.replace(".", "", 1).isdigit():
+        return None
+    return float(digits)
+
+
+def _until(date: str, now: float) -> float | None:
+    try:
+        when = parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return max(0.0, when - now)

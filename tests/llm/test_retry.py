@@ -1,0 +1,62 @@
+"""What is asked again, and when: decided without a network and without a clock."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
+from steno_protocol import limits
+
+NOON = 1_793_275_200.0
+"""Thursday, 29 October 2026, 12:00:00 GMT."""
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
+def test_a_server_that_is_busy_or_broken_is_asked_again(status: int) -> None:
+    assert is_worth_repeating(status)
+
+
+@pytest.mark.parametrize("status", [201, 301, 400, 401, 403, 404, 413, 422, 501, 505, 600])
+def test_what_stays_wrong_is_not_asked_again(status: int) -> None:
+    assert not is_worth_repeating(status)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": " 0.5 "}, 0.5),
+        ({"retry-after": "Thu, 29 Oct 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Thu, 29 Oct 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+    ],
+)
+def test_the_pause_that_a_server_asks_for_is_understood(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert told_pause_s(headers, NOON) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1_0", "1e3", "٣", "1.2.3"])
+def test_a_pause_that_makes_no_sense_was_not_told(text: str) -> None:
+    assert told_pause_s({"retry-after": text}, NOON) is None
+
+
+@given(st.text(), st.floats(allow_nan=False, allow_infinity=False))
+def test_no_header_makes_the_policy_fail(text: str, now: float) -> None:
+    told = told_pause_s({"retry-after": text}, now)
+    assert told is None or told >= 0
+
+
+@given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
+def test_a_pause_grows_with_each_attempt_up_to_its_bound(attempt: int, draw: float) -> None:
+    pause = pause_s(attempt, None, draw)
+    assert limits.MODEL_RETRY_S / 2 <= pause <= limits.MODEL_RETRY_S_MAX
+    assert pause_s(attempt + 1, None, draw) >= pause
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1, exclude_max=True))
+def test_nobody_comes_back_sooner_than_asked_or_much_later(told: float, draw: float) -> None:
+    assert told <= pause_s(1, told, draw) <= told + limits.MODEL_RETRY_S
