@@ -70,18 +70,25 @@ class Steno:
         """The command line of a call."""
         return [sys.executable, "-W", "error", "-m", "steno.cli", *arguments]
 
-    def on_terminal(self, columns: int, *arguments: str) -> str:
-        """What a person sees on a terminal of this width: data and talk together."""
+    def on_terminal(self, columns: int, *arguments: str, typed: str | None = None) -> str:
+        """What a person sees on a terminal of this width: data and talk together.
+
+        Args:
+            columns: how wide it is; it has 24 lines.
+            arguments: of the command.
+            typed: what the person types; None: stdin is no terminal.
+        """
         controller, terminal = os.openpty()
         environment = {**self._environment, "COLUMNS": str(columns), "TERM": "xterm"}
         process = subprocess.Popen(
             self.words(*arguments),
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if typed is None else terminal,
             stdout=terminal,
             stderr=terminal,
         )
         os.close(terminal)
+        os.write(controller, (typed or "").encode())
         with os.fdopen(controller, "rb", buffering=0) as screen:
             shown = b"".join(_until_hang_up(screen))
         process.wait()

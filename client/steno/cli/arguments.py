@@ -142,13 +142,16 @@ def why(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--why", metavar="TEXT", help="the reason, kept in the timeline")
 
 
-def mutation(parser: argparse.ArgumentParser, key: str = "", *, given: str = "") -> None:
+def mutation(
+    parser: argparse.ArgumentParser, key: str = "", *, given: str = "", durable: bool = False
+) -> None:
     """The options of what changes a session.
 
     Args:
         parser: of the command.
         key: what else there is to say about --key.
         given: the argument without which the command only looks.
+        durable: it is always synced, so there is no --durability.
     """
     parser.set_defaults(changes=given or True)
     more = f"; {key}" if key else ""
@@ -159,6 +162,8 @@ def mutation(parser: argparse.ArgumentParser, key: str = "", *, given: str = "")
         "--expect", metavar="POSITION", type=position,
         help="refuse unless the session ends here",
     )  # fmt: skip
+    if durable:
+        return
     parser.add_argument(
         "--durability", choices=_DURABILITIES, default="synced",
         help="what is true when the command returns: synced, on the disk (default); written, in"

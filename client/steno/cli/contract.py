@@ -37,9 +37,9 @@ from typing import Any
 
 import msgspec
 
-from steno.values import Ack, Record, Reset, WireRecord
+from steno.values import Ack, Deleted, Mail, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
-from steno_protocol.replies import Happening, Mail, SessionStat
+from steno_protocol.replies import Happening, SessionStat
 
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
@@ -111,7 +111,15 @@ def description(stat: SessionStat) -> dict[str, Any]:
 
 def mail(session: str, value: Mail | None) -> dict[str, Any]:
     """The D-Mail that waits in a session."""
-    return {"session": session, "mail": None if value is None else reply(value)}
+    if value is None:
+        return {"session": session, "mail": None}
+    told = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
+    return {"session": session, "mail": {**told, "cursor": str(value.cursor)}}
+
+
+def deleted(session: str, value: Deleted) -> dict[str, Any]:
+    """What became of a session that was deleted."""
+    return {"session": session, "trash": str(value.trash), "expires_at": value.expires_at}
 
 
 def timeline(session: str, head: str, entries: Sequence[Happening]) -> dict[str, Any]:

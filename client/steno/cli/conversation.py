@@ -1,12 +1,12 @@
 """A conversation as a person reads it: one record in, lines of text out; pure.
 
-user · planner                                              0:3
+user · planner                         2026-11-21 15:04:05  0:3
   What is in this image?
   [image/png, 1.2 MB]
-assistant                                                   0:5
+assistant                              2026-11-21 15:04:09  0:5
   ▸ thought, 212 characters: It seems to show a small scene …
   → Shell(command="ls")
-tool · Shell                                                0:6
+tool · Shell                           2026-11-21 15:04:10  0:6
   a.txt
 """
 
@@ -17,7 +17,8 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from steno.cli.output import printable
-from steno.cli.wording import count, size
+from steno.cli.times import written_at
+from steno.cli.wording import count, moment, size
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
@@ -33,6 +34,9 @@ _FOLDED_CHARS: Final = 60
 
 _RULE_CHARS: Final = 60
 """Length of a rule when there is no width to fit into."""
+
+_TIME_CHARS: Final = 19
+"""Characters of a date and time; a narrow terminal does without."""
 
 _ROLE_STYLES: Final = {
     "user": "green",
@@ -95,6 +99,10 @@ class Conversation:
         plain = printable(plain, one_line=True)
         cursor = str(record.cursor)
         room = min(self._width or _RULE_CHARS, _RULE_CHARS) - len(plain) - len(cursor)
+        at = written_at(record.record)
+        if at is not None and room > _TIME_CHARS + 4:
+            cursor = f"{moment(at)}  {cursor}"
+            room -= _TIME_CHARS + 2
         return self._style(plain, "bold", colour) + " " * max(2, room) + self._style(cursor, "dim")
 
     def _content(self, content: object, *, is_result: bool) -> list[str]:

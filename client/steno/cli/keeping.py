@@ -64,9 +64,9 @@ def delete(options: Namespace, output: Output) -> int:
             return Exit.FAILED
         deleted = client.delete(options.session, key=options.key)
     if output.as_json:
-        output.document({"session": options.session, **contract.reply(deleted)})
+        output.document(contract.deleted(options.session, deleted))
         return Exit.DONE
-    output.write(deleted.trash)
+    output.write(str(deleted.trash))
     output.say(f"{options.session} is in the trash and expires {moment(deleted.expires_at)}")
     return Exit.DONE
 

@@ -2,14 +2,12 @@
 
 from argparse import Namespace
 
-from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, shortened, table
 from steno.cli.wording import moment, number, size
-from steno_protocol.commands import List
-from steno_protocol.replies import SessionEntry, Sessions
+from steno_protocol.replies import SessionEntry
 
 _HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
 
@@ -17,7 +15,12 @@ _HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
 def sessions(options: Namespace, output: Output) -> int:
     """List the sessions; archived ones only when they are asked for."""
     with connected(options) as client:
-        entries = _entries(client, options)
+        entries = client.sessions(
+            options.prefix or "",
+            archived=options.archived,
+            labels=options.labels,
+            title=options.title,
+        )
         root = client.welcome.root
     if output.as_json:
         output.document({"sessions": [contract.reply(entry) for entry in entries]})
@@ -27,23 +30,6 @@ def sessions(options: Namespace, output: Output) -> int:
     if not entries:
         output.say(f"{_nothing(options)} in {root}: `steno append SESSION TEXT` makes one")
     return Exit.DONE
-
-
-def _entries(client: BlockingClient, options: Namespace) -> list[SessionEntry]:
-    entries: list[SessionEntry] = []
-    more = True
-    while more:
-        asked = List(
-            prefix=options.prefix or "",
-            after=entries[-1].session if entries else "",
-            archived=options.archived,
-            labels=tuple(options.labels),
-            title=options.title,
-        )
-        page, _ = client.request(asked, Sessions)
-        entries += page.sessions
-        more = page.more
-    return entries
 
 
 def _lines(output: Output, entries: list[SessionEntry]) -> list[str]:

@@ -9,8 +9,8 @@ from steno.cli.exits import Exit
 from steno.cli.output import Output, printable
 from steno.cli.stdin import text_or_stdin
 from steno.cli.wording import moment
+from steno.values import Mail
 from steno_protocol.errors import NotFound
-from steno_protocol.replies import Mail
 
 
 def send(options: Namespace, output: Output) -> int:
@@ -69,7 +69,7 @@ def deliver(options: Namespace, output: Output) -> int:
 
 
 def _how(options: Namespace) -> dict[str, Any]:
-    return {"key": options.key, "expect": options.expect, "durability": options.durability}
+    return {"key": options.key, "expect": options.expect}
 
 
 def _print(output: Output, mail: Mail) -> None:

@@ -63,6 +63,10 @@ class Output:
         """One line of data."""
         self._data.write(_for(self._data, text) + "\n")
 
+    def fitted(self, text: str) -> str:
+        """`text` as `write` would write it: as far as the encoding of the data can show it."""
+        return _for(self._data, text)
+
     def raw(self, data: bytes) -> None:
         """Data as it is, byte by byte."""
         buffer = getattr(self._data, "buffer", None)

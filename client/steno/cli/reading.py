@@ -8,6 +8,7 @@ from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output
+from steno.cli.times import Since
 from steno.cli.wording import count, number
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.positions import Position
@@ -20,7 +21,7 @@ def read(options: Namespace, output: Output) -> int:
         records = client.session(options.session).records(
             after, options.until, strict=options.strict
         )
-        for record in records:
+        for record in Since(options.since).records(records):
             print_record(output, record)
         tell_damaged(output, records.damaged)
     return Exit.DONE

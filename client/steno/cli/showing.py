@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from steno.blocking import BlockingSession
 from steno.cli import contract
@@ -10,28 +10,47 @@ from steno.cli.connection import connected
 from steno.cli.conversation import Conversation
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output
+from steno.cli.paging import paged
 from steno.cli.reading import tell_damaged
+from steno.cli.times import Since
 from steno.cli.wording import count
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol.positions import Position
 
 
+class Lines(Protocol):
+    """Where lines go: the output itself, or a pager."""
+
+    def write(self, text: str, /) -> None:
+        """One line."""
+        ...
+
+
 def show(options: Namespace, output: Output) -> int:
     """Show the present, a past state, or what comes."""
-    if options.follow and output.as_json:
-        raise WrongUsage("--json shows one state: follow a session with `steno tail -f --json`")
+    if output.as_json:
+        return _show_state(options, output)
     with connected(options) as client:
         session = client.session(options.session)
-        if output.as_json:
-            past = options.at if options.generation is None else options.generation
-            output.document(contract.state(options.session, session.history_at(past)))
-            return Exit.DONE
         conversation = Conversation(output.width, output.style, full=options.full)
         if options.follow:
-            return _follow(session, conversation, output)
+            return _follow(session, conversation, output, Since(options.since))
         records = session.records(*_span(options))
-        _print(output, conversation, records)
+        with paged(output, wanted=not options.no_pager) as screen:
+            _print(screen, conversation, Since(options.since).records(records))
         tell_damaged(output, records.damaged)
+    return Exit.DONE
+
+
+def _show_state(options: Namespace, output: Output) -> int:
+    if options.follow:
+        raise WrongUsage("--json shows one state: follow a session with `steno tail -f --json`")
+    if options.since is not None:
+        raise WrongUsage("--json shows one state: take its last part with `steno read --since`")
+    with connected(options) as client:
+        past = options.at if options.generation is None else options.generation
+        state = client.session(options.session).history_at(past)
+    output.document(contract.state(options.session, state))
     return Exit.DONE
 
 
@@ -44,24 +63,28 @@ def _span(options: Namespace) -> tuple[Position | None, Position | None]:
     return None, None
 
 
-def _print(output: Output, conversation: Conversation, records: Iterable[Record]) -> None:
+def _print(screen: Lines, conversation: Conversation, records: Iterable[Record]) -> None:
     for record in records:
         for line in conversation.record(record):
-            output.write(line)
+            screen.write(line)
 
 
-def _follow(session: BlockingSession, conversation: Conversation, output: Output) -> int:
+def _follow(
+    session: BlockingSession, conversation: Conversation, output: Output, since: Since
+) -> int:
     with session.subscribe("start") as events:
         for event in events:
-            _print_event(output, conversation, event)
+            _print_event(output, conversation, event, since)
             output.flush()
     return Exit.DONE
 
 
-def _print_event(output: Output, conversation: Conversation, event: SubscriptionEvent) -> None:
+def _print_event(
+    output: Output, conversation: Conversation, event: SubscriptionEvent, since: Since
+) -> None:
     match event:
         case RecordsEvent():
-            _print(output, conversation, event.records())
+            _print(output, conversation, since.records(event.records()))
         case Reset():
             kept = f"the first {count(event.kept, 'line')} stay" if event.kept else "nothing stays"
             for line in conversation.rule(f"{event.why}: {kept}"):

@@ -47,7 +47,7 @@ def add_undo(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "--to", metavar="NEW",
-        help="the id of the new session (default: SESSION-undo-1, or the next that is free)",
+        help="the id of the new session (default: SESSION-undo- and some digits)",
     )  # fmt: skip
     title(parser)
     key(parser)

@@ -31,7 +31,7 @@ def _add_send(commands: Subcommands) -> None:
     session_argument(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=int, help="the id of one")
     parser.add_argument("text", metavar="TEXT", help="the message, or - for stdin")
-    mutation(parser, key="it is the id of the mail, too")
+    mutation(parser, key="it is the id of the mail, too", durable=True)
 
 
 def _add_show(commands: Subcommands) -> None:
@@ -55,4 +55,4 @@ def _add_deliver(commands: Subcommands) -> None:
     parser.add_argument(
         "--add-user-message", action="store_true", help="let the model see the new checkpoint, too"
     )
-    mutation(parser)
+    mutation(parser, durable=True)

@@ -1,5 +1,7 @@
 """The command lines of what only looks at a session's records: sessions, show, read, tail."""
 
+import argparse
+
 from steno.cli.arguments import (
     Subcommands,
     command,
@@ -8,6 +10,7 @@ from steno.cli.arguments import (
     position,
     session_argument,
 )
+from steno.cli.moments import since
 
 
 def add_sessions(commands: Subcommands) -> None:
@@ -39,7 +42,7 @@ def add_show(commands: Subcommands) -> None:
         commands, "show", "showing:show", "show a conversation to a person",
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
         " and long results are folded, images are named by type and size.",
-        example="steno show demo --at 0:12",
+        example="steno show demo --since 2h\nsteno show demo --at 0:12",
     )  # fmt: skip
     session_argument(parser)
     past = parser.add_mutually_exclusive_group()
@@ -52,7 +55,12 @@ def add_show(commands: Subcommands) -> None:
     past.add_argument(
         "-f", "--follow", action="store_true", help="go on with what is written from now on"
     )
+    _since(parser)
     parser.add_argument("--full", action="store_true", help="fold nothing")
+    parser.add_argument(
+        "--no-pager", action="store_true",
+        help="let it scroll by; what is higher than the terminal goes through PAGER, or less",
+    )  # fmt: skip
 
 
 def add_read(commands: Subcommands) -> None:
@@ -66,6 +74,7 @@ def add_read(commands: Subcommands) -> None:
     start.add_argument("--after", metavar="POSITION", type=position, help="begin here")
     start.add_argument("--generation", metavar="N", type=count, help="read all of a generation")
     parser.add_argument("--until", metavar="POSITION", type=position, help="end here")
+    _since(parser)
     parser.add_argument(
         "--strict", action="store_true", help="fail at the first line that is no record"
     )
@@ -88,4 +97,12 @@ def add_tail(commands: Subcommands) -> None:
     parser.add_argument(
         "--wire", action="store_const", dest="handler", const="events:tail",
         default="reading:tail", help="the events of the wire file, not the records",
+    )  # fmt: skip
+
+
+def _since(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since", metavar="TIME", type=since,
+        help="from the first record that was written then or later: 90s, 15min, 2h, 3d ago, or"
+        " 15:04, 2026-11-21, 2026-11-21T15:04",
     )  # fmt: skip

@@ -1,0 +1,105 @@
+"""`steno show` beyond the screen and beyond today: pager, --since, times."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from steno.cli.moments import since
+from support.command import Steno
+
+HOUR_S = 3600
+
+
+def key_of(at: float) -> str:
+    """A uuid7 of that time, as a client makes it."""
+    digits = f"{int(at * 1000):012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
+
+
+def _told_over_hours(root: Path) -> Steno:
+    """A session with a record of three hours ago, one of an hour ago, and one of no known time."""
+    steno = Steno(root)
+    now = time.time()
+    for hours, text in ((3, "early"), (1, "late")):
+        assert steno("append", "demo", text, "--key", key_of(now - hours * HOUR_S)).code == 0
+    assert steno("append", "demo", "timeless", "--key", "step-1").code == 0
+    return steno
+
+
+def test_since_begins_with_the_first_record_that_is_known_to_be_young_enough(root: Path) -> None:
+    steno = _told_over_hours(root)
+    shown = steno("show", "demo", "--since", "2h").out
+    assert "early" not in shown
+    assert "late" in shown
+    assert "timeless" in shown
+    assert steno("show", "demo", "--since", "30min").out == ""
+    lines = steno("read", "demo", "--since", "2h", "--json").documents
+    assert [line["record"]["content"] for line in lines] == ["late", "timeless"]
+
+
+def test_since_and_json_do_not_go_together_in_show(root: Path) -> None:
+    ran = _told_over_hours(root)("show", "demo", "--since", "2h", "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "steno read --since" in ran.error["message"]
+
+
+def test_a_time_is_given_as_a_span_or_as_people_write_it() -> None:
+    now = time.time()
+    assert since("90s") == pytest.approx(now - 90, abs=5)
+    assert since("1.5h") == pytest.approx(now - 1.5 * HOUR_S, abs=5)
+    assert since("3d") == pytest.approx(now - 72 * HOUR_S, abs=5)
+    assert now - 24 * HOUR_S - 5 <= since(time.strftime("%H:%M")) <= now + 5
+    assert since("2026-11-21T15:04:00+00:00") == 1795273440
+
+
+@pytest.mark.parametrize("text", ["yesterday", "25:61", "h", "-1h", "1e400d", "10000-01-01"])
+def test_what_is_no_time_is_refused_in_words(root: Path, text: str) -> None:
+    ran = Steno(root)("show", "demo", f"--since={text}")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is no time: give 90s" in ran.err
+
+
+def test_the_time_of_a_message_is_shown_where_it_is_known_and_there_is_room(root: Path) -> None:
+    steno = _told_over_hours(root)
+    heads = [line for line in steno("show", "demo").out.splitlines() if line.startswith("user")]
+    day = time.strftime("%Y-%m-%d ", time.localtime(time.time() - HOUR_S))
+    assert [day in head for head in heads[1:]] == [True, False]
+    assert day not in steno.on_terminal(40, "show", "demo")
+
+
+def _long_session(root: Path, **environment: str) -> Steno:
+    steno = Steno(root, NO_COLOR="1", **environment)
+    lines = (json.dumps({"role": "user", "content": f"message {n}"}) for n in range(30))
+    steno("append", "demo", "--batch", stdin="\n".join(lines))
+    return steno
+
+
+def test_what_is_higher_than_the_terminal_goes_through_the_pager(root: Path) -> None:
+    steno = _long_session(root, PAGER="sed s/^/PAGED:/")
+    shown = steno.on_terminal(80, "show", "demo", typed="")
+    assert shown.startswith("PAGED:user")
+    assert "PAGED:  message 29\n" in shown
+    whole = steno.on_terminal(80, "show", "demo", "--no-pager", typed="")
+    assert "PAGED" not in whole
+    assert "message 29" in whole
+
+
+def test_nothing_is_paged_that_fits_or_that_nobody_sits_before(root: Path) -> None:
+    steno = _long_session(root, PAGER="sed s/^/PAGED:/")
+    assert "PAGED" not in steno.on_terminal(80, "show", "demo", "--at", "0:5", typed="")
+    assert "PAGED" not in steno.on_terminal(80, "show", "demo")
+    assert "PAGED" not in steno("show", "demo").out
+
+
+def test_who_leaves_the_pager_early_has_seen_enough(root: Path) -> None:
+    steno = _long_session(root, PAGER="head -n 1")
+    assert steno.on_terminal(80, "show", "demo", typed="").count("\n") == 1
+
+
+def test_a_pager_that_cannot_be_run_is_told_and_done_without(root: Path) -> None:
+    steno = _long_session(root, PAGER="no-such-pager")
+    shown = steno.on_terminal(80, "show", "demo", typed="")
+    assert "steno: the pager no-such-pager cannot be run" in shown
+    assert "message 29" in shown
