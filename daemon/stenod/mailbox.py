@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import Mutation
@@ -25,8 +26,8 @@ class ReplyTo(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+# A Struct, because one is made for every command, and making it takes a quarter of the time.
+class Item(msgspec.Struct, frozen=True, eq=False):
     """One command that waits for a writer.
 
     Attributes:

@@ -125,9 +125,18 @@ def compact(data: bytes, record: dict[str, Any]) -> bytes:
     return _escape_separators(msgspec.json.format(data, indent=-1))
 
 
-def line(data: bytes, stamp: bytes) -> bytes:
-    """One line of the file: a checked object with our stamp spliced in before its last brace."""
-    return data[:-1] + stamp + b"}\n"
+def line(data: bytes, facts: bytes) -> bytes:
+    """One line of the file: a checked object with our own keys spliced in before its last brace."""
+    return b"%b%b}\n" % (data[:-1], facts)
+
+
+def stamp(key: str, by: str | None) -> bytes:
+    """The stamp of the one line of a command.
+
+    >>> stamp("k1", None)
+    b',"_id":"k1"'
+    """
+    return (f',"_by":"{by}","_id":"{key}"' if by else f',"_id":"{key}"').encode()
 
 
 def stamps(key: str, count: int, by: str | None) -> Iterator[bytes]:
@@ -136,10 +145,10 @@ def stamps(key: str, count: int, by: str | None) -> Iterator[bytes]:
     >>> list(stamps("k1", 2, "planner"))
     [b',"_by":"planner","_id":"k1.0/2"', b',"_by":"planner","_id":"k1.1/2"']
     """
-    head = f',"_by":"{by}","_id":"{key}' if by else f',"_id":"{key}'
     if count == 1:
-        yield f'{head}"'.encode()
+        yield stamp(key, by)
         return
+    head = f',"_by":"{by}","_id":"{key}' if by else f',"_id":"{key}'
     for index in range(count):
         yield f'{head}.{index}/{count}"'.encode()
 

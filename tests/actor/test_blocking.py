@@ -71,6 +71,7 @@ async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) ->
     waits = True
     commit = Adaptive(lambda: waits)
     begun, may_end = threading.Event(), threading.Event()
+    was_inline = True
 
     def wait() -> int:
         begun.set()

@@ -2,8 +2,9 @@
 
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.places import key_time_ms
@@ -15,8 +16,8 @@ _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 _HASHES: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+# A Struct, because one is made for every command, and making it takes a quarter of the time.
+class Applied(msgspec.Struct, frozen=True, gc=False):
     """A command that was applied: enough to give its first answer again.
 
     Attributes:

@@ -93,8 +93,9 @@ class Machine(Speculation):
         checked = self._check_each(
             data, lambda record: records.check_message(record, verbatim=verbatim)
         )
-        lines = [MessageLine(record.text_chars) for record in checked]
-        return self._lines(command, [record.data for record in checked], lines)
+        for record in checked:
+            self._spoken.counters.apply_message(record.text_chars)
+        return self._put(command, [record.data for record in checked])
 
     def _summary(self, data: Sequence[bytes]) -> bytes:
         if len(data) != 1:

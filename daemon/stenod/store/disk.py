@@ -7,12 +7,13 @@ part of it happened.
 
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class FileStat:
+
+# A Struct, because four are made for every commit, and making it takes a quarter of the time.
+class FileStat(msgspec.Struct, frozen=True, gc=False):
     """What is known of an open file or folder.
 
     Attributes:
