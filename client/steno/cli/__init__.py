@@ -1,9 +1,9 @@
 """The command `steno`: what agents do through the client, done from a shell.
 
 stdout is data, stderr is talk. With `--json` the data are the documents that `steno.cli.contract`
-describes: one object for a command that answers once, one object a line for `read`, `tail`, `logs`
-and an `append` from stdin; an error is then one JSON object on stderr (what argparse finds wrong
-with the command line stays text).
+describes: one object for a command that answers once, one object a line for `read`, `tail`, `grep`,
+`logs` and an `append` from stdin; an error is then one JSON object on stderr (what argparse finds
+wrong with the command line stays text).
 
 Exit codes, a closed table (`steno.cli.exits`):
 
@@ -11,7 +11,7 @@ Exit codes, a closed table (`steno.cli.exits`):
     1  refused or failed; nothing happened
     2  the command line is wrong
     3  conflict: another writer was faster, and --expect no longer holds
-    4  not found: no such session, checkpoint, generation, position or log
+    4  not found: no such session, checkpoint, generation, position, log or match
     5  no daemon answered; nothing happened
     6  nobody knows whether it happened: repeat it with the key that is named
     130  interrupted

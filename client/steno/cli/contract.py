@@ -5,6 +5,7 @@ sessions    {"sessions": [{session bytes modified_at generations title labels ar
             forked_from}]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
+hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
 state       session head generation system_prompt token_count token_count_with_pending
             n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
 usage       session token_count token_count_with_pending usages [{cursor token_count}]
@@ -41,6 +42,7 @@ from steno.values import Ack, Deleted, Mail, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.replies import Happening, SessionStat
 
+from steno_protocol.positions import Position
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
     """What a mutation answers."""
@@ -72,6 +74,11 @@ def reset(value: Reset) -> dict[str, Any]:
 
 def state(session: str, value: ContextState) -> dict[str, Any]:
     """A session's context, as a model would be given it."""
+def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
+    """A line of text that was looked for; `at` is None where its time is not known."""
+    return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
+
+
     return {
         "session": session,
         "head": str(value.head),

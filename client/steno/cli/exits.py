@@ -31,7 +31,7 @@ MEANINGS: Final = {
     Exit.FAILED: "refused or failed; nothing happened",
     Exit.USAGE: "the command line is wrong",
     Exit.CONFLICT: "conflict: another writer was faster, and --expect no longer holds",
-    Exit.NOT_FOUND: "not found: no such session, checkpoint, generation, position or log",
+    Exit.NOT_FOUND: "not found: no such session, checkpoint, generation, position, log or match",
     Exit.UNREACHABLE: "no daemon answered; nothing happened",
     Exit.UNKNOWN: "nobody knows whether it happened: repeat it with the key that is named",
     Exit.INTERRUPTED: "interrupted",

@@ -11,6 +11,7 @@ from steno_protocol import __version__
 
 GROUPS: Final = {
     "reading": ("sessions", "show", "read", "tail"),
+    "searching": ("grep",),
     "writing": ("append", "checkpoint", "revert", "clear", "usage", "prompt"),
     "history": ("timeline", "restore"),
     "branching": ("fork", "undo"),

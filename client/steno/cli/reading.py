@@ -23,7 +23,7 @@ def read(options: Namespace, output: Output) -> int:
         )
         for record in Since(options.since).records(records):
             print_record(output, record)
-        tell_damaged(output, records.damaged)
+        tell_damaged(output, records.damaged, "; --strict stops at the first")
     return Exit.DONE
 
 
@@ -49,11 +49,11 @@ def print_record(output: Output, record: Record) -> None:
         output.json_line(record.raw if record.raw.endswith(b"\n") else record.raw + b"\n")
 
 
-def tell_damaged(output: Output, damaged: int) -> None:
+def tell_damaged(output: Output, damaged: int, hint: str = "") -> None:
     """Say how many lines were passed over, if any."""
     if damaged:
         what = "line was no record and was" if damaged == 1 else "lines were no records and were"
-        output.say(f"{number(damaged)} {what} passed over; --strict stops at the first")
+        output.say(f"{number(damaged)} {what} passed over{hint}")
 
 
 def tell_reset(output: Output, reset: Reset) -> None:

@@ -1,0 +1,110 @@
+"""`steno grep`: text found in the messages of many sessions."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from support.command import Steno
+
+MESSAGES = {
+    "team/a": [
+        {"role": "user", "content": "Where is the Daemon?\nIt listens at a socket."},
+        {"role": "assistant", "content": [
+            {"type": "think", "think": "perhaps in stenod"},
+            {"type": "text", "text": "I look."},
+        ], "tool_calls": [{"type": "function", "id": "c1", "function": {
+            "name": "Shell", "arguments": '{"command": "ls \\"the folder\\""}'}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "a.b\naxb"}]},
+    ],
+    "team/b": [{"role": "user", "content": "the daemon again"}],
+    "other": [{"role": "user", "content": "no daemon"}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def steno(shared_root: Path) -> Steno:
+    steno = Steno(shared_root)
+    for session, messages in MESSAGES.items():
+        lines = "".join(json.dumps(each) + "\n" for each in messages)
+        assert steno("append", session, "--batch", stdin=lines).code == 0
+    return steno
+
+
+def test_each_line_of_text_that_matches_is_told_with_session_cursor_and_time(steno: Steno) -> None:
+    ran = steno("grep", "socket|again")
+    assert ran.code == 0
+    rows = [line.split("  ") for line in ran.out.splitlines()]
+    assert [(session, cursor, text) for session, cursor, _, text in rows] == [
+        ("team/a", "0:0", "It listens at a socket."),
+        ("team/b", "0:0", "the daemon again"),
+    ]
+    assert [row[2][:4] for row in rows] == [time.strftime("%Y")] * 2
+
+
+def test_a_hit_as_json_has_all_that_is_needed_to_find_it(steno: Steno) -> None:
+    (hit,) = steno("grep", "socket", "--json").documents
+    assert hit.pop("at") == pytest.approx(time.time(), abs=300)
+    assert hit == {
+        "session": "team/a", "cursor": "0:0", "role": "user", "line": "It listens at a socket.",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["daemon"], ["other", "team/b"]),
+        (["-i", "DAEMON"], ["other", "team/a", "team/b"]),
+        (["daemon", "team/"], ["team/b"]),
+        (["--role", "tool", "a.b"], ["team/a", "team/a"]),
+        (["-F", "a.b"], ["team/a"]),
+        (["in stenod"], ["team/a"]),
+        (['ls "the folder"'], ["team/a"]),
+        (["^It .*socket[.]$"], ["team/a"]),
+        (["Shell"], ["team/a"]),
+    ],
+)
+def test_what_is_looked_for_and_where(steno: Steno, arguments: list[str], found: list[str]) -> None:
+    assert [hit["session"] for hit in steno("grep", "--json", *arguments).documents] == found
+
+
+def test_the_ids_alone_are_told_once_each(steno: Steno) -> None:
+    assert steno("grep", "-l", "-i", "daemon").out == "other\nteam/a\nteam/b\n"
+    assert steno("grep", "-l", "a.b", "--json").documents == [{"session": "team/a"}]
+
+
+def test_nothing_found_is_an_exit_code_and_no_talk(steno: Steno) -> None:
+    ran = steno("grep", "nowhere")
+    assert (ran.code, ran.out, ran.err) == (4, "", "")
+
+
+def test_what_is_no_regular_expression_is_refused_in_words(steno: Steno) -> None:
+    ran = steno("grep", "(")
+    assert (ran.code, ran.out) == (2, "")
+    assert "-F takes it as plain text" in ran.err
+    assert steno("grep", "-F", "((").code == 4
+
+
+@pytest.mark.parametrize("columns", [40, 60, 120])
+def test_on_a_terminal_the_match_is_shown_however_long_its_line_is(
+    root: Path, columns: int
+) -> None:
+    steno = Steno(root, NO_COLOR="1")
+    steno("append", "demo", f"{'before ' * 60}needle{' after' * 60}")
+    (line,) = steno.on_terminal(columns, "grep", "needle").splitlines()
+    assert "needle" in line
+    assert len(line) <= max(columns, 55)
+
+
+def test_lines_that_are_no_records_are_counted_and_told(root: Path) -> None:
+    folder = root / "sessions" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_text(
+        '{"role":"user","content":"here"}\nhere\n{"role":"user","content":"there"}\n'
+    )
+    ran = Steno(root)("grep", "^here", "--json")
+    assert ran.documents == [
+        {"session": "demo", "cursor": "0:0", "at": None, "role": "user", "line": "here"}
+    ]
+    assert ran.err.startswith("steno: 1 line was no record")
