@@ -1,0 +1,276 @@
+"""Every damage of a JSONL file: where it is, what it is, and which bytes a repair would change.
+
+A `Scanner` is fed a file's bytes in blocks of any size and keeps no more of them than one line. It
+never raises: whatever the bytes are, they are lines or damage. A repair is a list of edits, each of
+which cuts bytes that are no whole record, or parts two records that share a line.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol._json import is_object, json_type
+from steno_protocol.dialects import Dialect, Remark, Spot
+from steno_protocol.welded import Span, is_well_formed, whole_records
+
+DAMAGES: Final = frozenset(
+    {
+        "not_json", "torn", "nul", "bad_utf8", "welded", "bom", "not_object", "too_deep",
+        "oversized", "torn_batch", "duplicate", "checkpoint_order", "at_order",
+        "no_context", "rewrite_lost", "state_unreadable", "unreadable",
+    }
+)  # fmt: skip
+"""Kinds of findings that mean that something is lost or cannot be read by every reader."""
+
+NOTES: Final = frozenset(
+    {
+        "unended", "crlf", "plain_value", "odd_value", "unknown_record", "second_header",
+        "generation_gap", "rewrite_open", "mark_ignored", "leftover", "quarantined",
+    }
+)  # fmt: skip
+"""Kinds of findings that a person should know, and that lose nothing."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Edit(NamedTuple):
+    """A part of a repair: `size` bytes from `offset` on give way to `put`."""
+
+    offset: int
+    size: int
+    put: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        kind: one of `DAMAGES` or `NOTES`.
+        what: the sentence for a person.
+        offset: where it begins, in bytes.
+        size: how many bytes it reaches; 0 for what has no length.
+        line: number of its first line, counted from 1 as editors do; 0 for a whole file.
+        records: whole records that lie in it and stay.
+        edits: what a repair does about it; nothing is done about a finding without.
+    """
+
+    kind: str
+    what: str
+    offset: int = 0
+    size: int = 0
+    line: int = 0
+    records: int = 0
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def is_damage(self) -> bool:
+        """False for what loses nothing."""
+        return self.kind in DAMAGES
+
+    @property
+    def remedy(self) -> str:
+        """What a repair does: `cut`, `split`, `end` (the newline is put there), or `none`."""
+        if not self.edits:
+            return "none"
+        if self.kind == "unended":
+            return "end"
+        return "split" if self.records else "cut"
+
+
+@dataclass(slots=True)
+class Scanner:
+    """One pass over one file.
+
+    Attributes:
+        dialect: what the file has to hold.
+        size: how many bytes were taken in.
+        lines: how many lines they are, a last one without newline included.
+        records: how many of them are records.
+        crc: CRC-32 of the bytes.
+    """
+
+    dialect: Dialect
+    size: int = 0
+    lines: int = 0
+    records: int = 0
+    crc: int = 0
+    _start: int = 0
+    _parts: list[bytes] = field(default_factory=list[bytes])
+    _held: int = 0
+    _crlf: int = 0
+
+    def feed(self, data: bytes) -> Iterator[Finding]:
+        """What the lines that end in these bytes show; exhaust it before the next call."""
+        self.size += len(data)
+        self.crc = zlib.crc32(data, self.crc)
+        at = 0
+        while (end := data.find(b"\n", at)) >= 0:
+            self._hold(data[at:end])
+            yield from self._line(ended=True)
+            at = end + 1
+        self._hold(data[at:])
+
+    def finish(self) -> Iterator[Finding]:
+        """What the end of the file shows."""
+        if self._held:
+            yield from self._line(ended=False)
+        yield from map(self._told, self.dialect.finish(self._start))
+        if self._crlf:
+            what = f"{self._crlf} lines end with CR LF, which readers take for white space"
+            yield Finding("crlf", what)
+
+    def _hold(self, part: bytes) -> None:
+        self._held += len(part)
+        # Of a line that nobody will look into, its length is enough.
+        if part and self._held <= limits.LINE_CHECKED_BYTES_MAX:
+            self._parts.append(part)
+
+    def _line(self, *, ended: bool) -> Iterator[Finding]:
+        """One line is complete, or the file is."""
+        data = b"".join(self._parts)
+        size = self._held
+        spot = Spot(self._start, size + ended, self.lines + 1)
+        self._parts, self._held = [], 0
+        self._start += size + ended
+        self.lines += 1
+        if size > limits.LINE_CHECKED_BYTES_MAX:
+            yield from map(self._told, self.dialect.gap())
+            what = f"a line of {size} bytes, longer than any that steno looks into"
+            yield Finding("oversized", what, spot.offset, spot.size, spot.line)
+            return
+        if spot.offset == 0 and data.startswith(_BOM):
+            what = "a byte order mark, at which JSON readers fail"
+            yield Finding("bom", what, 0, len(_BOM), 1, edits=(Edit(0, len(_BOM)),))
+            data, spot = data[len(_BOM) :], Spot(len(_BOM), spot.size - len(_BOM), spot.line)
+        yield from self._judge(data, spot, ended=ended)
+
+    def _judge(self, data: bytes, spot: Spot, *, ended: bool) -> Iterator[Finding]:
+        if not data.strip(b" \t\r"):
+            return
+        self._crlf += ended and data.endswith(b"\r")
+        try:
+            value = _decode(data)
+        except RecursionError:
+            yield from map(self._told, self.dialect.gap())
+            yield from self._too_deep(data, spot, ended=ended)
+            return
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            yield from map(self._told, self.dialect.gap())
+            yield self._broken(data, spot, ended=ended)
+            return
+        if is_object(value):
+            self.records += 1
+            yield from map(self._told, self.dialect.take(value, data, spot))
+        else:
+            yield from map(self._told, self.dialect.gap())
+            yield self._no_object(value, spot)
+        if not ended:
+            edit = Edit(spot.offset + len(data), 0, b"\n")
+            what = "the last line lacks its newline: what is appended next would be welded to it"
+            yield Finding("unended", what, edit.offset, 0, spot.line, 1, (edit,))
+
+    def _told(self, remark: Remark) -> Finding:
+        return Finding(remark.kind, remark.what, *remark.spot)
+
+    def _no_object(self, value: object, spot: Spot) -> Finding:
+        what = f"JSON that is no object: {json_type(value)}"
+        if not self.dialect.objects_only:
+            return Finding("plain_value", what, *spot)
+        return Finding("not_object", what, *spot, edits=(Edit(spot.offset, spot.size),))
+
+    def _too_deep(self, data: bytes, spot: Spot, *, ended: bool) -> Iterator[Finding]:
+        spans = whole_records(data, self.dialect.is_record, ended=ended)
+        if spans:
+            yield self._welded(data, spot, spans, ended=ended)
+            return
+        what = "nested so deep that readers give up; it may be whole"
+        yield Finding("too_deep", what, *spot)
+
+    def _broken(self, data: bytes, spot: Spot, *, ended: bool) -> Finding:
+        """A line that does not decode: what is whole in it, and what the rest is."""
+        if is_well_formed(data):
+            what = "JSON with a value that strict readers refuse, for example half a character"
+            return Finding("odd_value", what, *spot)
+        spans = whole_records(data, self.dialect.is_record, ended=ended)
+        if spans:
+            return self._welded(data, spot, spans, ended=ended)
+        kind, what = _nature(data, ended=ended)
+        return Finding(kind, what, *spot, edits=(Edit(spot.offset, spot.size),))
+
+    def _welded(self, data: bytes, spot: Spot, spans: Sequence[Span], *, ended: bool) -> Finding:
+        self.records += len(spans)
+        edits = tuple(_partings(data, spot.offset, spans, ended=ended))
+        lost = sum(edit.size for edit in edits)
+        count = len(spans)
+        whole = f"{count} whole record{'' if count == 1 else 's'}"
+        if not lost:
+            what = f"{whole} welded into one line"
+        elif b"\0" in data and not data[: spans[0].start].strip(b"\0 \t\r"):
+            return Finding("nul", f"{lost} NUL bytes before {whole}", *spot, count, edits)
+        else:
+            what = f"{lost} damaged bytes welded to {whole}"
+        return Finding("welded", what, *spot, count, edits)
+
+
+def _nature(data: bytes, *, ended: bool) -> tuple[str, str]:
+    """Kind and description of a line that holds no whole record."""
+    size = len(data)
+    if b"\0" in data:
+        return (
+            "nul",
+            f"{data.count(0)} NUL bytes in a line of {size}: pages that were never written",
+        )
+    if not ended:
+        return "torn", f"a last line of {size} bytes that was never finished"
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return "bad_utf8", f"a line of {size} bytes that is no UTF-8 from its byte {error.start} on"
+    return "not_json", f"a line of {size} bytes that is no JSON"
+
+
+def _partings(data: bytes, offset: int, spans: Sequence[Span], *, ended: bool) -> Iterator[Edit]:
+    """The edits that leave the whole records of a line, each on a line of its own."""
+    at = 0
+    for number, span in enumerate(spans):
+        put = b"\n" if number else b""
+        if put or span.start > at:
+            yield Edit(offset + at, span.start - at, put)
+        at = span.end
+    if not ended:
+        yield Edit(offset + at, len(data) - at, b"\n")
+    elif data[at:].strip():
+        yield Edit(offset + at, len(data) - at)
+
+
+def merged(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits of a whole file in order, those that meet or overlap as one."""
+    found: list[Edit] = []
+    for edit in sorted(edits):
+        last = found[-1] if found else None
+        if last is None or edit.offset > last.offset + last.size:
+            found.append(edit)
+            continue
+        end = max(last.offset + last.size, edit.offset + edit.size)
+        found[-1] = Edit(last.offset, end - last.offset, last.put)
+    return found
+
+
+def kept_pieces(edits: Sequence[Edit], size: int) -> Iterator[Span | bytes]:
+    """What a file of `size` bytes is made of after merged edits: ranges of it, and new bytes."""
+    at = 0
+    for edit in edits:
+        if edit.offset > at:
+            yield Span(at, edit.offset)
+        if edit.put:
+            yield edit.put
+        at = edit.offset + edit.size
+    if at < size:
+        yield Span(at, size)

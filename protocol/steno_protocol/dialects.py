@@ -1,0 +1,286 @@
+"""What the lines of each kind of file have to be, told line by line in bounded memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from steno_protocol import limits, places
+from steno_protocol.context import Blank, Checkpoint, Damaged, parse_line
+from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
+from steno_protocol.records import Stamp, stamp_of
+from steno_protocol.replies import Happening
+from steno_protocol.wire import BlankLine, DamagedLine, Metadata, WireRecord, parse_wire_line
+
+_decode_happening = msgspec.json.Decoder(Happening).decode
+
+
+class Spot(NamedTuple):
+    """Where a line lies: its first byte, its bytes with the newline, its number from 1 on."""
+
+    offset: int
+    size: int
+    line: int
+
+
+class Remark(NamedTuple):
+    """Something about whole lines that a reader should know."""
+
+    kind: str
+    what: str
+    spot: Spot
+
+
+class Dialect(Protocol):
+    """What one kind of file holds.
+
+    Attributes:
+        objects_only: a line that is JSON and no object is damage here.
+    """
+
+    objects_only: bool
+
+    def is_record(self, data: bytes) -> bool:
+        """True for an object that can be a record of this file, whatever its place."""
+        ...
+
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+        """Take in the next line that is an object."""
+        ...
+
+    def gap(self) -> Iterator[Remark]:
+        """Take in that a line is no record."""
+        ...
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """Take in that the file ends after `end` bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    first: Spot
+    next: Stamp
+
+
+class Stamps:
+    """The `_id` of consecutive lines: batches that lack their end, commands that are there twice.
+
+    A batch may lack its head, which a compaction has dropped. Of keys, the last `CHECKED_KEYS_MAX`
+    are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._batch: _Batch | None = None
+        self._seen: dict[int, None] = {}
+
+    def take(self, stamp: Stamp | None, spot: Spot) -> Iterator[Remark]:
+        """Take in the stamp of the next line, None for a line without."""
+        batch = self._batch
+        if batch is not None and stamp != batch.next:
+            yield self._torn(batch, spot.offset)
+            batch = None
+        self._batch = None
+        if stamp is None:
+            return
+        is_last = stamp.index + 1 == stamp.size
+        if not is_last:
+            first = spot if batch is None else batch.first
+            self._batch = _Batch(first, Stamp(stamp.key, stamp.index + 1, stamp.size))
+        elif batch is not None or stamp.size == 1:
+            yield from self._complete(stamp, spot)
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """The file ends here."""
+        if self._batch is not None:
+            batch, self._batch = self._batch, None
+            yield self._torn(batch, end)
+
+    def _torn(self, batch: _Batch, end: int) -> Remark:
+        key, index, size = batch.next.key, batch.next.index, batch.next.size
+        first = batch.first
+        what = f"the batch {key} has {size} records, and number {index + 1} is not there"
+        return Remark("torn_batch", what, first._replace(size=end - first.offset))
+
+    def _complete(self, stamp: Stamp, spot: Spot) -> Iterator[Remark]:
+        name = hash(stamp.key)
+        if name in self._seen:
+            yield Remark("duplicate", f"the command {stamp.key} is in the file twice", spot)
+            return
+        self._seen[name] = None
+        if len(self._seen) > limits.CHECKED_KEYS_MAX:
+            del self._seen[next(iter(self._seen))]
+
+
+class ContextDialect:
+    """Messages and control records, as kimi-cli 1.52 and steno write them."""
+
+    objects_only = True
+
+    def __init__(self) -> None:
+        self._stamps = Stamps()
+        self._checkpoint = -1
+
+    def is_record(self, data: bytes) -> bool:
+        """True for a message or a control record."""
+        return not isinstance(parse_line(data), (Blank, Damaged))
+
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+        """Roles, checkpoint ids that do not rise, stamps."""
+        del record
+        yield from self._stamps.take(stamp_of(data), spot)
+        match parse_line(data):
+            case Damaged() as damaged:
+                yield Remark("unknown_record", damaged.reason, spot)
+            case Checkpoint() as checkpoint:
+                if checkpoint.id <= self._checkpoint:
+                    what = f"checkpoint {checkpoint.id} comes after checkpoint {self._checkpoint}"
+                    yield Remark("checkpoint_order", what, spot)
+                self._checkpoint = max(self._checkpoint, checkpoint.id)
+            case _:
+                pass
+
+    def gap(self) -> Iterator[Remark]:
+        """A line that is no record ends a batch."""
+        return self._stamps.take(None, _NOWHERE)
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """A batch that has not ended yet never will."""
+        return self._stamps.finish(end)
+
+
+class WireDialect:
+    """A header, then events."""
+
+    objects_only = True
+
+    def __init__(self) -> None:
+        self._stamps = Stamps()
+        self._at: Position | None = None
+        self._lines = 0
+
+    def is_record(self, data: bytes) -> bool:
+        """True for an event or a header."""
+        return isinstance(parse_wire_line(data), (Metadata, WireRecord))
+
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+        """Events, one header, `_at` that never falls, stamps."""
+        del record
+        yield from self._stamps.take(stamp_of(data), spot)
+        match parse_wire_line(data):
+            case Metadata():
+                if self._lines:
+                    yield Remark("second_header", "a header that is not the first line", spot)
+            case WireRecord(at=str() as at):
+                yield from self._check_at(at, spot)
+            case DamagedLine() as damaged:
+                yield Remark("unknown_record", damaged.reason, spot)
+            case WireRecord() | BlankLine():
+                pass
+        self._lines += 1
+
+    def gap(self) -> Iterator[Remark]:
+        """A line that is no event ends a batch."""
+        return self._stamps.take(None, _NOWHERE)
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """A batch that has not ended yet never will."""
+        return self._stamps.finish(end)
+
+    def _check_at(self, text: str, spot: Spot) -> Iterator[Remark]:
+        try:
+            at = Position.parse(text)
+        except BadRequest:
+            yield Remark("at_order", f"_at is {text[:40]!r}, which is no position", spot)
+            return
+        if self._at is not None and at < self._at:
+            yield Remark("at_order", f"_at falls from {self._at} to {at}", spot)
+        else:
+            self._at = at
+
+
+class TimelineDialect:
+    """What happened to a session."""
+
+    objects_only = True
+
+    def is_record(self, data: bytes) -> bool:
+        """True for an entry."""
+        try:
+            _decode_happening(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        return True
+
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+        """Entries."""
+        del record
+        if not self.is_record(data):
+            yield Remark("unknown_record", "an object that is no entry of a timeline", spot)
+
+    def gap(self) -> Iterator[Remark]:
+        """Entries stand by themselves."""
+        return iter(())
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """Nothing is left open."""
+        del end
+        return iter(())
+
+
+class OtherDialect:
+    """Anybody's transcript: JSON, one value a line; what its records have in common is learned."""
+
+    objects_only = False
+
+    def __init__(self) -> None:
+        self._common: frozenset[str] | None = None
+
+    def is_record(self, data: bytes) -> bool:
+        """True for an object that has the keys which all records before it had."""
+        try:
+            keys = _decode_object(data).keys()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        return bool(keys) and (self._common is None or self._common <= keys)
+
+    def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
+        """Learn what records look like."""
+        del data, spot
+        keys = record.keys()
+        if self._common is None:
+            self._common = frozenset(keys)
+        elif not self._common <= keys:
+            self._common &= keys
+        return iter(())
+
+    def gap(self) -> Iterator[Remark]:
+        """Records stand by themselves."""
+        return iter(())
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """Nothing is left open."""
+        del end
+        return iter(())
+
+
+_NOWHERE: Final = Spot(0, 0, 0)
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def dialect_of(name: str, *, in_session: bool) -> Dialect:
+    """What a file of this name has to hold.
+
+    Args:
+        in_session: it lies in a session's folder.
+    """
+    if in_session and (name == places.CONTEXT or places.generation_of(name) is not None):
+        return ContextDialect()
+    if in_session and name == places.WIRE:
+        return WireDialect()
+    if in_session and name == places.TIMELINE:
+        return TimelineDialect()
+    return OtherDialect()

@@ -1,0 +1,240 @@
+"""Damage is found wherever it is, whatever the bytes are, and a repair loses no whole record."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol import limits
+from steno_protocol.damage import DAMAGES, NOTES, Edit, Finding, Scanner, kept_pieces, merged
+from steno_protocol.dialects import ContextDialect, Dialect, OtherDialect, dialect_of
+
+DIALECTS = {
+    "context": lambda: dialect_of("context.jsonl", in_session=True),
+    "wire": lambda: dialect_of("wire.jsonl", in_session=True),
+    "timeline": lambda: dialect_of("timeline.jsonl", in_session=True),
+    "other": OtherDialect,
+}
+
+
+def scan(data: bytes, dialect: Dialect, block: int = 1 << 20) -> tuple[Scanner, list[Finding]]:
+    """Everything that is found in a file, fed in blocks of this size."""
+    scanner = Scanner(dialect)
+    found: list[Finding] = []
+    for start in range(0, len(data), block):
+        found += scanner.feed(data[start : start + block])
+    found += scanner.finish()
+    return scanner, found
+
+
+def repaired(data: bytes, dialect: Dialect) -> bytes:
+    """The file as a repair leaves it."""
+    _, found = scan(data, dialect)
+    edits = merged(edit for finding in found for edit in finding.edits)
+    pieces = kept_pieces(edits, len(data))
+    return b"".join(
+        piece if isinstance(piece, bytes) else data[piece.start : piece.end] for piece in pieces
+    )
+
+
+def kinds(data: bytes, dialect: Dialect | None = None) -> list[tuple[str, int, int, int]]:
+    """Kind, offset, size and line of each finding."""
+    _, found = scan(data, dialect or ContextDialect())
+    return [(each.kind, each.offset, each.size, each.line) for each in found]
+
+
+def line(value: object) -> bytes:
+    """One compact line."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+HI = line({"role": "user", "content": "hi"})
+YO = line({"role": "assistant", "content": [{"type": "text", "text": "yo"}], "tool_calls": [{}]})
+
+texts = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
+    ['{"role":"user","content":"x"}', "{}", '"}', "\\", '{"', "a{b}c", "\x00\n"]
+)
+parts = st.builds(lambda text: {"type": "text", "text": text}, texts)
+messages = st.builds(
+    lambda role, content, more: {"role": role, "content": content, **more},
+    st.sampled_from(["user", "assistant", "system", "tool"]),
+    texts | st.lists(parts, max_size=3),
+    st.fixed_dictionaries({}, optional={"tool_calls": st.lists(parts, max_size=2), "n": texts}),
+)
+lines = st.builds(line, messages)
+
+
+@given(st.lists(lines, max_size=6), st.integers(1, 40))
+def test_a_file_of_whole_records_has_no_finding(records: list[bytes], block: int) -> None:
+    data = b"".join(records)
+    scanner, found = scan(data, ContextDialect(), block)
+    assert found == []
+    assert (scanner.records, scanner.lines, scanner.size) == (len(records), len(records), len(data))
+    assert repaired(data, ContextDialect()) == data
+
+
+@given(st.lists(st.tuples(lines, lines, st.floats(0, 0.999)), min_size=1, max_size=4))
+def test_what_was_appended_to_a_half_record_is_found_whole(
+    welds: list[tuple[bytes, bytes, float]],
+) -> None:
+    broken = [half[: int((len(half) - 1) * share)] + whole for half, whole, share in welds]
+    wholes = [whole for _, whole, _ in welds]
+    assert repaired(b"".join(broken), ContextDialect()) == b"".join(wholes)
+
+
+@given(st.lists(lines, min_size=2, max_size=8))
+def test_records_that_share_a_line_are_parted(records: list[bytes]) -> None:
+    data = b"".join(record[:-1] for record in records) + b"\n"
+    (found,) = scan(data, ContextDialect())[1]
+    assert (found.kind, found.records, found.remedy) == ("welded", len(records), "split")
+    assert repaired(data, ContextDialect()) == b"".join(records)
+
+
+@given(st.lists(lines, max_size=4), lines, st.floats(0, 0.999))
+def test_a_file_cut_at_any_byte_keeps_its_whole_lines(
+    records: list[bytes], last: bytes, share: float
+) -> None:
+    half = last[: int((len(last) - 1) * share)]
+    assert repaired(b"".join(records) + half, ContextDialect()) == b"".join(records)
+
+
+pieces = st.one_of(
+    st.binary(max_size=12),
+    lines,
+    st.builds(lambda data: data[:-1], lines),
+    st.sampled_from(
+        [b"\n", b"{", b'{"', b'"', b"\0" * 5, b"\xef\xbb\xbf", b"[", b"\r\n", b"1e999"]
+    ),
+)
+
+
+@given(st.lists(pieces, max_size=10), st.sampled_from(sorted(DIALECTS)), st.integers(1, 30))
+def test_any_bytes_are_lines_or_damage_and_a_repair_leaves_nothing_to_repair(
+    parts: list[bytes], name: str, block: int
+) -> None:
+    data = b"".join(parts)
+    scanner, found = scan(data, DIALECTS[name]())
+    assert scan(data, DIALECTS[name](), block)[1] == found
+    assert {each.kind for each in found} <= DAMAGES | NOTES
+    assert all(0 <= each.offset <= len(data) for each in found)
+    once = repaired(data, DIALECTS[name]())
+    assert not any(each.edits for each in scan(once, DIALECTS[name]())[1])
+    assert scan(once, DIALECTS[name]())[0].records == scanner.records
+
+
+@given(st.lists(lines, min_size=1, max_size=5), st.data())
+def test_a_flipped_byte_costs_no_other_record(records: list[bytes], data: st.DataObject) -> None:
+    number = data.draw(st.integers(0, len(records) - 1))
+    at = data.draw(st.integers(0, len(records[number]) - 2))
+    broken = bytearray(records[number])
+    broken[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte != 0x0A))
+    rest = [record for other, record in enumerate(records) if other != number]
+    file = b"".join([*records[:number], bytes(broken), *records[number + 1 :]])
+    left = iter(repaired(file, ContextDialect()).splitlines(keepends=True))
+    assert all(record in left for record in rest)  # in order: each one is looked for further on
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (HI + b"garbage\n" + HI, ("not_json", 31, 8, 2)),
+        (HI + b'{"role":"us', ("torn", 31, 11, 2)),
+        (HI + b"\0\0\0\0\n" + HI, ("nul", 31, 5, 2)),
+        (HI + b"\0\0\0\0" + HI, ("nul", 31, 35, 2)),
+        (HI + b'{"role":"us' + YO, ("welded", 31, 11 + len(YO), 2)),
+        (HI + b'{"a":"\xff\xfe"}\n' + HI, ("bad_utf8", 31, 11, 2)),
+        (b"\xef\xbb\xbf" + HI, ("bom", 0, 3, 1)),
+        (HI + b"[1,2]\n", ("not_object", 31, 6, 2)),
+        (HI + b'{"role":"boss","content":1}\n', ("unknown_record", 31, 28, 2)),
+        (HI + HI[:-1], ("unended", 61, 0, 2)),
+        (HI + HI[:-1] + b"\r\n", ("crlf", 0, 0, 0)),
+        (HI + b'{"role":"user","content":"\\ud800"}\n', ("odd_value", 31, 35, 2)),
+        (b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"\n", ("too_deep", 0, 12002, 1)),
+        (
+            b'{"role":"_checkpoint","id":1}\n{"role":"_checkpoint","id":1}\n',
+            ("checkpoint_order", 30, 30, 2),
+        ),
+        (
+            b'{"role":"user","content":"a","_id":"k.0/2"}\n' + HI,
+            ("torn_batch", 0, 44, 1),
+        ),
+        (
+            HI + b'{"role":"user","content":"a","_id":"k.0/2"}\n',
+            ("torn_batch", 31, 44, 2),
+        ),
+        (
+            b'{"role":"user","content":"a","_id":"k"}\n' * 2,
+            ("duplicate", 40, 40, 2),
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_each_kind_of_damage_is_told_with_its_place(
+    data: bytes, expected: tuple[str, int, int, int]
+) -> None:
+    assert kinds(data) == [expected]
+
+
+def test_a_batch_that_lacks_its_head_is_what_a_compaction_leaves() -> None:
+    rest = b'{"role":"user","content":"a","_id":"k.%d/3"}\n'
+    data = rest % 1 + rest % 2
+    assert kinds(data) == []
+
+
+def test_wire_events_whose_position_falls_and_a_second_header_are_told() -> None:
+    header = b'{"type":"metadata","protocol_version":"1.10"}\n'
+    event = b'{"timestamp":1,"message":{"type":"A","payload":{}},"_at":"%b"}\n'
+    data = header + event % b"0:4" + event % b"0:3" + header + event % b"0:4"
+    found = scan(data, dialect_of("wire.jsonl", in_session=True))[1]
+    assert [(each.kind, each.line) for each in found] == [("at_order", 3), ("second_header", 4)]
+
+
+def test_what_lies_inside_a_half_record_is_no_record_of_a_foreign_transcript() -> None:
+    whole = line({"uuid": "1", "type": "user", "parts": [{"type": "text", "text": "a"}]})
+    half = b'{"uuid":"2","type":"user","parts":[{"type":"text","text":"a"}'
+    assert repaired(whole + half + b"\n" + whole, OtherDialect()) == whole + whole
+    assert repaired(whole + half, OtherDialect()) == whole
+    assert repaired(whole + half + whole, OtherDialect()) == whole + whole
+
+
+def test_a_transcript_may_hold_other_values_than_objects() -> None:
+    _, found = scan(b'[1]\n"text"\n{"a":1}\n', OtherDialect())
+    assert [(each.kind, each.is_damage, each.edits) for each in found] == [
+        ("plain_value", False, ()),
+        ("plain_value", False, ()),
+    ]
+
+
+def test_a_line_that_is_too_long_is_passed_over_in_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LINE_CHECKED_BYTES_MAX", 1000)
+    data = HI + b"{" * 5000 + b"\n" + HI
+    scanner = Scanner(ContextDialect())
+    found = [each for start in range(0, len(data), 7) for each in scanner.feed(data[start:][:7])]
+    assert [(each.kind, each.offset, each.size, each.edits) for each in found] == [
+        ("oversized", 31, 5001, ())
+    ]
+    assert scanner.records == 2
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"{", b"[", b'{"', b'{"a":', b'{"a":[', b'"', b'{"a":{"b":1},"c":', b"\0", b'{"x', b"\\"],
+    ids=repr,
+)
+def test_a_hostile_line_takes_time_in_proportion_to_its_length(piece: bytes) -> None:
+    size = 1 << 20
+    data = piece * (size // len(piece)) + b"\n"
+    began = time.process_time()
+    scan(data, OtherDialect())
+    # A quadratic look at a mebibyte takes hours; this bound only has to be far below that.
+    assert time.process_time() - began < 30
+
+
+def test_edits_that_meet_become_one() -> None:
+    edits = [Edit(10, 5), Edit(0, 4), Edit(4, 6), Edit(20, 0, b"\n"), Edit(15, 0, b"\n")]
+    assert merged(edits) == [Edit(0, 15), Edit(20, 0, b"\n")]
+    assert list(kept_pieces(merged(edits), 30)) == [(15, 20), b"\n", (20, 30)]
