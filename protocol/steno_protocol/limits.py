@@ -313,6 +313,19 @@ that a model which thinks first has room."""
 MODEL_COMPLAINT_CHARS_MAX: Final = 300
 """How much is told of what a model's server said when it refused."""
 
+WATCH_INTERVAL_S: Final = 5.0
+"""How often `steno compact --watch` looks which sessions grew, unless told otherwise: a turn of an
+agent takes longer."""
+
+WATCH_COMPACTIONS_MAX: Final = 4
+"""Compactions that one worker has under way; more would meet the model's rate limit together."""
+
+WATCH_BACKOFF_S: Final = 30.0
+"""A session whose compaction failed is tried again after this long, doubled for each further ..."""
+
+WATCH_BACKOFF_S_MAX: Final = 3600.0
+"""... failure, but never later than this: somebody may have mended it meanwhile."""
+
 # --- what a client is told ---------------------------------------------------------------------
 
 

@@ -27,12 +27,14 @@ class Reply(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: "_Server"
+    asked: Asked
 
     def do_POST(self) -> None:
         """Take the next step of the script."""
         body = self.rfile.read(int(self.headers["content-length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.owner.take(Asked(self.path, headers, json.loads(body)))(self)
+        self.asked = Asked(self.path, headers, json.loads(body))
+        self.server.owner.take(self.asked)(self)
 
     def send(self, status: int, body: bytes, **headers: str) -> None:
         """Answer with a whole response."""
@@ -76,11 +78,13 @@ class ModelServer:
 
     Attributes:
         asked: the requests so far.
+        was_asked: set once there was a request.
         hung_up: set once a step saw that its client had gone.
     """
 
     def __init__(self, *script: Step) -> None:
         self.asked: list[Asked] = []
+        self.was_asked = threading.Event()
         self.hung_up = threading.Event()
         self._script: Sequence[Step] = script
         self._server = _Server(("127.0.0.1", 0), Reply)
@@ -95,6 +99,7 @@ class ModelServer:
     def take(self, asked: Asked) -> Step:
         """Note a request; the step that answers it."""
         self.asked.append(asked)
+        self.was_asked.set()
         return self._script[min(len(self.asked), len(self._script)) - 1]
 
     def __enter__(self) -> Self:

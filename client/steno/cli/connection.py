@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 from steno._target import make_target
 from steno.blocking import BlockingClient, connect_sync
@@ -23,14 +24,27 @@ def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingCl
     Raises:
         Unreachable: there is no daemon, and none was to be started or could be.
     """
-    with connect_sync(
-        prepared_root(options),
-        endpoint=_endpoint(options),
-        name=options.name or _login_name(),
-        spawn=spawn,
-        timeout=limits.REQUEST_TIMEOUT_S if options.timeout is None else options.timeout,
-    ) as client:
+    with connect_sync(**how_to_connect(options), spawn=spawn) as client:
         yield client
+
+
+class HowToConnect(TypedDict):
+    """What both clients are told of a connection."""
+
+    root: str | None
+    endpoint: str | None
+    name: str
+    timeout: float
+
+
+def how_to_connect(options: Namespace) -> HowToConnect:
+    """What the options say of the connection, for either client."""
+    return {
+        "root": prepared_root(options),
+        "endpoint": _endpoint(options),
+        "name": options.name or _login_name(),
+        "timeout": limits.REQUEST_TIMEOUT_S if options.timeout is None else options.timeout,
+    }
 
 
 def root_of(options: Namespace) -> Path:

@@ -18,6 +18,8 @@ mail        session mail {id checkpoint_id message cursor by at}, null when none
 sent        as ack, and mail_id                 `dmail send`
 delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given
 deleted     session trash expires_at
+compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
+            --watch one a line; all but the first three are null when nothing was to be done
 timeline    session head entries [{kind generation kept at by why key details inferred}]
 status      version protocol pid root endpoint uptime_s mounts sessions_open clients queued
             appended_records syncs sync_s slowest_sync_s dropped draining
@@ -38,7 +40,7 @@ from typing import Any
 
 import msgspec
 
-from steno.values import Ack, Deleted, Mail, Record, Reset, WireRecord
+from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.replies import Happening, SessionStat
 
@@ -127,6 +129,22 @@ def mail(session: str, value: Mail | None) -> dict[str, Any]:
 def deleted(session: str, value: Deleted) -> dict[str, Any]:
     """What became of a session that was deleted."""
     return {"session": session, "trash": str(value.trash), "expires_at": value.expires_at}
+
+
+def compacted(session: str, value: Compacted | None, why: str | None = None) -> dict[str, Any]:
+    """What a compaction did, or why there was none."""
+    done = None if value is None else value.ack
+    return {
+        "session": session,
+        "compacted": value is not None,
+        "why": why,
+        "head": done and str(done.head),
+        "messages": value and value.messages,
+        "tokens": value and value.tokens,
+        "checkpoint_id": value and value.checkpoint_id,
+        "rotated": done and done.rotated and str(done.rotated),
+        "key": done and done.key,
+    }
 
 
 def timeline(session: str, head: str, entries: Sequence[Happening]) -> dict[str, Any]:

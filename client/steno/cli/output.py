@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TextIO
 
-from steno_protocol.errors import OutcomeUnknown, StenoError
+from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
 
 _STYLES: Final = {
     "bold": "1",
@@ -139,15 +139,22 @@ class Output:
 
 
 def error_document(error: StenoError) -> dict[str, Any]:
-    """An error with `--json`: `code` is that of the protocol, or `unreachable`."""
+    """An error with `--json`: `code` is that of the protocol, `unreachable` or `failed`."""
     return {
-        "code": str(error.code) if error.code is not None else "unreachable",
+        "code": _code(error),
         "message": error.message,
         "outcome": str(error.outcome),
         "session": error.session,
         "head": error.head,
         "key": error.key if isinstance(error, OutcomeUnknown) else None,
     }
+
+
+def _code(error: StenoError) -> str:
+    if error.code is not None:
+        return str(error.code)
+    # No daemon answered, or something beside it failed, such as the model of a compaction.
+    return "unreachable" if isinstance(error, Unreachable | OutcomeUnknown) else "failed"
 
 
 def printable(text: str, *, one_line: bool = False) -> str:

@@ -16,6 +16,7 @@ GROUPS: Final = {
     "history": ("timeline", "restore"),
     "branching": ("fork", "undo"),
     "mail": ("dmail",),
+    "compaction": ("compact",),
     "keeping": ("title", "label", "archive", "unarchive", "delete"),
     "wire": ("wire", "replay", "emit"),
     "service": ("status", "start", "stop", "restart", "logs", "clients"),

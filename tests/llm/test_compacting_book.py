@@ -1,0 +1,62 @@
+"""Which sessions a worker looks at, decided without a daemon and without a clock."""
+
+from steno.cli.compacting_book import Book
+from steno_protocol import limits
+from steno_protocol.replies import SessionEntry
+
+
+def entry(session: str, size: int = 1) -> SessionEntry:
+    return SessionEntry(session=session, bytes=size, modified_at=float(size), generations=0)
+
+
+def wanted(book: Book, entries: list[SessionEntry], now: float = 0.0) -> list[str]:
+    return [each.session for each in book.to_look_at(entries, now)]
+
+
+def test_a_session_is_looked_at_once_for_each_change() -> None:
+    book = Book()
+    assert wanted(book, [entry("a"), entry("b")]) == ["a", "b"]
+    book.looked(entry("a"))
+    assert wanted(book, [entry("a"), entry("b")]) == ["b"]
+    assert wanted(book, [entry("a", 2)]) == ["a"]
+
+
+def test_a_session_is_left_alone_while_it_is_compacted() -> None:
+    book = Book()
+    book.looked(entry("a"))
+    book.begun("a")
+    assert wanted(book, [entry("a", 2)]) == []
+    assert wanted(book, []) == []
+    book.ended("a")
+    assert wanted(book, [entry("a")]) == []
+    assert wanted(book, [entry("a", 2)]) == ["a"]
+
+
+def test_a_session_that_failed_is_tried_again_later_and_later_though_nobody_writes_to_it() -> None:
+    book = Book()
+    now = 0.0
+    pauses = []
+    for _ in range(9):
+        book.looked(entry("a"))
+        book.begun("a")
+        pauses.append(book.failed("a", now))
+        assert wanted(book, [entry("a", 2)], now + pauses[-1] - 1) == []
+        now += pauses[-1]
+        assert wanted(book, [entry("a")], now) == ["a"]
+    assert pauses[:3] == [limits.WATCH_BACKOFF_S * factor for factor in (1, 2, 4)]
+    assert pauses[-1] == limits.WATCH_BACKOFF_S_MAX
+
+
+def test_one_success_makes_good_for_all_failures() -> None:
+    book = Book()
+    book.failed("a", 0.0)
+    book.failed("a", 0.0)
+    book.ended("a")
+    assert book.failed("a", 0.0) == limits.WATCH_BACKOFF_S
+
+
+def test_a_session_that_is_gone_is_forgotten() -> None:
+    book = Book()
+    book.failed("a", 0.0)
+    assert wanted(book, []) == []
+    assert wanted(book, [entry("a")]) == ["a"]
