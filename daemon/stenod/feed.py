@@ -181,6 +181,12 @@ class Feed:
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
+    def end(self, why: str) -> None:
+        """The session cannot be followed any longer: tell those who do."""
+        for subscriber in tuple(self._subscribers):
+            subscriber.send(Gone(why=why), None)
+            self.remove(subscriber)
+
     def end_stalled(self) -> None:
         """Forget the subscribers that have not taken anything for too long."""
         now = self._clock()

@@ -20,6 +20,7 @@ from steno_protocol import __version__, limits, places
 from stenod import journal
 from stenod.blocking import Adaptive, in_thread
 from stenod.config import Config
+from stenod.custody import Custody
 from stenod.mailbox import Budget
 from stenod.outbox import Outbox
 from stenod.peers import Peer
@@ -61,7 +62,10 @@ class Daemon:
         disk = PosixDisk()
         trees = Trees(config, disk)
         self._registry = Registry(trees, disk, workshop, self._spawn)
-        self._router = Router(config, trees, self._registry, self._outbox, workshop, self._spawn)
+        self._custody = Custody(trees, disk, self._registry, workshop)
+        self._router = Router(
+            config, self._registry, self._custody, self._outbox, workshop, self._spawn
+        )
         self._router.drain = self._drained.set
 
     async def run(self, lock: RootLock) -> None:
@@ -101,6 +105,7 @@ class Daemon:
 
     async def _keep_house(self) -> None:
         while True:
+            self._spawn(self._custody.sweep_when_due)
             await anyio.sleep(limits.HOUSEKEEPING_S)
             self._registry.retire_idle()
             self._registry.end_stalled()

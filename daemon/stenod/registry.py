@@ -1,11 +1,14 @@
 """Which session has which writer: opened on first use, one a folder, closed when idle."""
 
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 
 from steno_protocol import limits
-from steno_protocol.commands import AppendWire
+from steno_protocol.commands import AppendWire, List
 from steno_protocol.errors import (
     Busy,
     Exists,
@@ -44,8 +47,9 @@ class Registry:
         self._sessions: dict[tuple[int, int], Session] = {}
         self._addresses: dict[str, Session] = {}
         self._resolving: dict[str, list[Item]] = {}
+        self._kept_out: list[Place] = []
+        self._serving: set[Writer] = set()
         self._closing = False
-        self._running = 0
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
@@ -81,9 +85,55 @@ class Registry:
                 raise Busy("too many commands wait for this session to open", session=session)
             waiting.append(item)
             return
-        self._trees.place(session)
+        self._check_kept_out(self._trees.place(session))
         self._resolving[session] = [item]
         self._spawn(lambda: self._resolve(session))
+
+    def check_taking(self) -> None:
+        """Refuse what changes sessions while the daemon is ending.
+
+        Raises:
+            ShuttingDown: it is.
+        """
+        if self._closing:
+            raise _shutting_down()
+
+    @contextmanager
+    def kept_out(self, place: Place) -> Generator[None]:
+        """Let nobody open a session, or one below it, until the block ends.
+
+        Raises:
+            Busy: somebody else keeps others out of it, or of one above or below it.
+        """
+        if any(_is_within(place, other) or _is_within(other, place) for other in self._kept_out):
+            raise _kept_out(place)
+        self._kept_out.append(place)
+        try:
+            yield
+        finally:
+            self._kept_out.remove(place)
+
+    @asynccontextmanager
+    async def ended(self, place: Place) -> AsyncGenerator[None]:
+        """Close a session that others are kept out of, and those below it.
+
+        What is queued for them is written and answered first. Those who follow them are told at
+        the end of the block that there is nothing to follow any more.
+        """
+        found = [session for session in self._sessions.values() if _is_within(session.place, place)]
+        writers = [writer for session in found for writer in session.writers]
+        for session in found:
+            self._forget(session)
+        for writer in writers:
+            writer.mailbox.close()
+            await self._wait_for(lambda writer=writer: writer not in self._serving)
+        why = "its files were closed: subscribe again"
+        try:
+            yield
+            why = "the session was deleted"
+        finally:
+            for writer in writers:
+                writer.feed.end(why)
 
     async def open(
         self, session: str, *, create: bool, exclusive: bool, stamp: bool, by: str | None
@@ -118,11 +168,9 @@ class Registry:
         found = self._trees.place(session)
         return await self._shop.read(lambda: self._trees.inspect(found))
 
-    async def sessions(
-        self, prefix: str, after: str, limit: int
-    ) -> tuple[list[SessionEntry], bool]:
-        """Sessions by id, and whether there are more than `limit`."""
-        return await self._shop.read(lambda: self._trees.sessions(prefix, after, limit))
+    async def sessions(self, wanted: List) -> tuple[list[SessionEntry], bool]:
+        """Sessions by id, and whether there are more than the limit."""
+        return await self._shop.read(lambda: self._trees.sessions(wanted))
 
     async def readable(self, session: str, file: File, generation: int | None) -> Readable:
         """What may be read of one generation of a file, None for the present one.
@@ -176,9 +224,7 @@ class Registry:
 
     async def wait_quiet(self) -> None:
         """Return when no writer task is running any more."""
-        while self._running or self._resolving:
-            self._changed = anyio.Event()
-            await self._changed.wait()
+        await self._wait_for(lambda: not (self._serving or self._resolving))
 
     def close(self) -> None:
         """Take nothing more; what is queued is still written, then every writer ends."""
@@ -196,7 +242,9 @@ class Registry:
             if self._closing:
                 raise _shutting_down()
             place = self._trees.place(session)
+            self._check_kept_out(place)
             identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
+            self._check_kept_out(place)
             found = self._addresses.get(session) or self._add(place, identity)
         return found
 
@@ -216,14 +264,26 @@ class Registry:
                 found.writer(_file_of(item)).mailbox.put(item)
             except StenoError as error:
                 item.to.refuse(error)
-        self._changed.set()
+        self._tell_changed()
         self._shop.flush()
 
     def _refuse_waiting(self, session: str, error: StenoError) -> None:
         for item in self._resolving.pop(session):
             item.to.refuse(error)
-        self._changed.set()
+        self._tell_changed()
         self._shop.flush()
+
+    def _check_kept_out(self, place: Place) -> None:
+        if any(_is_within(place, other) for other in self._kept_out):
+            raise _kept_out(place)
+
+    async def _wait_for(self, fact: Callable[[], bool]) -> None:
+        while not fact():
+            await self._changed.wait()
+
+    def _tell_changed(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     def _add(self, place: Place, identity: tuple[int, int]) -> Session:
         session = self._sessions.get(identity)
@@ -234,14 +294,14 @@ class Registry:
         return session
 
     def _start(self, writer: Writer) -> None:
-        self._running += 1
+        self._serving.add(writer)
 
         async def serve() -> None:
             try:
                 await writer.serve()
             finally:
-                self._running -= 1
-                self._changed.set()
+                self._serving.discard(writer)
+                self._tell_changed()
 
         self._spawn(serve)
 
@@ -267,6 +327,18 @@ def _inspection_of(opened: Opened) -> Inspection:
         counters=machine.counters,
         incarnation=opened.incarnation,
         stamp=machine.stamp,
+    )
+
+
+def _is_within(place: Place, above: Place) -> bool:
+    """Whether a session is another one, or lies below it, whatever their trees."""
+    return Path(place.path).is_relative_to(above.path)
+
+
+def _kept_out(place: Place) -> Busy:
+    return Busy(
+        "the session is being made or deleted as a whole: try again in a moment",
+        session=place.session,
     )
 
 

@@ -17,8 +17,11 @@ from steno_protocol.commands import (
     CompactAbort,
     CompactBegin,
     CompactCommit,
+    Delete,
     DeliverDmail,
+    Describe,
     Drain,
+    Fork,
     Grant,
     Hello,
     List,
@@ -61,7 +64,6 @@ from steno_protocol.replies import (
     MailReport,
     Reply,
     Sessions,
-    SessionStat,
     StatusReport,
     Subscribed,
     TimelineReport,
@@ -69,15 +71,14 @@ from steno_protocol.replies import (
 )
 from stenod.compactions import Compactions
 from stenod.config import Config
+from stenod.custody import Custody, Whole
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Peer, Subscription
 from stenod.reading import read_block
-from stenod.recovery import Inspection
 from stenod.registry import Registry
 from stenod.sessions import File
-from stenod.trees import Trees
 from stenod.workshop import Workshop
 
 
@@ -99,7 +100,9 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(ErrorReply.of(error, self.session))
 
 
-_Slow = List | Stat | Open | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail
+_Slow = (
+    Whole | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail
+)  # fmt: skip
 """What has to look at files before it can be answered."""
 
 
@@ -108,8 +111,8 @@ class Router:
 
     Args:
         config: what the daemon was told at its start.
-        trees: where sessions lie.
         registry: who has the writers.
+        custody: does what is done with a session as a whole.
         outbox: where answers go.
         workshop: clocks, threads and statistics.
         spawn: starts a task in the background.
@@ -118,8 +121,8 @@ class Router:
     def __init__(
         self,
         config: Config,
-        trees: Trees,
         registry: Registry,
+        custody: Custody,
         outbox: Outbox,
         workshop: Workshop,
         spawn: Spawn,
@@ -129,8 +132,8 @@ class Router:
         self.draining: list[_Asker] = []
         self.drain: Callable[[], None] = lambda: None
         self._config = config
-        self._trees = trees
         self._registry = registry
+        self._custody = custody
         self._outbox = outbox
         self._shop = workshop
         self._spawn = spawn
@@ -217,7 +220,7 @@ class Router:
                 self._abort(asker, command)
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Subscribe()
-                | CompactBegin() | PendingDmail()
+                | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -260,14 +263,10 @@ class Router:
     async def _look(self, asker: _Asker, command: _Slow) -> None:
         match command:
             case List():
-                sessions, more = await self._registry.sessions(
-                    command.prefix, command.after, command.limit
-                )
+                sessions, more = await self._registry.sessions(command)
                 asker.reply(Sessions(sessions=sessions, more=more))
-            case Stat():
-                asker.reply(await self._stat(command.session))
-            case Open():
-                asker.reply(await self._open(command))
+            case Stat() | Open() | Describe() | Fork() | Delete():
+                asker.reply(await self._custody.serve(command))
             case Read():
                 await self._read(asker, command)
             case Timeline():
@@ -336,43 +335,6 @@ class Router:
             queued=sum(len(writer.mailbox) for writer in writers),
             last_sync_at=max(syncs, default=None),
             last_error=errors[0] if errors else None,
-        )
-
-    async def _stat(self, session: str) -> SessionStat:
-        inspection, view = await self._registry.look(session)
-        if view is not None:
-            view.release()
-        return self._stat_of(session, inspection, is_open=view is None)
-
-    async def _open(self, command: Open) -> SessionStat:
-        opened = await self._registry.open(
-            command.session,
-            create=command.create,
-            exclusive=command.exclusive,
-            stamp=command.stamp,
-            by=command.by,
-        )
-        inspection, _ = await self._registry.look(command.session)
-        return self._stat_of(command.session, inspection, is_open=True, created=opened.created)
-
-    def _stat_of(
-        self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False
-    ) -> SessionStat:
-        counters = inspection.counters
-        return SessionStat(
-            session=session,
-            head=str(inspection.head),
-            bytes=inspection.size,
-            generation=inspection.head.generation,
-            token_count=counters.token_count,
-            token_count_with_pending=counters.token_count_with_pending,
-            n_checkpoints=counters.n_checkpoints,
-            has_system_prompt=counters.has_system_prompt,
-            created=created,
-            stamp=inspection.stamp,
-            incarnation=inspection.incarnation,
-            folder=self._trees.place(session).path,
-            open=is_open,
         )
 
     async def _read(self, asker: _Asker, command: Read) -> None:

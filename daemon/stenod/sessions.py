@@ -101,6 +101,7 @@ class Session:
         self._shop = workshop
         self._spawn = spawn
         self._start = start
+        self.place = place
         self._id = place.session
         self._opener = _ContextOpener(disk, trees, place, workshop.wall)
         self.context = Writer(self._id, self._opener, self._feed(), workshop)

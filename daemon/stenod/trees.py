@@ -6,21 +6,22 @@ that no id leads out of a tree.
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steno_protocol import limits, places
+from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail, SessionEntry
-from stenod import recovery
+from stenod import describing, recovery
 from stenod.config import Config
 from stenod.core import timeline
+from stenod.describing import Description
 from stenod.recovery import Inspection
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView, SharedHandle
-from stenod.store.log import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Readable:
         head: where it ends, if that is known without counting lines.
     """
 
-    view: View
+    view: FileView
     generation: int
     head: Position | None
 
@@ -111,6 +112,14 @@ class Trees:
                 session=found.session,
             ) from None
 
+    def open_tree(self, found: Place, *, create: bool = False) -> int:
+        """Open the folder of a session's tree."""
+        return self._disk.open_root(str(found.tree), create=create)
+
+    def open_parent(self, found: Place, *, create: bool = False) -> int:
+        """Open the folder that a session's folder lies in; errors as of `open_folder`."""
+        return self.open_folder(replace(found, segments=found.segments[:-1]), create=create)
+
     def identity(self, found: Place, *, create: bool) -> tuple[int, int]:
         """What tells a session's folder from every other, whatever its id: device and inode."""
         folder = self.open_folder(found, create=create)
@@ -151,6 +160,18 @@ class Trees:
                 return self._readable(folder, found, places.CONTEXT, present)
             assert generation is not None
             return Readable(self._past(folder, found, generation), generation, None)
+        finally:
+            self._disk.close(folder)
+
+    def past(self, found: Place, generation: int) -> FileView:
+        """What an earlier generation was when it was left behind.
+
+        Raises:
+            NotFound: there is no such generation.
+        """
+        folder = self.open_folder(found)
+        try:
+            return self._past(folder, found, generation)
         finally:
             self._disk.close(folder)
 
@@ -214,24 +235,39 @@ class Trees:
         finally:
             self._disk.close(folder)
 
-    def sessions(self, prefix: str, after: str, limit: int) -> tuple[list[SessionEntry], bool]:
-        """Sessions in order of their ids, and whether there are more than `limit`."""
-        trees = [("", self._config.root / places.SESSIONS)]
-        trees += [(f"{name}:", folder) for name, folder in self._config.mounts.items()]
-        found = [entry for start, folder in trees for entry in self._sessions_in(start, folder)]
-        chosen = sorted(
-            (e for e in found if e.session.startswith(prefix) and e.session > after),
-            key=lambda entry: entry.session,
-        )
-        return chosen[:limit], len(chosen) > limit
+    def description(self, found: Place) -> Description:
+        """What people know a session by."""
+        folder = self.open_folder(found)
+        try:
+            return describing.read(self._disk, folder)
+        finally:
+            self._disk.close(folder)
 
-    def _sessions_in(self, start: str, folder: Path) -> Iterator[SessionEntry]:
+    def folders(self) -> list[Path]:
+        """The folders of all trees, those that are not there too."""
+        return [folder for _, folder in self._trees()]
+
+    def sessions(self, wanted: List) -> tuple[list[SessionEntry], bool]:
+        """Sessions in order of their ids, and whether there are more than the limit."""
+        found = [
+            entry
+            for start, folder in self._trees()
+            for entry in self._within(start, folder, wanted)
+        ]
+        found.sort(key=lambda entry: entry.session)
+        return found[: wanted.limit], len(found) > wanted.limit
+
+    def _trees(self) -> list[tuple[str, Path]]:
+        mounts = [(f"{name}:", folder) for name, folder in self._config.mounts.items()]
+        return [("", self._config.root / places.SESSIONS), *mounts]
+
+    def _within(self, start: str, folder: Path, wanted: List) -> Iterator[SessionEntry]:
         try:
             handle = self._disk.open_root(str(folder))
         except OSError:
             # A tree that is not there, or not ours to read, has no sessions to show.
             return
-        yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX)
+        yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX, wanted)
 
     def _descend(self, found: Place, *, create: bool) -> int:
         handle = self._disk.open_root(str(found.tree), create=create)
@@ -244,37 +280,56 @@ class Trees:
         return handle
 
 
-def _walk(disk: Disk, folder: int, address: str, depth: int) -> Iterator[SessionEntry]:
+def _walk(
+    disk: Disk, folder: int, address: str, depth: int, wanted: List
+) -> Iterator[SessionEntry]:
     """The sessions in an open folder and below it; closes the folder."""
     try:
         names = disk.names(folder)
         if places.CONTEXT in names and address and not address.endswith(":"):
-            stat = disk.stat_name(folder, places.CONTEXT)
-            if stat is not None:
-                yield SessionEntry(
-                    session=address,
-                    bytes=stat.size,
-                    modified_at=stat.modified_s,
-                    generations=sum(places.generation_of(name) is not None for name in names),
-                )
+            entry = _entry(disk, folder, address, names, wanted)
+            if entry is not None:
+                yield entry
         for name in names if depth else []:
             joined = (
                 f"{address}/{name}" if address and not address.endswith(":") else address + name
             )
             if _may_be_session(joined):
-                yield from _walk_below(disk, folder, name, joined, depth - 1)
+                yield from _walk_below(disk, folder, name, joined, depth - 1, wanted)
     finally:
         disk.close(folder)
 
 
 def _walk_below(
-    disk: Disk, parent: int, name: str, address: str, depth: int
+    disk: Disk, parent: int, name: str, address: str, depth: int, wanted: List
 ) -> Iterator[SessionEntry]:
     try:
         folder = disk.open_folder(parent, name)
     except OSError:
         return
-    yield from _walk(disk, folder, address, depth)
+    yield from _walk(disk, folder, address, depth, wanted)
+
+
+def _entry(
+    disk: Disk, folder: int, address: str, names: list[str], wanted: List
+) -> SessionEntry | None:
+    """A session's entry, if the list is to show it."""
+    if not (address.startswith(wanted.prefix) and address > wanted.after):
+        return None
+    described = describing.read(disk, folder) if places.STATE in names else describing.NOTHING
+    stat = disk.stat_name(folder, places.CONTEXT)
+    if stat is None or not described.fits(wanted):
+        return None
+    return SessionEntry(
+        session=address,
+        bytes=stat.size,
+        modified_at=stat.modified_s,
+        generations=sum(places.generation_of(name) is not None for name in names),
+        title=described.title,
+        labels=described.labels,
+        archived=described.archived,
+        forked_from=described.forked_from,
+    )
 
 
 def _may_be_session(address: str) -> bool:

@@ -55,6 +55,10 @@ class FileView:
         size = min(size, self.size - offset)
         return self._shared.disk.read(self._shared.handle, size, offset) if size > 0 else b""
 
+    def copy(self, target: int, size: int) -> None:
+        """Append the first `size` bytes to another file, inside the kernel if it can; blocks."""
+        copy_all(self._shared.disk, self._shared.handle, target, Copy(0, 0, size))
+
     def release(self) -> None:
         """Let go; not while a read is under way."""
         self._shared.release()

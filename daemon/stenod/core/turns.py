@@ -1,0 +1,164 @@
+"""Turns and instants in the lines of a session: which of them came before which.
+
+A turn of a wire file begins with a `TurnBegin` event, a turn of a context with a message of the
+user that is no checkpoint's notice. What joins the two files is `_at` in each event.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from steno_protocol._json import is_array, is_object
+from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
+from steno_protocol.records import Stamp, stamp_of
+from stenod.core.lines import split_lines
+
+_TURN: Final = "TurnBegin"
+_NOTICE: Final = re.compile(r"<system>CHECKPOINT \d+</system>")
+
+Blocks = Iterable[tuple[int, bytes]]
+"""A file's whole lines: blocks of them, each with its offset."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """Where a turn of a wire file begins.
+
+    Attributes:
+        offset: bytes before its first event.
+        line: lines before it.
+        stamp: the stamp of that event.
+        at: where the context ended then; None if nobody noted it.
+        before: where the context ended at the first event from there on of which that is known.
+    """
+
+    offset: int
+    line: int
+    stamp: Stamp | None
+    at: Position | None
+    before: Position | None = None
+
+
+@dataclass(slots=True)
+class WireScan:
+    """What a wire file says of turns and instants.
+
+    Attributes:
+        turns: its turns.
+        later: offset and line of the first event after the instant that was asked for.
+        joined: offset behind the last event of which the instant is known and not later.
+        joined_lines: lines up to there.
+        unjoined: there is an event of which nobody noted the instant.
+        size: bytes of all its lines.
+        lines: all its lines.
+    """
+
+    turns: list[Turn]
+    later: tuple[int, int] | None = None
+    joined: int = 0
+    joined_lines: int = 0
+    unjoined: bool = False
+    size: int = 0
+    lines: int = 0
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str
+
+
+class _Event(msgspec.Struct, gc=False):
+    """As much of an event as tells when it was."""
+
+    message: _Message
+    at: Any = msgspec.field(name="_at", default=None)
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode = msgspec.json.Decoder().decode
+
+
+def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
+    """Go through a wire file.
+
+    Args:
+        blocks: its lines.
+        until: an instant of the context; the first event after it is looked for.
+    """
+    scan = WireScan([])
+    waiting: list[Turn] = []
+    for offset, line in _lines(blocks):
+        event = _event_of(line)
+        if event is not None:
+            at = _position_of(event.at)
+            if event.message.type == _TURN:
+                scan.turns.append(Turn(offset, scan.lines, stamp_of(line), at))
+                waiting.append(scan.turns[-1])
+            _place(scan, at, until, offset, len(line))
+            if at is not None:
+                for turn in waiting:
+                    turn.before = at
+                waiting.clear()
+        scan.lines += 1
+        scan.size = offset + len(line)
+    return scan
+
+
+def user_turns(blocks: Blocks) -> Iterator[tuple[int, int]]:
+    """Offset and line of each message of the user in a context, in order."""
+    for number, (offset, line) in enumerate(_lines(blocks)):
+        if b'"user"' in line and _is_turn(line):
+            yield offset, number
+
+
+def _place(
+    scan: WireScan, at: Position | None, until: Position | None, offset: int, size: int
+) -> None:
+    """Take an event into account that lies at an offset and was at an instant."""
+    if at is None:
+        scan.unjoined = True
+    elif until is not None and scan.later is None:
+        if at > until:
+            scan.later = (offset, scan.lines)
+        else:
+            scan.joined, scan.joined_lines = offset + size, scan.lines + 1
+
+
+def _lines(blocks: Blocks) -> Iterator[tuple[int, bytes]]:
+    for start, block in blocks:
+        offset = start
+        for line in split_lines(block):
+            yield offset, line
+            offset += len(line)
+
+
+def _event_of(line: bytes) -> _Event | None:
+    try:
+        return _decode_event(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _position_of(text: object) -> Position | None:
+    try:
+        return Position.parse(text) if isinstance(text, str) else None
+    except BadRequest:
+        return None
+
+
+def _is_turn(line: bytes) -> bool:
+    try:
+        record: Any = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return is_object(record) and record.get("role") == "user" and not _is_notice(record)
+
+
+def _is_notice(record: dict[str, Any]) -> bool:
+    content = record.get("content")
+    if is_array(content) and len(content) == 1 and is_object(content[0]):
+        content = content[0].get("text")
+    return isinstance(content, str) and _NOTICE.fullmatch(content.strip()) is not None

@@ -1,0 +1,132 @@
+"""What people know a session by: title, labels and archive, kept in its `state.json`.
+
+    {"version":1,"custom_title":"a title","archived":true,"archived_at":1764000000.5,
+     "labels":["review"],"forked_from":"team/planner-1"}
+
+The names are kimi-cli's where it has them; what else is in the file is kept byte for byte, since
+it is other programs' too. Everything here blocks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from steno_protocol import limits, places
+from steno_protocol._json import is_array, is_object
+from steno_protocol.commands import Describe, List
+from steno_protocol.errors import Corrupt
+from stenod.store import jsonl
+from stenod.store.disk import Disk
+
+_decode = msgspec.json.Decoder().decode
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a `state.json` says that steno knows of."""
+
+    title: str = ""
+    labels: tuple[str, ...] = ()
+    archived: bool = False
+    forked_from: str | None = None
+
+    def fits(self, command: List) -> bool:
+        """Whether a list that asks so shows the session."""
+        if command.archived != "all" and self.archived != (command.archived == "only"):
+            return False
+        has_title = command.title.casefold() in self.title.casefold()
+        return has_title and set(command.labels) <= set(self.labels)
+
+
+NOTHING: Final = Description()
+
+
+def read(disk: Disk, folder: int) -> Description:
+    """What is known of a session; a damaged file says nothing."""
+    try:
+        state = _decode(_content(disk, folder))
+    except (OSError, *_UNREADABLE):
+        return NOTHING
+    return _description(state) if is_object(state) else NOTHING
+
+
+def change(disk: Disk, folder: int, command: Describe, path: str, now: float) -> Description:
+    """Set what a command names; durable on return, and in one instant.
+
+    Raises:
+        Corrupt: the file is damaged; nothing was changed.
+        OSError: the disk failed; the file is as before or as after.
+    """
+    data = _content(disk, folder)
+    try:
+        state: dict[str, Any] = dict(_decode_parts(data)) if data else {"version": 1}
+        is_archived = "archived" in state and _decode(state["archived"]) is True
+    except (msgspec.ValidationError, *_UNREADABLE) as error:
+        raise Corrupt(
+            f"{path}/{places.STATE} is damaged ({error}): mend it or remove it, then describe the"
+            " session again",
+            session=command.session,
+        ) from None
+    changed = {**state, **_changes(command, is_archived=is_archived, now=now)}
+    # What kimi-cli takes for its default need not be there.
+    save(disk, folder, {name: value for name, value in changed.items() if value is not None})
+    return _description(_decode(_encode(changed)))
+
+
+def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
+    """Replace a session's `state.json`, durably and in one instant."""
+    jsonl.remove(disk, folder, places.STATE_NEW)
+    handle = disk.open_new(folder, places.STATE_NEW)
+    try:
+        jsonl.write_all(disk, handle, _encode(state) + b"\n")
+        disk.fsync(handle)
+    finally:
+        disk.close(handle)
+    disk.rename(folder, places.STATE_NEW, places.STATE)
+    disk.fsync(folder)
+
+
+def _content(disk: Disk, folder: int) -> bytes:
+    """The file's bytes, none if there is none; one that is too large is read as damaged."""
+    try:
+        handle = disk.open_read(folder, places.STATE)
+    except FileNotFoundError:
+        return b""
+    try:
+        return disk.read(handle, limits.STATE_BYTES_MAX, 0)
+    finally:
+        disk.close(handle)
+
+
+def _changes(command: Describe, *, is_archived: bool, now: float) -> dict[str, Any]:
+    """The keys that a command changes; None is for one that goes away."""
+    changes: dict[str, Any] = {}
+    if command.title is not None:
+        # The other flag keeps kimi-cli from making a title of its own.
+        changes["custom_title"] = command.title or None
+        changes["title_generated"] = True if command.title else None
+    if command.labels is not None:
+        changes["labels"] = tuple(dict.fromkeys(command.labels)) or None
+    if command.archived is not None and command.archived != is_archived:
+        changes["archived"] = command.archived
+        changes["archived_at"] = now if command.archived else None
+        # Who brings a session back does not want kimi-cli to archive it again by itself.
+        changes["auto_archive_exempt"] = not command.archived
+    return changes
+
+
+def _description(state: dict[str, Any]) -> Description:
+    title, labels = state.get("custom_title"), state.get("labels")
+    forked_from = state.get("forked_from")
+    return Description(
+        title=title if isinstance(title, str) else "",
+        labels=tuple(each for each in labels if isinstance(each, str)) if is_array(labels) else (),
+        archived=state.get("archived") is True,
+        forked_from=forked_from if isinstance(forked_from, str) else None,
+    )

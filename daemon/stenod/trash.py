@@ -1,0 +1,153 @@
+"""Deleted sessions: moved to `.trash` of their tree in one instant, removed from there in time.
+
+    <tree>/.trash/1764000000.0199f1c2-5b36-7620-8000-18293a4b5c6d.team~planner-1
+
+The name says when a session was deleted, by the command of which key, and what its id was; nothing
+else has to be kept. To bring one back, stop using its id and move the folder to its old place.
+Everything here blocks.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from steno_protocol import limits, places
+from steno_protocol.commands import Delete
+from steno_protocol.errors import BadRequest, Held, NotFound
+from steno_protocol.replies import Deleted
+from stenod.removing import remove_all
+from stenod.store.disk import Disk
+from stenod.trees import Place, Trees
+
+_NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
+_ID_CHARS_MAX: Final = 128
+"""Of the id in a name: with the rest of it a file system's 255 bytes are not exceeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One name in the trash."""
+
+    name: str
+    at_s: int
+    key: str
+    session: str
+
+    @property
+    def expires_at(self) -> float:
+        return self.at_s + limits.TRASH_EXPIRY_S
+
+
+def find(disk: Disk, trees: Trees, place: Place, command: Delete) -> Deleted | None:
+    """The first answer of a deletion that was done before, durable now.
+
+    Raises:
+        BadRequest: its key deleted another session.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            tree = _held(held, disk, trees.open_tree(place))
+            trash = _held(held, disk, disk.open_folder(tree, places.TRASH))
+        except FileNotFoundError:
+            return None
+        entry = next((e for e in _entries(disk, trash) if e.key == command.key), None)
+        if entry is None:
+            return None
+        if entry.session != _flat(place):
+            raise BadRequest(
+                f"the key {command.key!r} deleted another session, {entry.name}: a key names one"
+                " command for ever; use a new one",
+                session=place.session,
+            )
+        # Whoever moved it there may have died before the sync.
+        disk.fsync(trash)
+        return _answer(place, entry)
+
+
+def discard(disk: Disk, trees: Trees, place: Place, command: Delete, now: float) -> Deleted:
+    """Move a session that nobody writes to the trash, with those below it; durable on return.
+
+    Raises:
+        NotFound: there is no such session.
+        Held: another daemon has it open, or one below it.
+        OSError: the disk failed; it is where it was, unless the last sync failed.
+    """
+    with contextlib.ExitStack() as held:
+        folder = _held(held, disk, trees.open_folder(place))
+        if disk.stat_name(folder, places.CONTEXT) is None:
+            raise NotFound("there is no such session", session=place.session)
+        _lock_all(held, disk, folder, place)
+        tree = _held(held, disk, trees.open_tree(place))
+        trash = _held(held, disk, disk.open_folder(tree, places.TRASH, create=True))
+        parent = _held(held, disk, trees.open_parent(place))
+        entry = _Entry("", int(now), command.key, _flat(place))
+        name = f"{entry.at_s}.{entry.key}.{entry.session}"
+        disk.move(parent, place.segments[-1], trash, name)  # the instant
+        disk.fsync(trash)  # now it cannot be undone
+        disk.fsync(parent)
+        return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session))
+
+
+def sweep(disk: Disk, tree: int, now: float) -> int:
+    """Remove what has expired from the trash of a tree, at most so much; how many it was."""
+    try:
+        trash = disk.open_folder(tree, places.TRASH)
+    except OSError:
+        return 0
+    try:
+        expired = [entry for entry in _entries(disk, trash) if entry.expires_at < now]
+        chosen = sorted(expired, key=lambda entry: entry.at_s)[: limits.TRASH_SWEEP_ENTRIES_MAX]
+        return sum(_removed(disk, trash, entry.name) for entry in chosen)
+    finally:
+        disk.close(trash)
+
+
+def _removed(disk: Disk, trash: int, name: str) -> bool:
+    try:
+        folder = disk.open_folder(trash, name)
+        try:
+            remove_all(disk, folder)
+        finally:
+            disk.close(folder)
+        disk.remove_folder(trash, name)
+    except OSError:
+        # A link, or what another user owns: it stays, and the next sweep looks again.
+        return False
+    return True
+
+
+def _entries(disk: Disk, trash: int) -> Iterator[_Entry]:
+    for name in disk.names(trash):
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            yield _Entry(name, int(match[1]), match[2], match[3])
+
+
+def _lock_all(held: contextlib.ExitStack, disk: Disk, folder: int, place: Place) -> None:
+    """Take the locks of a session and of those below it, so that no daemon has one open."""
+    if not disk.lock(folder):
+        raise Held(
+            f"{place.path} is open elsewhere, in another daemon perhaps: stop it, or use its root",
+            session=place.session,
+        )
+    for name in disk.names(folder):
+        try:
+            below = _held(held, disk, disk.open_folder(folder, name))
+        except NotADirectoryError:
+            continue
+        _lock_all(held, disk, below, place)
+
+
+def _answer(place: Place, entry: _Entry) -> Deleted:
+    return Deleted(trash=f"{place.tree}/{places.TRASH}/{entry.name}", expires_at=entry.expires_at)
+
+
+def _flat(place: Place) -> str:
+    return "~".join(place.segments)[:_ID_CHARS_MAX]
+
+
+def _held(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
+    stack.callback(disk.close, handle)
+    return handle
