@@ -218,7 +218,8 @@ async def test_the_lease_is_renewed_while_the_model_thinks(
         monkeypatch.setattr(session._link, "ask", spy)
 
         async def summarize(_: object) -> str:
-            await renewed.wait()
+            with anyio.fail_after(30):
+                await renewed.wait()
             return NOTES
 
         done = await session.compact(summarize)

@@ -14,8 +14,9 @@ from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
 from steno.blocking import BlockingClient, BlockingSession
-from steno.values import Ack, ack_of
+from steno.values import Ack, Mail, ack_of
 from steno_protocol import commands, replies
+from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
 
 Line = tuple[Position, bytes]
@@ -98,6 +99,20 @@ class FileSession:
         if not self.path.exists():
             raise FileNotFoundError(errno.ENOENT, "there is no file to clear", str(self.path))
         return self._rewrite(lambda session: session.clear())
+
+    def send_dmail(self, checkpoint_id: int, message: str) -> Ack:
+        """Send a D-Mail back to a checkpoint."""
+        return self._change(lambda session: session.send_dmail(checkpoint_id, message))
+
+    def pending_dmail(self) -> Mail | None:
+        """The D-Mail that waits; None also when there is no session."""
+        if not self.path.exists():
+            return None
+        address = self._look()
+        try:
+            return client_of(address).session(address.session).pending_dmail()
+        except NotFound:
+            return None
 
     def make(self) -> None:
         """Make the file, if it is not there."""

@@ -2,6 +2,7 @@
 
     from steno.adapters.kimi import Context         in place of kimi_cli.soul.context
     from steno.adapters.kimi import WireFile        in place of kimi_cli.wire.file
+    from steno.adapters.kimi import DenwaRenji      in place of kimi_cli.soul.denwarenji
 
 What differs from kimi-cli 1.52, on purpose:
 
@@ -9,6 +10,7 @@ What differs from kimi-cli 1.52, on purpose:
 * What other processes append is taken in, in its place, at the next call; checkpoint ids are unique
   among them; a revert moves lines by one rename.
 * `revert_to` refuses negative ids. Control records are compact JSON.
+* A D-Mail is the session's, not the process's: see `DenwaRenji`.
 """
 
 import os
@@ -16,12 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
 from steno.adapters._follow import FollowedFile, in_thread
 from steno.adapters._transcript import MessageLike
 from steno.adapters._wire_file import WireFile
 from steno_protocol.errors import NotFound
 
-__all__ = ["Context", "WireFile"]
+__all__ = ["Context", "DenwaRenji", "DenwaRenjiError", "WireFile"]
 
 
 class Context:

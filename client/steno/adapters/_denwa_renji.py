@@ -1,0 +1,97 @@
+"""kimi-cli's DenwaRenji, kept by steno: D-Mail that other processes send and a restart survives."""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from steno.adapters._file_session import FileSession
+from steno_protocol.errors import BadRequest, Exists, NotFound
+
+_THEIRS: Final = "kimi_cli.soul.denwarenji"
+
+
+class MailLike(Protocol):
+    """What kimi-cli's DMail is to us."""
+
+    @property
+    def message(self) -> str:
+        """What it says."""
+        ...
+
+    @property
+    def checkpoint_id(self) -> int:
+        """The checkpoint that it goes back to."""
+        ...
+
+
+class DenwaRenjiError(Exception):
+    """The mail was not sent; the message says why.
+
+    Where kimi-cli's own class of this name is loaded, what is raised is an instance of that, too.
+    """
+
+
+class DenwaRenji:
+    """The D-Mail of the session whose context is the file at `file_backend`.
+
+    `fetch_pending_dmail` gives each mail out once; that takes nothing from the daemon. The mail is
+    over when the fetcher reverts the context to its checkpoint, as kimi-cli's loop does next: that
+    very rewrite expires it. Until then it waits: a process that died in between leaves it to the
+    next one, and a mail that was fetched and not followed keeps the session from getting another
+    until its checkpoint goes.
+
+    The methods block until the daemon has answered, as the interface wants it: about a millisecond.
+
+    Args:
+        file_backend: the file that the Context has, too.
+        dmail_type: the class of the mails that are fetched; None: the class of those that were sent
+            here, and before the first of them kimi-cli's.
+    """
+
+    def __init__(
+        self, file_backend: str | os.PathLike[str], *, dmail_type: type | None = None
+    ) -> None:
+        self._file = FileSession(Path(file_backend))
+        self._dmail_type: Any = dmail_type
+        self._n_checkpoints: int | None = None
+        self._fetched: set[str] = set()
+
+    def send_dmail(self, dmail: MailLike) -> None:
+        """Send a mail; when this returns it is on the disk, and any process can fetch it.
+
+        Raises:
+            DenwaRenjiError: another mail waits, there is no such checkpoint, or the mail is empty.
+        """
+        try:
+            self._file.send_dmail(dmail.checkpoint_id, dmail.message)
+        except (Exists, NotFound, BadRequest) as error:
+            raise _refused(error.message) from error
+        self._dmail_type = type(dmail)
+
+    def set_n_checkpoints(self, n_checkpoints: int) -> None:
+        """Say which checkpoints the context knows; mails to later ones are fetched later."""
+        self._n_checkpoints = n_checkpoints
+
+    def fetch_pending_dmail(self) -> Any | None:
+        """The mail that waits, unless it was fetched here before; None when there is none."""
+        mail = self._file.pending_dmail()
+        if mail is None or mail.id in self._fetched:
+            return None
+        if self._n_checkpoints is not None and mail.checkpoint_id >= self._n_checkpoints:
+            return None
+        if self._dmail_type is None:
+            self._dmail_type = import_module(_THEIRS).DMail
+        fetched = self._dmail_type(message=mail.message, checkpoint_id=mail.checkpoint_id)
+        self._fetched.add(mail.id)
+        return fetched
+
+
+def _refused(message: str) -> DenwaRenjiError:
+    """An error that whoever catches kimi-cli's catches, too."""
+    theirs: Any = getattr(sys.modules.get(_THEIRS), "DenwaRenjiError", None)
+    if theirs is None:
+        return DenwaRenjiError(message)
+    both: type[DenwaRenjiError] = type("DenwaRenjiError", (DenwaRenjiError, theirs), {})
+    return both(message)

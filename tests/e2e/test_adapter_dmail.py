@@ -1,0 +1,108 @@
+"""The twin of kimi-cli's DenwaRenji without kimi-cli; tests/interop has it with kimi-cli."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from steno.adapters.kimi import Context, DenwaRenji, DenwaRenjiError
+from support.daemons import end_daemon_of
+
+SEND = """
+import sys
+from types import SimpleNamespace
+from steno.adapters.kimi import DenwaRenji
+DenwaRenji(sys.argv[1]).send_dmail(SimpleNamespace(message="from below", checkpoint_id=1))
+"""
+
+
+@dataclass
+class Mail:
+    """As much of a DMail as the twin needs."""
+
+    message: str
+    checkpoint_id: int
+
+
+@pytest.fixture
+def file() -> Iterator[Path]:
+    """A context of two checkpoints, in a tree that the user's daemon mounts."""
+    folder = Path(tempfile.mkdtemp(prefix="steno-")).resolve()
+    (folder / "tree" / "demo").mkdir(parents=True)
+    (folder / "config.toml").write_text(f'[mounts]\ntree = "{folder}/tree"\n')
+    path = folder / "tree" / "demo" / "context.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STENO_HOME", str(folder))
+        yield path
+        end_daemon_of(folder)
+        shutil.rmtree(folder)
+
+
+def with_checkpoints(file: Path, count: int) -> Context:
+    context = Context(file, message_type=dict)
+
+    async def step() -> None:
+        for _ in range(count):
+            await context.checkpoint(add_user_message=False)
+
+    asyncio.run(step())
+    return context
+
+
+def test_a_mail_of_another_process_is_fetched_once_and_is_over_after_the_revert(
+    file: Path,
+) -> None:
+    context = with_checkpoints(file, 2)
+    parent = DenwaRenji(file, dmail_type=Mail)
+    parent.set_n_checkpoints(2)
+    assert parent.fetch_pending_dmail() is None
+    subprocess.run([sys.executable, "-c", SEND, str(file)], check=True)
+    assert parent.fetch_pending_dmail() == Mail("from below", 1)
+    assert parent.fetch_pending_dmail() is None
+    # A process that died after its fetch leaves the mail to the next one.
+    assert DenwaRenji(file, dmail_type=Mail).fetch_pending_dmail() == Mail("from below", 1)
+    asyncio.run(context.revert_to(1))
+    assert DenwaRenji(file, dmail_type=Mail).fetch_pending_dmail() is None
+    asyncio.run(context.checkpoint(add_user_message=False))
+    parent.send_dmail(Mail("again", 1))
+    assert parent.fetch_pending_dmail() == Mail("again", 1)
+
+
+def test_what_cannot_be_sent_is_told_to_the_tool(file: Path) -> None:
+    with_checkpoints(file, 1)
+    phone = DenwaRenji(file)
+    for dmail, reason in [
+        (Mail("x", 1), "checkpoint"),
+        (Mail("x", -1), "checkpoint"),
+        (Mail("", 0), "message"),
+    ]:
+        with pytest.raises(DenwaRenjiError, match=reason):
+            phone.send_dmail(dmail)
+    phone.send_dmail(Mail("first", 0))
+    with pytest.raises(DenwaRenjiError, match="one at a time"):
+        phone.send_dmail(Mail("second", 0))
+    assert phone.fetch_pending_dmail() == Mail("first", 0)
+
+
+def test_a_mail_to_a_checkpoint_that_the_context_does_not_know_yet_waits_for_it(
+    file: Path,
+) -> None:
+    with_checkpoints(file, 2)
+    phone = DenwaRenji(file)
+    phone.set_n_checkpoints(1)
+    phone.send_dmail(Mail("later", 1))
+    assert phone.fetch_pending_dmail() is None
+    phone.set_n_checkpoints(2)
+    assert phone.fetch_pending_dmail() == Mail("later", 1)
+
+
+def test_where_there_is_no_session_there_is_no_mail(file: Path) -> None:
+    assert DenwaRenji(file).fetch_pending_dmail() is None
+    file.touch()
+    assert DenwaRenji(file).fetch_pending_dmail() is None
