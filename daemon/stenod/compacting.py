@@ -1,6 +1,6 @@
 """Compaction in the files: where a summary may stand, and the rewrite that puts it there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from steno_protocol import records
@@ -17,15 +17,15 @@ from stenod.core.compaction import Conversation, Cut
 from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
 from stenod.core.replay import Control, control_of
-from stenod.lookup import blocks
+from stenod.lookup import blocks, blocks_of
 from stenod.plans import Plan
-from stenod.store.log import Copy, Log
+from stenod.store.log import Copy, Log, View
 
 
-def choose_cut(log: Log, preserve: int, lines: int) -> Cut | None:
-    """Where to cut the first `lines` lines of the present generation; reads all of them."""
+def choose_cut(view: View, preserve: int, lines: int) -> Cut | None:
+    """Where to cut the first `lines` lines of a generation; reads all of them."""
     conversation = Conversation()
-    for number, _, line in _lines(log):
+    for number, _, line in _lines(blocks_of(view.read)):
         if number >= lines:
             break
         conversation.feed(number, line)
@@ -39,7 +39,7 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
     control records are dropped, because their numbers speak of the messages that are gone.
 
     Raises:
-        Conflict: another rewrite came between.
+        Conflict: another rewrite came between, or the reserved id was given out.
         BadRequest: the positions are not those of a compaction of this session.
     """
     cut, at = _lines_named(log, machine, command)
@@ -63,9 +63,9 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
         counters=ContextCounters(
             token_count=tokens,
             n_checkpoints=max(number, kept.newest_later) + 1,
-            has_system_prompt=bool(kept.prompt),
+            has_system_prompt=machine.counters.has_system_prompt,
         ),
-        details={"from": log.generation, "checkpoint_id": number, "summarised": cut},
+        details={"from": log.generation, "checkpoint_id": number, "summarised": kept.cut},
     )
 
 
@@ -93,22 +93,24 @@ class _Kept:
     """What a compaction keeps, and what it has to know of the rest.
 
     Attributes:
+        cut: the line that everything before is left out of.
         prompt: the line of the system prompt, if there is one.
         pieces: what follows the summary.
         lines: lines in them.
         chars: characters of text in them.
         newest_before: the largest checkpoint id of what the compaction found, -1 if none.
         newest_later: the largest one of what came since, -1 if none.
-        later: all ids of what came since.
+        oldest_later: the smallest one of what came since, None if none.
     """
 
+    cut: int
     prompt: list[Copy] = field(default_factory=list[Copy])
     pieces: list[Copy] = field(default_factory=list[Copy])
     lines: int = 0
     chars: int = 0
     newest_before: int = -1
     newest_later: int = -1
-    later: set[int] = field(default_factory=set[int])
+    oldest_later: int | None = None
 
     def keep(self, line: Copy) -> None:
         """Keep a line, as one piece with the line before it if they touch."""
@@ -121,11 +123,12 @@ class _Kept:
 
     def note(self, control: Control, line: Copy, *, is_later: bool) -> None:
         """Take in what a control record says, kept or not."""
-        if isinstance(control, SystemPrompt):
+        if isinstance(control, SystemPrompt) and not is_later:
             self.prompt = [line]
         elif isinstance(control, Checkpoint) and is_later:
             self.newest_later = max(self.newest_later, control.id)
-            self.later.add(control.id)
+            oldest = self.oldest_later
+            self.oldest_later = control.id if oldest is None else min(oldest, control.id)
         elif isinstance(control, Checkpoint):
             self.newest_before = max(self.newest_before, control.id)
 
@@ -133,12 +136,12 @@ class _Kept:
 def _survey(log: Log, cut: int, at: int) -> _Kept:
     """What a compaction at line `cut`, begun when there were `at` lines, keeps."""
     conversation = Conversation()
-    for number, _, line in _lines(log):
+    for number, _, line in _lines(blocks(log, log.generation)):
         conversation.feed(number, line)
     # A result that came meanwhile may answer a call that was to be summarised.
     cut = conversation.whole(cut)
-    kept = _Kept(chars=conversation.chars_from(cut))
-    for number, offset, line in _lines(log):
+    kept = _Kept(cut, chars=conversation.chars_from(cut))
+    for number, offset, line in _lines(blocks(log, log.generation)):
         place = Copy(log.generation, offset, len(line))
         control = control_of(line)
         if control is not None:
@@ -149,21 +152,29 @@ def _survey(log: Log, cut: int, at: int) -> _Kept:
 
 
 def _own_checkpoint(command: CompactCommit, machine: Machine, kept: _Kept) -> int:
-    """The id of the compaction's own checkpoint: the reserved one, so that ids rise in the file.
+    """The id of the compaction's own checkpoint: ids only rise in a file.
 
-    A reservation does not outlive the daemon; then a checkpoint that was set since may have the id.
+    A reservation does not outlive the closing of the files; then a checkpoint that was set since
+    may have the id, and none is left between.
     """
+    if kept.oldest_later is None:
+        return machine.counters.n_checkpoints
     reserved = command.checkpoint_id
-    is_free = kept.newest_before < reserved < machine.counters.n_checkpoints
-    if is_free and reserved not in kept.later:
+    if max(kept.newest_before + 1, machine.checkpoint_floor) <= reserved < kept.oldest_later:
         return reserved
-    return machine.counters.n_checkpoints
+    raise Conflict(
+        f"checkpoint {reserved}, which compact_begin reserved, was set by somebody else since the"
+        " daemon was started again or another program changed the session: begin the compaction"
+        " again",
+        session=machine.session,
+        head=str(machine.head),
+    )
 
 
-def _lines(log: Log) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and bytes of every line of the present generation."""
+def _lines(blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+    """Number, offset and bytes of every line of a generation."""
     number = 0
-    for start, block in blocks(log, log.generation):
+    for start, block in blocks:
         offset = start
         for line in split_lines(block):
             yield number, offset, line

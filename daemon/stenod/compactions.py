@@ -49,7 +49,7 @@ class Compactions:
 
         Raises:
             Busy: another compactor is at it.
-            Conflict: the session was rewritten since this compaction began.
+            Conflict: the session is being rewritten again and again.
             StenoError, OSError: the session cannot be opened or read.
         """
         held = self._live(writer)
@@ -58,19 +58,27 @@ class Compactions:
         lease = _Lease(command.lease, command.by or "a client without a name", self._until(command))
         self._leases[writer] = lease
         try:
-            answer = await self._look(writer, command)
+            answer = lease.answer = await self._look(writer, command)
         except BaseException:
-            self._leases.pop(writer, None)
+            self._end(writer, lease)
             raise
         if answer.messages == 0:
-            self._leases.pop(writer, None)
-        lease.answer = answer
+            self._end(writer, lease)
         return answer
 
     def abort(self, writer: Writer, command: CompactAbort) -> None:
         """Give a compaction up, if it is under way."""
         held = self._leases.get(writer)
-        if held is not None and held.name == command.lease:
+        if held is None or held.name != command.lease:
+            return
+        self._end(writer, held)
+        opened, answer = writer.opened, held.answer
+        if opened is not None and answer is not None and isinstance(opened.machine, Machine):
+            opened.machine.release_checkpoint_id(answer.checkpoint_id)
+
+    def _end(self, writer: Writer, lease: _Lease) -> None:
+        """Forget a lease, but not the one of whoever came after it ran out."""
+        if self._leases.get(writer) is lease:
             del self._leases[writer]
 
     def _live(self, writer: Writer) -> _Lease | None:
@@ -98,34 +106,49 @@ class Compactions:
     async def _look(self, writer: Writer, command: CompactBegin) -> Compaction:
         for _ in range(limits.COMPACTION_LOOKS_MAX):
             opened = await writer.open()
-            await writer.settle()
-            head, log = opened.machine.head, opened.log
-            cut = await self._run(
-                lambda: compacting.choose_cut(log, command.preserve, head.line)  # noqa: B023  # awaited here
-            )
-            if writer.opened is opened and log.generation == head.generation:
-                return _answer(opened, head, cut, command)
+            await writer.rest()
+            if writer.opened is opened:
+                answer = await self._cut(writer, opened, command)
+                if answer is not None:
+                    return answer
         raise Conflict(
             "the session is being rewritten again and again: try again later",
             session=writer.session,
             head=str(writer.feed.head),
         )
 
+    async def _cut(
+        self, writer: Writer, opened: Opened, command: CompactBegin
+    ) -> Compaction | None:
+        """What a session says of a compaction now, None if it was rewritten meanwhile."""
+        machine, head = opened.machine, opened.machine.head
+        # Only a context is compacted.
+        assert isinstance(machine, Machine)
+        # In the same instant as the head: every later checkpoint is to have a larger id.
+        number = machine.reserve_checkpoint_id()
+        cut = None
+        view = opened.log.view(head.generation)
+        try:
+            cut = await self._run(lambda: compacting.choose_cut(view, command.preserve, head.line))
+        finally:
+            view.release()
+            if cut is None:
+                machine.release_checkpoint_id(number)
+        is_present = writer.opened is opened and machine.head.generation == head.generation
+        return _answer(head, cut, number, command) if is_present else None
 
-def _answer(opened: Opened, head: Position, cut: Cut | None, command: CompactBegin) -> Compaction:
+
+def _answer(head: Position, cut: Cut | None, number: int, command: CompactBegin) -> Compaction:
     if cut is None:
         why = f"there is nothing before the last {command.preserve} user and assistant messages"
         if command.preserve <= 0:
             why = "a compaction that is to preserve nothing would take the task away"
         return Compaction(at=str(head), cut=str(Position(head.generation, 0)), why=why)
-    machine = opened.machine
-    # Only a context is compacted.
-    assert isinstance(machine, Machine)
     return Compaction(
         at=str(head),
         cut=str(Position(head.generation, cut.line)),
         messages=cut.messages,
-        checkpoint_id=machine.reserve_checkpoint_id(),
+        checkpoint_id=number,
         lease_ms=command.lease_ms,
     )
 

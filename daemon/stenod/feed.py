@@ -13,9 +13,10 @@ from steno_protocol import limits
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
-from steno_protocol.replies import Mail
 from stenod.blocking import Blocking
 from stenod.core import timeline
+from stenod.core.machine import Machine
+from stenod.core.speculation import Speculation
 from stenod.reading import Block, read_block
 from stenod.store.log import View
 
@@ -113,11 +114,20 @@ class Feed:
             subscriber.lost |= is_another or subscriber.position > head
             self._advance(subscriber)
 
-    def begin_with(self, checkpoint_floor: int, mail: Mail | None) -> None:
+    def begin_with(self, machine: Speculation) -> None:
         """What the lines of the session do not tell; right after `attach`."""
-        self.checkpoint_floor = checkpoint_floor
-        if mail is not None and (self._mail is None or self._mail.id != mail.id):
-            self.mailed(DmailEvent(state="sent", id=mail.id, checkpoint_id=mail.checkpoint_id))
+        if not isinstance(machine, Machine):
+            return
+        self.checkpoint_floor = machine.checkpoint_floor
+        told, mail = self._mail, machine.mail
+        if mail is not None:
+            if told is None or told.id != mail.id:
+                self.mailed(DmailEvent(state="sent", id=mail.id, checkpoint_id=mail.checkpoint_id))
+        elif told is not None and told.state == "sent":
+            # It went while the files were closed: by a rewrite that nobody saw the end of, or by
+            # another program.
+            state = "delivered" if told.id == machine.delivered else "expired"
+            self.mailed(DmailEvent(state=state, id=told.id, checkpoint_id=told.checkpoint_id))
 
     def mailed(self, event: DmailEvent) -> None:
         """Something happened to a D-Mail: wake those who wait for one."""

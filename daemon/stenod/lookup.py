@@ -1,7 +1,7 @@
 """Looking a key up in the bytes of a session: every generation, and the timeline for rewrites."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from steno_protocol import limits, places
@@ -84,8 +84,13 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
 
 def blocks(log: Log, generation: int) -> Iterator[tuple[int, bytes]]:
     """Offset and bytes of a generation's whole lines, about `BLOCK_BYTES` at a time."""
+    return blocks_of(lambda size, offset: log.read(generation, offset, size))
+
+
+def blocks_of(read: Callable[[int, int], bytes]) -> Iterator[tuple[int, bytes]]:
+    """As `blocks`, of what `read` gives for a size and an offset."""
     offset, rest = 0, b""
-    while data := log.read(generation, offset + len(rest), limits.BLOCK_BYTES):
+    while data := read(limits.BLOCK_BYTES, offset + len(rest)):
         data = rest + data
         cut = whole_lines(data)
         if cut:

@@ -218,6 +218,7 @@ def _open_files(
     )
     machine.checkpoint_floor = timeline.checkpoint_floor(entries, generation)
     machine.mail = dmail.pending(entries, generation)
+    machine.delivered = dmail.delivered_last(entries)
     return Opened(log, machine, _incarnation(entries) or "", created, first_lines)
 
 

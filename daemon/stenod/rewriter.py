@@ -1,4 +1,7 @@
-"""Carries a rewrite out: plan, intent, swap; then memory and those who follow learn of it."""
+"""Carries a rewrite out: plan, intent, swap; then memory and those who follow learn of it.
+
+A D-Mail is sent here, too: it is a line of the timeline, as an intent is.
+"""
 
 from typing import Literal
 
@@ -13,6 +16,7 @@ from stenod.core.speculation import Mailing, Rewrite
 from stenod.feed import Feed
 from stenod.plans import Plan
 from stenod.recovery import Opened
+from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
 
 
@@ -40,17 +44,22 @@ class Rewriter:
         self._feed = feed
         self._timeline = timeline
 
-    async def carry_out(self, opened: Opened, decision: Rewrite) -> Ack:
-        """Replace the file of a session all of whose lines are durable; durable on return.
+    async def carry_out(self, opened: Opened, decision: Rewrite | Mailing) -> Ack:
+        """Do what was decided in a session all of whose lines are durable; durable on return.
 
         Raises:
             StenoError: the command cannot be applied; nothing happened.
             OSError: the files could not be read; nothing happened.
             InDoubt: it may have happened.
         """
-        log, machine, command = opened.log, opened.machine, decision.command
-        # Only the context decides on a rewrite.
-        assert isinstance(machine, Machine)
+        # Only the context decides on any of these.
+        assert isinstance(opened.machine, Machine)
+        if isinstance(decision, Mailing):
+            return await self._send(opened.log, opened.machine, decision)
+        return await self._rewrite(opened.log, opened.machine, decision)
+
+    async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
+        command = decision.command
         chosen = await self._shop.read(lambda: rewriting.plan(log, machine, decision))
         entry = await self._shop.read(
             lambda: rewriting.intent(log, chosen, command, self._shop.wall())
@@ -67,20 +76,14 @@ class Rewriter:
         machine.checkpoint_floor = chosen.checkpoint_floor
         self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
         self._forget_mail(machine, chosen)
+        self._shop.statistics.rewrites[chosen.kind] += 1
         self._shop.tell(
             "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
         )
         return ack
 
-    async def send(self, opened: Opened, decision: Mailing) -> Ack:
-        """Send a D-Mail in a session all of whose lines are durable; durable on return.
-
-        Raises:
-            NotFound: there is no such checkpoint.
-            InDoubt: it may have been sent.
-        """
-        log, machine, command = opened.log, opened.machine, decision.command
-        assert isinstance(machine, Machine)
+    async def _send(self, log: JsonlLog, machine: Machine, decision: Mailing) -> Ack:
+        command = decision.command
         try:
             async with self._timeline:
                 entry = await self._shop.read(

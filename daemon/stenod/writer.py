@@ -13,10 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from steno_protocol import limits
-from steno_protocol.errors import (
-    StenoError,
-    StorageFailed,
-)
+from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.replies import Ack, Happening
 from stenod import lookup, recovery
 from stenod.core import timeline
@@ -120,15 +117,19 @@ class Writer:
                 self._marked = opened.log.synced
                 self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
                 if isinstance(opened.machine, Machine):
-                    self.feed.begin_with(opened.machine.checkpoint_floor, opened.machine.mail)
+                    self.feed.begin_with(opened.machine)
             return self._opened
 
     async def settle(self) -> None:
-        """Return when what was acknowledged as `written` is synced, or withdrawn.
-
-        Who reads what it was just told of should see it, and reads show synced records only.
-        """
+        """Return when what was acknowledged as `written` is synced, or withdrawn: reads follow."""
         if self._unsynced_since is not None:
+            await self.rest()
+
+    async def rest(self) -> None:
+        """Return at an instant when all lines that were decided are durable, or withdrawn."""
+        while (opened := self._opened) is not None:
+            if opened.machine.head == opened.machine.spoken_head:
+                return
             self._is_sync_asked = True
             self.mailbox.nudge()
             await self._settled.wait()
@@ -400,14 +401,9 @@ class Writer:
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self._opened
         if opened is None:
-            raise StorageFailed(
-                "what was ahead of this command could not be stored", session=self.session
-            )
+            raise StorageFailed("what was ahead of this could not be stored", session=self.session)
         try:
-            if isinstance(decision, Mailing):
-                ack = await self._rewriter.send(opened, decision)
-            else:
-                ack = await self._rewriter.carry_out(opened, decision)
+            ack = await self._rewriter.carry_out(opened, decision)
         except InDoubt as doubt:
             ack = await self._settle(item, doubt.error)
         item.to.reply(ack)

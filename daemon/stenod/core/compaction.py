@@ -57,7 +57,8 @@ class Conversation:
         self._counted = array("b")
         self._chars = array("q")
         self._answered = array("q")
-        self._open_calls: dict[str, int] = {}
+        self._open_calls: dict[str, list[int]] = {}
+        self._last_answered: dict[str, int] = {}
 
     def feed(self, number: int, data: bytes) -> None:
         """Take in line `number`, the ones before it taken in already; what is no message is not."""
@@ -70,11 +71,10 @@ class Conversation:
         is_counted = message.role in ("user", "assistant") and not _is_notice(message)
         self._counted.append(_COUNTED if is_counted else _NOT_COUNTED)
         self._chars.append(chars)
-        self._answered.append(self._open_calls.pop(message.tool_call_id or "", index))
+        self._answered.append(self._answered_by(message, index))
         for call in message.tool_calls or ():
             if call.id:
-                # Programs use ids again: the newest call is the one that is answered.
-                self._open_calls[call.id] = index
+                self._open_calls.setdefault(call.id, []).append(index)
 
     def choose(self, preserve: int) -> Cut | None:
         """Where to cut so that the last `preserve` user and assistant messages stay.
@@ -97,6 +97,21 @@ class Conversation:
     def chars_from(self, line: int) -> int:
         """Characters of text in the messages from a line on."""
         return sum(self._chars[self._index_of(line) :])
+
+    def _answered_by(self, message: _Message, index: int) -> int:
+        """The message with the call that message `index` is a result of, itself if there is none.
+
+        Programs use ids again: it is the newest call that has no result yet. A call may have
+        several results.
+        """
+        name = message.tool_call_id or ""
+        calls = self._open_calls.get(name)
+        if calls is None:
+            return self._last_answered.get(name, index)
+        found = self._last_answered[name] = calls.pop()
+        if not calls:
+            del self._open_calls[name]
+        return found
 
     def _whole(self, index: int) -> int:
         # From the end backwards, so that a cut that moved is seen by what it now takes in.

@@ -67,6 +67,14 @@ def pending(entries: Sequence[Happening], present: int) -> Mail | None:
     return mail if is_ours else None
 
 
+def delivered_last(entries: Sequence[Happening]) -> str | None:
+    """The id of the mail that was delivered last."""
+    for entry in reversed(entries):
+        if entry.kind == DELIVERED:
+            return str(entry.details.get("mail", ""))
+    return None
+
+
 def outlives(mail: Mail, entry: Happening) -> bool:
     """Whether a mail still waits after what an entry tells of."""
     match entry.kind:

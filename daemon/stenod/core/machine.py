@@ -39,18 +39,32 @@ class Machine(Speculation):
 
     Attributes:
         mail: the D-Mail that waits.
+        delivered: the id of the one that was delivered last.
         checkpoint_floor: the id of the next checkpoint while the file tells of none.
     """
 
     mail: Mail | None = None
+    delivered: str | None = None
     checkpoint_floor: int = 0
+    _unreserved: int = 0
 
     def reserve_checkpoint_id(self) -> int:
-        """Take the next checkpoint id out of use, for a compaction's own checkpoint."""
-        number = self._spoken.counters.n_checkpoints
-        for state in (self._spoken, self._durable):
-            state.counters.n_checkpoints = number + 1
+        """Keep the next checkpoint id for a compaction's own checkpoint, until the next rewrite.
+
+        It is none of the session's numbers: no line tells of it, and no reader knows of it.
+        """
+        number = self._next_checkpoint_id
+        self._unreserved = number + 1
         return number
+
+    def release_checkpoint_id(self, number: int) -> None:
+        """Give a reserved id out again, if no later one was given out."""
+        if self._unreserved == number + 1:
+            self._unreserved = number
+
+    @property
+    def _next_checkpoint_id(self) -> int:
+        return max(self._spoken.counters.n_checkpoints, self._unreserved)
 
     def mailed(self, mail: Mail, applied: Applied) -> Ack:
         """A D-Mail was sent: it waits, and this is the answer."""
@@ -65,6 +79,7 @@ class Machine(Speculation):
         self.keys.add(key, applied)
         self._durable = State(head, counters)
         self._spoken = State(head, counters.copy())
+        self._unreserved = 0
         return ack_of(applied, duplicate=False)
 
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
@@ -118,7 +133,7 @@ class Machine(Speculation):
         return Mailing(command)
 
     def _checkpoint(self, command: Checkpoint) -> Lines:
-        number = self._spoken.counters.n_checkpoints
+        number = self._next_checkpoint_id
         data = [records.checkpoint_record(number)]
         lines: list[Line] = [CheckpointLine(number)]
         if command.add_user_message:
