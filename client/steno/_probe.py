@@ -8,7 +8,7 @@ from steno._target import Target
 from steno._transport import Connection
 from steno_protocol import errors
 from steno_protocol.commands import Hello
-from steno_protocol.errors import ErrorCode, Incompatible
+from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
 from steno_protocol.frames import decode_answers, encode_request
 from steno_protocol.replies import ErrorReply, Welcome
 from steno_protocol.version import PROTOCOL_VERSION
@@ -53,10 +53,11 @@ def probe(target: Target, deadline: float) -> Outcome:
 
     Raises:
         Incompatible: what answers is another root's daemon, or speaks a newer protocol.
+        Unauthorized: the daemon is there and does not let this client in.
     """
     endpoint = target.address()
     try:
-        connection = Connection(endpoint)
+        connection = Connection(endpoint, target.key)
     except errors.Unreachable as error:
         return Unreachable(endpoint, error.message)
     try:
@@ -72,7 +73,9 @@ def probe(target: Target, deadline: float) -> Outcome:
 def _greet(connection: Connection, target: Target, deadline: float) -> Outcome:
     endpoint = connection.endpoint
     if not connection.wait_until_ready(deadline):
-        return Unreachable(endpoint, f"nobody listens at {endpoint}")
+        if connection.is_refused:
+            raise _refused(target, endpoint)
+        return Unreachable(endpoint, _silence(target, endpoint))
     connection.send(encode_request(b"hello", hello_of(target), ()))
     while True:
         # The daemon may ask first whether we are there, by a message that holds no answer.
@@ -83,6 +86,20 @@ def _greet(connection: Connection, target: Target, deadline: float) -> Outcome:
         if time.monotonic() >= deadline:
             return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
         connection.wait(deadline)
+
+
+def _silence(target: Target, endpoint: str) -> str:
+    if target.key is None:
+        return f"nobody listens at {endpoint}"
+    return f"nobody answers at {endpoint}, or it is not the daemon that the key file was made for"
+
+
+def _refused(target: Target, endpoint: str) -> Unauthorized:
+    shown = "without a key" if target.key is None else f"with the key {target.key.own.public}"
+    return Unauthorized(
+        f"the daemon at {endpoint} does not let this client in {shown}: `steno keys new` on its"
+        " machine makes a key file, `steno keys list` shows who is let in"
+    )
 
 
 def _judge(connection: Connection, target: Target, body: object) -> Outcome:

@@ -5,10 +5,14 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from steno_protocol import limits, places
+
+if TYPE_CHECKING:
+    from steno_protocol.credentials import ClientKey
 
 _lock_note = msgspec.json.Decoder(places.LockNote)
 
@@ -23,12 +27,14 @@ class Target:
         endpoint: where to connect; None: where the daemon of `root` says that it listens.
         spawn: start a daemon when none runs.
         name: the client's name, the `_by` of the lines that it writes.
+        key: what it shows to a daemon on another machine.
     """
 
     root: str | None
     endpoint: str | None
     spawn: bool
     name: str
+    key: "ClientKey | None" = None
 
     def resolved(self) -> "Target":
         """The same daemon, whatever the working folder becomes; looks at the file system."""
@@ -49,19 +55,33 @@ class Target:
 
 
 def make_target(
-    root: str | os.PathLike[str] | None, endpoint: str | None, name: str | None, *, spawn: bool
+    root: str | os.PathLike[str] | None,
+    endpoint: str | None,
+    name: str | None,
+    *,
+    spawn: bool,
+    key_file: str | os.PathLike[str] | None = None,
 ) -> Target:
     """What the arguments of `connect` mean, not yet resolved.
 
     Raises:
-        BadRequest: the name cannot be one.
+        BadRequest: the name cannot be one, or the key file holds no key.
+        NotFound, Unauthorized: the key file is not there, or not ours alone.
     """
     return Target(
         root=None if root is None else os.fspath(root),
         endpoint=endpoint,
         spawn=spawn and endpoint is None,
         name=_default_name() if name is None else places.check_name(name),
+        key=None if key_file is None else _client_key(key_file),
     )
+
+
+def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
+    # Imported only now: most clients are on the daemon's own machine and have no key.
+    from steno._key_files import client_key  # noqa: PLC0415
+
+    return client_key(path)
 
 
 def _real_root(root: str | None) -> str:

@@ -9,11 +9,15 @@ import os
 import struct
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import zmq
 
+from steno_protocol import limits
 from steno_protocol.errors import Unreachable
+
+if TYPE_CHECKING:
+    from steno_protocol.credentials import ClientKey
 
 _SEND_QUEUE_MESSAGES: Final = 1024
 """Messages that libzmq takes from us unsent; the rest waits in the exchange, and is counted."""
@@ -34,6 +38,20 @@ _MONITORED: Final = struct.Struct("=hi")
 """An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
 
 _HANDSHAKE: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED
+_REFUSALS: Final = (
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH),
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL),
+)
+"""The other end is there and wants another key, or one at all. One that wants us to know another
+key of its own only hangs up, as one that ends does."""
+
+_REFUSALS_OF_BARE: Final = (
+    *_REFUSALS,
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL),
+    int(zmq.EVENT_DISCONNECTED),
+)
+"""Over TCP every daemon wants a key, so one that hangs up on a client without any has said so."""
+
 _ENDS: Final = (
     zmq.EVENT_CLOSED
     | zmq.EVENT_CLOSE_FAILED
@@ -54,10 +72,14 @@ class Connection:
         fd: readable when messages may have come or may go; edge-triggered, so it is only waited for
             after `receive` returned fewer messages than it was asked for.
         monitor_fd: readable when the connection may have ended.
+        is_refused: it ended because the other end did not accept who we are.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
         self.endpoint = endpoint
+        self.is_refused = False
+        is_bare = key is None and endpoint.startswith("tcp:")
+        self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
         self._is_ready = False
         self._is_lost = False
         self._socket = _context().socket(zmq.DEALER)
@@ -66,6 +88,11 @@ class Connection:
         self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
         self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE_MESSAGES)
         self._socket.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE_MESSAGES)
+        if key is not None:
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, key.server.encode())
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, key.own.public.encode())
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, key.own.secret.encode())
+            self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
         self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
         self._poller = zmq.Poller()
         self._poller.register(self._socket, _POLLIN)
@@ -96,6 +123,7 @@ class Connection:
                 self._is_ready = True
             else:
                 self._is_lost = True
+                self.is_refused |= event in self._refusals
         return self._is_lost
 
     def wait_until_ready(self, deadline: float) -> bool:
@@ -162,6 +190,12 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
     if pid not in _contexts:
         _contexts[pid] = zmq.Context()
     return _contexts[pid]
+
+
+def new_key_pair() -> tuple[str, str]:
+    """A new CURVE key, from the system's randomness: public and secret."""
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
 
 
 def _milliseconds(deadline: float) -> int:

@@ -24,6 +24,7 @@ def connect_sync(
     name: str | None = None,
     spawn: bool = True,
     timeout: float = limits.REQUEST_TIMEOUT_S,
+    key_file: str | os.PathLike[str] | None = None,
 ) -> "BlockingClient":
     """Connect to the daemon of `root`; to be used as `with steno.connect_sync() as client`.
 
@@ -33,7 +34,9 @@ def connect_sync(
         Unreachable: there is no daemon, and none was to be started or could be.
         Incompatible: what answers is not the daemon that was wanted.
     """
-    return BlockingClient(BlockingLink(make_target(root, endpoint, name, spawn=spawn), timeout))
+    return BlockingClient(
+        BlockingLink(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout)
+    )
 
 
 class BlockingClient:

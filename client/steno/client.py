@@ -21,6 +21,7 @@ def connect(
     name: str | None = None,
     spawn: bool = True,
     timeout: float = limits.REQUEST_TIMEOUT_S,
+    key_file: str | os.PathLike[str] | None = None,
 ) -> "Client":
     """A client of the daemon of `root`, to be used as `async with steno.connect() as client`.
 
@@ -31,12 +32,13 @@ def connect(
         name: who writes, kept in the lines as `_by`; None: the program's name and pid.
         spawn: start a daemon when none runs, and again when it has died and is needed.
         timeout: seconds that one request may take, resends included.
+        key_file: the key for a daemon on another machine, as `steno keys new` made it.
 
     Raises:
         BadRequest: the name cannot be one. What keeps the daemon from being reached is raised on
             entering.
     """
-    return Client(Link(make_target(root, endpoint, name, spawn=spawn), timeout))
+    return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
 
 
 class Client:

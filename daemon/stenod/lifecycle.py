@@ -14,23 +14,29 @@ from contextlib import suppress
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 
 from steno_protocol import __version__, limits, places
-from stenod import journal
+from steno_protocol.credentials import KEYS_FOLDER
+from steno_protocol.errors import BadRequest
+from stenod import config, journal
+from stenod.admission import Admission
 from stenod.blocking import Adaptive, in_thread
 from stenod.config import Config
+from stenod.counting import Statistics
 from stenod.custody import Custody
 from stenod.mailbox import Budget
 from stenod.outbox import Outbox
 from stenod.peers import Peer
 from stenod.registry import Registry
+from stenod.remote import RemoteTransport
+from stenod.reporting import Reporter
 from stenod.router import Router
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.transport import Sent, Transport
 from stenod.trees import Trees
-from stenod.workshop import Statistics, Workshop
+from stenod.workshop import Workshop
 
 
 class Daemon:
@@ -45,9 +51,12 @@ class Daemon:
         self._config = config
         self._on_ready = on_ready
         self._transport = Transport()
-        self._outbox = Outbox(self._send, self._transport.after_sends)
+        self._admission = Admission(config.root / KEYS_FOLDER, journal.tell)
+        self._remote = self._make_remote()
+        self._outbox = Outbox(self._send, self._after_sends)
         self._drained = anyio.Event()
         self._tasks: TaskGroup | None = None
+        self._statistics = Statistics()
         budget = Budget()
         workshop = Workshop(
             commit=Adaptive(lambda: budget.taken_bytes > 0),
@@ -55,28 +64,43 @@ class Daemon:
             monotonic=time.monotonic,
             wall=time.time,
             flush=self._outbox.flush,
-            statistics=Statistics(),
+            statistics=self._statistics,
             tell=journal.tell,
             budget=budget,
+            settings=lambda: config.settings,
         )
         disk = PosixDisk()
         trees = Trees(config, disk)
         self._registry = Registry(trees, disk, workshop, self._spawn)
         self._custody = Custody(trees, disk, self._registry, workshop)
         self._router = Router(
-            config, self._registry, self._custody, self._outbox, workshop, self._spawn
+            Reporter(config, self._registry, workshop),
+            self._registry,
+            self._custody,
+            self._outbox,
+            workshop,
+            self._spawn,
+            self._admission,
         )
+        self._router.sender = self._sender
         self._router.drain = self._drained.set
 
     async def run(self, lock: RootLock) -> None:
         """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
         self._transport.bind(self._config.socket)
+        remote = self._remote
         try:
+            if remote is not None:
+                endpoint = remote.listen(self._config.settings.text("network.listen"))
+                journal.tell("listening", endpoint=endpoint)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._transport.serve, self._router.handle, self._outbox.flush)
+                if remote is not None:
+                    tasks.start_soon(remote.serve, self._handle_remote, self._outbox.flush)
                 tasks.start_soon(self._keep_house)
-                tasks.start_soon(self._watch_signals)
+                # Who was told that it is ready may send a signal the next instant.
+                await tasks.start(self._watch_signals)
                 lock.tell(self._note())
                 journal.tell("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
@@ -85,6 +109,8 @@ class Daemon:
                 tasks.cancel_scope.cancel()
         finally:
             self._transport.close()
+            if remote is not None:
+                remote.close()
             journal.tell("ended", pid=os.getpid())
 
     def _note(self) -> bytes:
@@ -114,11 +140,27 @@ class Daemon:
                 journal.tell("socket_lost", socket=str(self._config.socket))
                 self._drained.set()
 
-    async def _watch_signals(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    async def _watch_signals(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
             async for number in signals:
                 journal.tell("signal", number=int(number))
-                self._drained.set()
+                if number == signal.SIGHUP:
+                    self._reload()
+                else:
+                    self._drained.set()
+
+    def _reload(self) -> None:
+        """Read the configuration again; one that is not valid changes nothing."""
+        try:
+            waiting = self._config.adopt(config.read(self._config.root))
+        except BadRequest as error:
+            journal.tell("config_refused", error=error.message, still="what was in force before")
+            return
+        journal.adopt(self._config.settings)
+        journal.tell("config_read", mounts=sorted(self._config.mounts))
+        for option in waiting:
+            journal.tell("config_waits", option=option, until="the next start: steno restart")
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         assert self._tasks is not None
@@ -131,17 +173,55 @@ class Daemon:
         except Exception as error:
             journal.tell("internal", error=repr(error))
 
+    def _make_remote(self) -> RemoteTransport | None:
+        """The socket for other machines, if one is wanted.
+
+        Raises:
+            Unauthorized, BadRequest: the daemon has no key of its own that only it can read.
+        """
+        if not self._config.settings.text("network.listen"):
+            return None
+        return RemoteTransport(self._admission.own_key(), self._admits, journal.tell)
+
+    def _admits(self, public: str) -> str | None:
+        client = self._admission.client(public)
+        return client.name if client is not None else None
+
+    def _handle_remote(self, identity: bytes, frames: list[bytes]) -> None:
+        assert self._remote is not None
+        self._router.handle(identity, frames, self._remote.user)
+
+    def _sender(self, peer: Peer) -> str:
+        return self._transport.sender() if peer.user is None else peer.user
+
+    def _after_sends(self) -> None:
+        self._transport.after_sends()
+        if self._remote is not None:
+            self._remote.after_sends()
+
     def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
-        match self._transport.send(peer.identity, frames):
+        transport: Transport = self._transport
+        if peer.user is not None:
+            if peer.subscriptions and self._admits(peer.user) is None:
+                # Revoked while it follows something: it is not told what came since.
+                peer.unsubscribe_all()
+                return False
+            assert self._remote is not None
+            transport = self._remote
+        match transport.send(peer.identity, frames):
             case Sent.OK:
                 return True
             case Sent.FULL:
-                peer.dropped += 1
+                self._count_drop(peer)
                 return False
             case Sent.GONE:
-                peer.dropped += 1
+                self._count_drop(peer)
                 self._router.forget(peer)
                 return False
+
+    def _count_drop(self, peer: Peer) -> None:
+        peer.dropped += 1
+        self._statistics.dropped += 1
 
 
 def prepare_process() -> None:
@@ -152,6 +232,8 @@ def prepare_process() -> None:
     turns often, because a recovery that decodes in a thread must not hold the loop back.
     """
     os.umask(0o077)
+    # Until the daemon listens to it, a request to read the configuration again must not end it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.setswitchinterval(limits.SWITCH_S)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):

@@ -22,12 +22,14 @@ class Peer:
     Attributes:
         identity: what the socket calls it.
         since_s: monotonic time of its first message.
+        user: the public key of a client on another machine; None for one on this machine.
         dropped: messages that it was too slow, or gone, to get.
         looking: ids of its requests for which files are being looked at.
     """
 
     identity: bytes
     since_s: float
+    user: str | None = None
     name: str | None = None
     pid: int | None = None
     requests: int = 0

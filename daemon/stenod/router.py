@@ -1,12 +1,12 @@
 """From message to answer: decodes each request, gives it to who can serve it, tells who asked."""
 
-import os
+from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
 
-from steno_protocol import PROTOCOL_VERSION, __version__, limits
+from steno_protocol import limits
 from steno_protocol.commands import (
     AnyCommand,
     Append,
@@ -17,6 +17,7 @@ from steno_protocol.commands import (
     CompactAbort,
     CompactBegin,
     CompactCommit,
+    Configuration,
     Delete,
     DeliverDmail,
     Describe,
@@ -30,47 +31,49 @@ from steno_protocol.commands import (
     PendingDmail,
     Read,
     ReadWire,
+    Repair,
     RestoreGeneration,
     RevertTo,
     SendDmail,
     SessionCommand,
     Stat,
+    Stats,
     Status,
     Subscribe,
     Timeline,
     Unsubscribe,
     UpdateTokenCount,
+    Verify,
     WriteSystemPrompt,
+    command_name,
 )
 from steno_protocol.errors import (
     BadRequest,
     Busy,
-    Incompatible,
     Internal,
     NotFound,
     ShuttingDown,
     StenoError,
     StorageFailed,
     TooLarge,
+    Unauthorized,
 )
 from steno_protocol.events import Event, Lagged, Reset
 from steno_protocol.frames import Request, decode_request, request_id_of
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
-    ClientsReport,
     Done,
     ErrorReply,
     Lines,
     MailReport,
     Reply,
     Sessions,
-    StatusReport,
     Subscribed,
     TimelineReport,
-    Welcome,
 )
+from steno_protocol.rights import right_needed
+from stenod.admission import Admission
 from stenod.compactions import Compactions
-from stenod.config import Config
 from stenod.custody import Custody, Whole
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
@@ -78,6 +81,7 @@ from stenod.outbox import Outbox
 from stenod.peers import Peer, Subscription
 from stenod.reading import read_block
 from stenod.registry import Registry
+from stenod.reporting import Reporter
 from stenod.sessions import File
 from stenod.workshop import Workshop
 
@@ -90,6 +94,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     request_id: bytes
     session: str | None
     outbox: Outbox
+    errors: Counter[str]
 
     def reply(self, body: Reply) -> None:
         """Queue the answer."""
@@ -97,11 +102,13 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the answer."""
-        self.reply(ErrorReply.of(error, self.session))
+        told = ErrorReply.of(error, self.session)
+        self.errors[told.code] += 1
+        self.reply(told)
 
 
 _Slow = (
-    Whole | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail
+    Whole | List | Read | ReadWire | Timeline | Verify | Subscribe | CompactBegin | PendingDmail
 )  # fmt: skip
 """What has to look at files before it can be answered."""
 
@@ -110,42 +117,51 @@ class Router:
     """Serves the requests of all peers.
 
     Args:
-        config: what the daemon was told at its start.
+        reporter: tells of the daemon itself.
         registry: who has the writers.
         custody: does what is done with a session as a whole.
         outbox: where answers go.
         workshop: clocks, threads and statistics.
         spawn: starts a task in the background.
+        admission: who is let in from other machines.
     """
 
     def __init__(
         self,
-        config: Config,
+        reporter: Reporter,
         registry: Registry,
         custody: Custody,
         outbox: Outbox,
         workshop: Workshop,
         spawn: Spawn,
+        admission: Admission,
     ) -> None:
-        self.peers: dict[bytes, Peer] = {}
+        self.peers: dict[tuple[bytes, bool], Peer] = {}
+        self.sender: Callable[[Peer], str] = lambda _: ""
         self.ignored = 0
         self.draining: list[_Asker] = []
         self.drain: Callable[[], None] = lambda: None
-        self._config = config
         self._registry = registry
         self._custody = custody
         self._outbox = outbox
         self._shop = workshop
         self._spawn = spawn
+        self._admission = admission
         self._compactions = Compactions(workshop.read, workshop.monotonic)
         self._readers = 0
         self._is_draining = False
-        self._started_s = workshop.monotonic()
-        self._started_at = workshop.wall()
+        self._errors = workshop.statistics.errors
+        self._reporter = reporter
 
-    def handle(self, identity: bytes, frames: list[bytes]) -> None:
-        """Serve one message. Whatever it is, nobody but its sender is affected."""
-        peer = self._peer(identity)
+    def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> None:
+        """Serve one message. Whatever it is, nobody but its sender is affected.
+
+        Args:
+            identity: what its socket calls the sender.
+            frames: the message.
+            user: the public key of a sender on another machine.
+        """
+        peer = self._peer(identity, user)
         peer.requests += 1
         try:
             request = decode_request(frames)
@@ -155,12 +171,14 @@ class Router:
                 # There is nobody to answer: without a request id no client could match it.
                 self.ignored += 1
                 return
-            self._outbox.reply(peer, request_id, ErrorReply.of(error))
+            _Asker(peer, request_id, None, self._outbox, self._errors).refuse(error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
-        asker = _Asker(peer, request.id, session, self._outbox)
+        asker = _Asker(peer, request.id, session, self._outbox, self._errors)
         try:
+            if user is not None:
+                self._check_right(peer, user, command)
             self._serve(asker, command, request)
         except StenoError as error:
             asker.refuse(error)
@@ -173,53 +191,69 @@ class Router:
 
     def begin_drain(self) -> None:
         """Take no more commands."""
-        self._is_draining = True
+        self._is_draining = self._reporter.is_draining = True
         self._registry.close()
 
     def forget(self, peer: Peer) -> None:
         """A peer is gone: end what it subscribed to."""
         peer.unsubscribe_all()
-        self.peers.pop(peer.identity, None)
+        self.peers.pop((peer.identity, peer.user is None), None)
 
     def forget_gone(self) -> None:
         """Forget the peers that are not connected any longer: only a send can tell."""
         self._outbox.probe(list(self.peers.values()))
 
-    def _peer(self, identity: bytes) -> Peer:
-        peer = self.peers.get(identity)
+    def _peer(self, identity: bytes, user: str | None) -> Peer:
+        # Each socket names its peers by itself.
+        place = (identity, user is None)
+        peer = self.peers.get(place)
         if peer is None:
             if len(self.peers) >= limits.PEERS_MAX:
                 self.forget(next(iter(self.peers.values())))
-            peer = self.peers[identity] = Peer(identity, self._shop.monotonic())
+            peer = self.peers[place] = Peer(identity, self._shop.monotonic(), user)
+            self._shop.tell("connected", peer=self.sender(peer))
         return peer
+
+    def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
+        """Refuse what somebody from another machine may not, as the list of keys is now."""
+        client = self._admission.client(user)
+        needed = right_needed(command)
+        if client is not None and client.right >= needed:
+            return
+        if client is None:
+            peer.unsubscribe_all()
+            who = f"the key {user} is let in no longer"
+        else:
+            who = f"{client.name} may {client.right.label}"
+        raise Unauthorized(
+            f"{who}, and {command_name(command)} needs the right to {needed.label}: `steno keys`"
+            " on the daemon's machine grants it"
+        )
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
         match command:
             case (
                 Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
                 | WriteSystemPrompt() | RestoreGeneration() | AppendWire()
-                | CompactCommit() | SendDmail() | DeliverDmail()
+                | CompactCommit() | SendDmail() | DeliverDmail() | Repair()
             ):  # fmt: skip
                 self._submit(asker, command, request)
             case Grant():
                 self._grant(asker, command)
             case Hello():
-                asker.reply(self._hello(asker.peer, command))
-            case Status():
+                asker.reply(self._reporter.greet(asker.peer, command))
+            case Status() | Stats() | Configuration() | Clients():
                 self.forget_gone()
-                asker.reply(self._status())
+                asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
             case Unsubscribe():
                 self._unsubscribe(asker, command)
-            case Clients():
-                self.forget_gone()
-                asker.reply(self._clients(command))
             case Drain():
                 self.draining.append(asker)
                 self.drain()
             case CompactAbort():
                 self._abort(asker, command)
             case (
-                List() | Stat() | Open() | Read() | Timeline() | Subscribe()
+                List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
                 | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete()
             ):  # fmt: skip
                 self._start(asker, command)
@@ -269,6 +303,8 @@ class Router:
                 asker.reply(await self._custody.serve(command))
             case Read():
                 await self._read(asker, command)
+            case Verify():
+                asker.reply(await self._registry.verify(command.session))
             case Timeline():
                 entries = await self._registry.timeline(command.session)
                 asker.reply(TimelineReport(entries=entries))
@@ -281,61 +317,6 @@ class Router:
                 asker.reply(MailReport(mail=await self._registry.pending_mail(command.session)))
             case _:
                 assert_never(command)
-
-    def _hello(self, peer: Peer, command: Hello) -> Welcome:
-        if command.protocol != PROTOCOL_VERSION:
-            raise Incompatible(
-                f"the client speaks version {command.protocol}, this daemon {PROTOCOL_VERSION}:"
-                " restart the daemon with `steno restart`, or update the client"
-            )
-        peer.name, peer.pid = command.name, command.pid
-        return Welcome(
-            version=__version__,
-            protocol=PROTOCOL_VERSION,
-            pid=os.getpid(),
-            root=str(self._config.root),
-            started_at=self._started_at,
-            clock_ms=int(self._shop.monotonic() * 1000),
-            limits=limits.told_in_hello(),
-        )
-
-    def _status(self) -> StatusReport:
-        statistics = self._shop.statistics
-        return StatusReport(
-            version=__version__,
-            protocol=PROTOCOL_VERSION,
-            pid=os.getpid(),
-            root=str(self._config.root),
-            endpoint=self._config.endpoint,
-            uptime_s=round(self._shop.monotonic() - self._started_s, 3),
-            mounts={name: str(folder) for name, folder in self._config.mounts.items()},
-            sessions_open=len(self._registry),
-            clients=len(self.peers),
-            queued=self._registry.queued,
-            appended_records=statistics.appended_records,
-            syncs=statistics.syncs,
-            sync_s=statistics.sync_s,
-            slowest_sync_s=statistics.slowest_sync_s,
-            ignored=self.ignored,
-            dropped=sum(peer.dropped for peer in self.peers.values()),
-            draining=self._is_draining,
-        )
-
-    def _clients(self, command: Clients) -> ClientsReport:
-        now_s = self._shop.monotonic()
-        entries = [peer.entry(now_s) for peer in self.peers.values()]
-        if command.session is None:
-            return ClientsReport(clients=entries, queued=self._registry.queued)
-        followers = [entry for entry in entries if command.session in entry.subscriptions]
-        writers = self._registry.writers(command.session)
-        syncs = [writer.last_sync_at for writer in writers if writer.last_sync_at is not None]
-        errors = [writer.last_error for writer in writers if writer.last_error is not None]
-        return ClientsReport(
-            clients=followers,
-            queued=sum(len(writer.mailbox) for writer in writers),
-            last_sync_at=max(syncs, default=None),
-            last_error=errors[0] if errors else None,
-        )
 
     async def _read(self, asker: _Asker, command: Read) -> None:
         after = Position.parse(command.after) if command.after is not None else None

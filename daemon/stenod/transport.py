@@ -23,6 +23,8 @@ _MORE: Final = int(zmq.DONTWAIT | zmq.SNDMORE)
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 
+_ADDRESS: Final = "Peer-Address"
+
 _ASKED: Final = 2
 """Messages of a burst before each of which the socket is asked whether there is one."""
 
@@ -57,6 +59,7 @@ class Transport:
         self._socket.set(zmq.MAXMSGSIZE, limits.RECORD_BYTES_MAX + limits.KIB)
         self._path: Path | None = None
         self._inode = 0
+        self._frame: zmq.Frame | None = None
         self._handle: Handle | None = None
         self._flush: Callable[[], None] = _nothing
         self._is_look_due = False
@@ -69,6 +72,8 @@ class Transport:
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale_socket(path)
+        # The folder keeps others out; this does, too, where somebody opened it to them.
+        self._socket.set(zmq.IPC_FILTER_UID, os.getuid())
         self._socket.bind(f"ipc://{path}")
         self._path = path
         self._inode = path.stat().st_ino
@@ -113,6 +118,14 @@ class Transport:
                 return Sent.GONE
             raise
         return Sent.OK
+
+    def sender(self) -> str:
+        """Who sent the message that is being handled: uid:gid:pid, as the kernel knows them."""
+        try:
+            address = "" if self._frame is None else str(self._frame.get(_ADDRESS))
+        except zmq.ZMQError:
+            return ""
+        return address.partition(":")[2]
 
     def after_sends(self) -> None:
         """Look at the socket again: sends may have swallowed the edge of an arrival."""
@@ -173,6 +186,7 @@ class Transport:
             while frame.more:
                 frame = receive(_NOW, False)
                 frames.append(frame.bytes)
+            self._frame = frame
             handle(identity, frames)
         return False
 

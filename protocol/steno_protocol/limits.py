@@ -64,6 +64,9 @@ COMPACTION_LOOKS_MAX: Final = 8
 COUNT_MAX: Final = 2**53
 """A number of tokens, bytes or checkpoints: exact in every language that has JSON."""
 
+CRC_MAX: Final = 2**32 - 1
+"""A CRC-32."""
+
 SUBSCRIPTIONS_PER_PEER_MAX: Final = 256
 """Subscriptions of one connection; each costs the daemon about 1 KiB and one feed entry."""
 
@@ -75,6 +78,12 @@ SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 
 CLIENT_REQUESTS_MAX: Final = 65_536
 """Requests that one client keeps under way; each belongs to a caller who waits for it."""
+
+HANDSHAKE_MS: Final = 1_500
+"""A handshake over TCP: a wrong key shows as silence, and is to be told of within two seconds."""
+
+HEARTBEAT_MS: Final = 10_000
+"""Between two signs of life over TCP, where a dead machine does not hang up; three may miss."""
 
 CLIENT_TURN_MESSAGES: Final = 256
 """Messages that a client takes in before the tasks beside it get a turn: about 10 ms of blocks."""
@@ -193,7 +202,20 @@ SLOW_SYNC_S: Final = 0.5
 """A sync slower than this is reported in the log with what it took."""
 
 LOG_BYTES_MAX: Final = 8 * MIB
-"""Bytes of `stenod.log` before it is rotated to `stenod.log.1`."""
+"""Bytes of `stenod.log` before it is rotated to `stenod.log.1`, unless the configuration differs."""
+
+LOG_BYTES_LEAST_MAX: Final = 64 * KIB
+"""A log may be no shorter than this, or one burst of trouble would push its own beginning out."""
+
+LOG_FILES_MAX: Final = 3
+"""Rotated logs that are kept, unless the configuration differs: 32 MiB of history in all."""
+
+CONFIG_BYTES_MAX: Final = 256 * KIB
+"""`config.toml`; the example with every option has 2 KiB."""
+
+FREE_BYTES: Final = 16 * MIB
+"""Room that is left on a disk for what must not fail: timelines, quarantine, the log. The largest
+record still fits into it."""
 
 # --- checking files ----------------------------------------------------------------------------
 
@@ -201,15 +223,18 @@ LINE_CHECKED_BYTES_MAX: Final = 64 * MIB
 """A longer line of a foreign file is counted and not looked into: a check keeps one line in
 memory."""
 
-WELD_ATTEMPTS_MAX: Final = 100_000
-"""Objects in one broken line that come to nothing before the rest of it counts as damage: about a
-second of looking."""
+WELD_TOKENS_MAX: Final = 1_000_000
+"""Tokens of one broken line that are read for nothing before the rest of it counts as damage: a few
+seconds of looking."""
 
 WELD_DEPTH_MAX: Final = 1000
 """Nesting up to which a broken line is looked into; readers die there, too."""
 
 CHECKED_KEYS_MAX: Final = 262_144
 """Commands of one file among which a check sees one that is there twice; about 25 MiB."""
+
+VERIFICATIONS_MAX: Final = 2
+"""Sessions that are verified at a time: each reads all files of one, and writers are to go on."""
 
 FINDINGS_TOLD_MAX: Final = 1000
 """Findings of one session or file that are listed; the others are counted by kind."""
@@ -220,6 +245,9 @@ transcript."""
 
 STATE_BYTES_MAX: Final = 1 * MIB
 """A session's `state.json`; kimi-cli keeps its tasks there, a few KiB."""
+
+DAY_S: Final = 86_400.0
+"""A day has so many seconds: trash and old generations are counted in days."""
 
 TRASH_EXPIRY_S: Final = 30 * 86_400.0
 """What was deleted can be brought back by hand for so long: a month, as desktops keep it."""

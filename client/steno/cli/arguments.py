@@ -82,6 +82,14 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
         help="where the daemon listens (default: STENO_SOCKET, or in the root)",
     )  # fmt: skip
     group.add_argument(
+        "--endpoint", metavar="ADDRESS", default=default(None),
+        help="a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)",
+    )  # fmt: skip
+    group.add_argument(
+        "--key-file", metavar="FILE", default=default(None),
+        help="the key for it, from `steno keys new` (default: STENO_KEY_FILE)",
+    )  # fmt: skip
+    group.add_argument(
         "--name", metavar="NAME", type=_name, default=default(None),
         help="who writes, kept in each line as _by (default: the login name)",
     )  # fmt: skip

@@ -35,6 +35,7 @@ class HowToConnect(TypedDict):
     endpoint: str | None
     name: str
     timeout: float
+    key_file: str | None
 
 
 def how_to_connect(options: Namespace) -> HowToConnect:
@@ -43,6 +44,7 @@ def how_to_connect(options: Namespace) -> HowToConnect:
         "root": prepared_root(options),
         "endpoint": _endpoint(options),
         "name": options.name or _login_name(),
+        "key_file": options.key_file or os.environ.get("STENO_KEY_FILE") or None,
         "timeout": limits.REQUEST_TIMEOUT_S if options.timeout is None else options.timeout,
     }
 
@@ -75,6 +77,10 @@ def prepared_root(options: Namespace) -> str | None:
 
 
 def _endpoint(options: Namespace) -> str | None:
+    if options.endpoint is not None:
+        return str(options.endpoint)
+    if options.root is None and options.socket is None and os.environ.get("STENO_ENDPOINT"):
+        return os.environ["STENO_ENDPOINT"]
     if options.socket is None or options.root is not None:
         return None
     return f"ipc://{Path(options.socket).absolute()}"

@@ -18,8 +18,10 @@ GROUPS: Final = {
     "mail": ("dmail",),
     "compaction": ("compact",),
     "keeping": ("title", "label", "archive", "unarchive", "delete"),
+    "moving": ("export", "import"),
     "wire": ("wire", "replay", "emit"),
-    "service": ("status", "start", "stop", "restart", "logs", "clients"),
+    "service": ("status", "start", "stop", "restart", "logs", "clients", "config"),
+    "access": ("keys",),
     "demonstration": ("demo",),
 }
 """Each module of `steno.cli.parsers` and the subcommands in it, in the order of `steno --help`."""

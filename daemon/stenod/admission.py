@@ -1,0 +1,82 @@
+"""Who is let in from other machines: the daemon's own key and the list of clients, as files say.
+
+The list is looked at again whenever its file changed, so that a revoked client is refused at its
+next message. What cannot be read lets nobody in.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from steno_protocol import credentials
+from steno_protocol.credentials import Allowed, KeyPair
+from steno_protocol.errors import StenoError, Unauthorized
+
+_FILE_BYTES_MAX: Final = 1 << 20
+
+
+class Admission:
+    """The clients that one daemon lets in.
+
+    Args:
+        folder: the folder of its keys.
+        tell: tells the operator something, as an event with fields.
+    """
+
+    def __init__(self, folder: Path, tell: Callable[..., None]) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._clients: dict[str, Allowed] = {}
+        self._seen: tuple[int, int, int] | None = None
+
+    def own_key(self) -> KeyPair:
+        """The daemon's own key.
+
+        Raises:
+            Unauthorized: there is none, or others can read it.
+            BadRequest: the file holds no key.
+        """
+        path = self._folder / credentials.SERVER_FILE
+        return credentials.decode_pair(_read_private(path), str(path))
+
+    def client(self, public: str) -> Allowed | None:
+        """The client of a public key, None for one that is not let in (any longer)."""
+        self._look()
+        return self._clients.get(public)
+
+    def _look(self) -> None:
+        path = self._folder / credentials.CLIENTS_FILE
+        try:
+            found = path.lstat()
+            seen = (found.st_ino, found.st_mtime_ns, found.st_mode)
+        except OSError:
+            self._seen, self._clients = None, {}
+            return
+        if seen == self._seen:
+            return
+        self._seen, self._clients = seen, {}
+        try:
+            clients = credentials.decode_clients(_read_private(path), str(path))
+        except StenoError as error:
+            self._tell("keys_refused", error=error.message)
+            return
+        self._clients = {client.public: client for client in clients}
+
+
+def _read_private(path: Path) -> str:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        raise Unauthorized(
+            f"{path} cannot be opened ({error.strerror}): `steno keys new` makes it"
+        ) from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise Unauthorized(f"{path} is no file of the user that the daemon runs as")
+        if found.st_mode & 0o077:
+            raise Unauthorized(f"others may read {path}: chmod 600 {path}")
+        return file.read(_FILE_BYTES_MAX).decode(errors="replace")

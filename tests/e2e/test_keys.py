@@ -1,0 +1,248 @@
+"""Clients from other machines: let in by their key, held to their right, and put out again."""
+
+import os
+import re
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+
+import steno
+from steno._key_files import client_key
+from steno._transport import new_key_pair
+from steno_protocol import commands, credentials, limits, places
+from steno_protocol.commands import command_name
+from steno_protocol.credentials import ClientKey, KeyPair
+from steno_protocol.rights import Right, right_needed
+from support.command import Steno
+
+LISTENING = re.compile(r'listening endpoint="(tcp://127\.0\.0\.1:\d+)"')
+HELLO = {"role": "user", "content": "a secret thought"}
+TOLD_WITHIN_S = 2.0
+ANSWER_MS = 20_000
+
+
+@pytest.fixture
+def endpoint(root: Path) -> str:
+    """Where a daemon listens on loopback; the clients read, write and admin have keys."""
+    call = Steno(root)
+    for right in ("read", "write", "admin"):
+        assert call("keys", "new", right, "--right", right).code == 0
+    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    assert call("start").code == 0
+    found = LISTENING.search((root / places.LOG).read_text())
+    assert found is not None
+    return found[1]
+
+
+def key_of(root: Path, name: str) -> Path:
+    return root / credentials.KEYS_FOLDER / f"{name}.key"
+
+
+def connect(root: Path, endpoint: str, name: str) -> steno.BlockingClient:
+    return steno.connect_sync(endpoint=endpoint, key_file=key_of(root, name))
+
+
+def save(path: Path, key: ClientKey) -> Path:
+    path.write_text(credentials.encode_client_key(key, "test"))
+    path.chmod(0o600)
+    return path
+
+
+def test_each_right_contains_the_one_before(root: Path, endpoint: str) -> None:
+    with connect(root, endpoint, "write") as writer:
+        writer.open("demo").append_message(HELLO)
+    with connect(root, endpoint, "read") as reader:
+        session = reader.session("demo")
+        assert [record.record["content"] for record in session.records()] == [HELLO["content"]]
+        with pytest.raises(steno.Unauthorized, match="read may read, and append needs"):
+            session.append_message(HELLO)
+    with connect(root, endpoint, "write") as writer:
+        with pytest.raises(steno.Unauthorized, match="needs the right to admin"):
+            writer.delete("demo")
+        assert len(list(writer.session("demo").records())) == 1
+    with connect(root, endpoint, "admin") as admin:
+        admin.delete("demo")
+        admin.drain()
+
+
+@pytest.mark.anyio
+async def test_the_async_client_follows_over_tcp(root: Path, endpoint: str) -> None:
+    async with steno.connect(endpoint=endpoint, key_file=key_of(root, "write")) as client:
+        session = await client.open("demo")
+        await session.append_message(HELLO)
+        assert session.history == [HELLO]
+
+
+def test_who_has_no_key_or_a_wrong_one_is_told_within_two_seconds(
+    root: Path, endpoint: str
+) -> None:
+    server = client_key(key_of(root, "write")).server
+    stranger = save(root / "stranger.key", ClientKey(KeyPair(*new_key_pair()), server))
+    own = client_key(key_of(root, "write")).own
+    elsewhere = save(root / "elsewhere.key", ClientKey(own, new_key_pair()[0]))
+    for key_file, error in (
+        (None, steno.Unauthorized),
+        (stranger, steno.Unauthorized),
+        (elsewhere, steno.Unreachable),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(error, match=r"key"):
+            steno.connect_sync(endpoint=endpoint, key_file=key_file)
+        assert time.monotonic() - begun < TOLD_WITHIN_S
+    log = (root / places.LOG).read_text()
+    assert "not_admitted" in log
+    assert own.secret not in log
+
+
+def test_a_revoked_client_is_refused_where_it_is_connected_and_told_nothing_more(
+    root: Path, endpoint: str
+) -> None:
+    with connect(root, endpoint, "write") as writer, steno.connect_sync(root) as local:
+        session = writer.open("demo")
+        session.append_message(HELLO)
+        assert Steno(root)("keys", "revoke", "write").code == 0
+        local.open("demo").append_message({"role": "user", "content": "after"})
+        with pytest.raises(steno.Unauthorized, match="no longer"):
+            session.append_message(HELLO)
+        assert session.history == [HELLO]
+    with pytest.raises(steno.Unauthorized):
+        connect(root, endpoint, "write")
+    with connect(root, endpoint, "read") as reader:
+        assert len(list(reader.session("demo").records())) == 2
+
+
+def test_a_list_of_clients_that_others_can_read_or_that_is_damaged_lets_nobody_in(
+    root: Path, endpoint: str
+) -> None:
+    path = root / credentials.KEYS_FOLDER / credentials.CLIENTS_FILE
+    path.chmod(0o644)
+    with pytest.raises(steno.Unauthorized):
+        connect(root, endpoint, "admin")
+    path.chmod(0o600)
+    connect(root, endpoint, "admin").close()
+    path.write_text(path.read_text() + "[")
+    with pytest.raises(steno.Unauthorized):
+        connect(root, endpoint, "admin")
+    assert "keys_refused" in (root / places.LOG).read_text()
+
+
+def test_a_daemon_whose_key_others_can_read_does_not_start(root: Path) -> None:
+    call = Steno(root)
+    call("keys", "new", "laptop")
+    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    server = root / credentials.KEYS_FOLDER / credentials.SERVER_FILE
+    server.chmod(0o640)
+    started = call("start")
+    assert started.code != 0
+    assert "chmod 600" in started.err
+    server.unlink()
+    assert "steno keys new" in call("start").err
+
+
+def test_key_files_are_ours_alone_and_never_overwritten(root: Path, tmp_path: Path) -> None:
+    call = Steno(root)
+    assert call("keys", "new", "laptop", "-o", str(tmp_path / "laptop.key")).code == 0
+    folder = root / credentials.KEYS_FOLDER
+    for path in (*folder.iterdir(), tmp_path / "laptop.key"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    again = call("keys", "new", "laptop", "-o", str(tmp_path / "other.key"))
+    assert "revoke it first" in again.err
+    assert not (tmp_path / "other.key").exists()
+    assert (
+        "never overwritten" in call("keys", "new", "tablet", "-o", str(folder / "server.key")).err
+    )
+    assert [entry["name"] for entry in call("keys", "list", "--json").document["clients"]] == [
+        "laptop"
+    ]
+    assert "names no key" in call("keys", "new", "a/b").err
+
+
+def test_a_key_file_that_others_can_read_or_that_is_a_link_is_refused(
+    root: Path, tmp_path: Path
+) -> None:
+    Steno(root)("keys", "new", "laptop", "-o", str(tmp_path / "laptop.key"))
+    (tmp_path / "link.key").symlink_to(tmp_path / "laptop.key")
+    with pytest.raises(steno.Unauthorized, match="cannot be opened"):
+        client_key(tmp_path / "link.key")
+    (tmp_path / "laptop.key").chmod(0o604)
+    with pytest.raises(steno.Unauthorized, match="chmod 600"):
+        client_key(tmp_path / "laptop.key")
+    with pytest.raises(steno.NotFound, match="steno keys new"):
+        client_key(tmp_path / "none.key")
+
+
+def test_secrets_are_in_no_repr_and_no_error(tmp_path: Path) -> None:
+    pair = KeyPair(*new_key_pair())
+    path = save(tmp_path / "k.key", ClientKey(pair, new_key_pair()[0]))
+    assert pair.secret not in repr(client_key(path))
+    path.write_text(f'public = "{pair.secret[:-1]}"\n')
+    with pytest.raises(steno.BadRequest) as refused:
+        client_key(path)
+    assert pair.secret[:-1] not in str(refused.value)
+    path.write_text(f'secret = "{pair.secret}')
+    with pytest.raises(steno.BadRequest) as refused:
+        client_key(path)
+    assert pair.secret not in str(refused.value)
+
+
+def test_every_command_needs_a_right_and_those_that_change_nothing_need_the_least() -> None:
+    needed = {name: right_needed(kind) for name, kind in commands.COMMANDS.items()}
+    assert {name for name, right in needed.items() if right is Right.ADMIN} >= {"delete", "drain"}
+    for name, kind in commands.COMMANDS.items():
+        assert command_name(kind) == name
+        if issubclass(kind, commands.Mutation):
+            assert needed[name] >= Right.WRITE
+
+
+def test_a_flood_of_refused_handshakes_keeps_nobody_out(root: Path, endpoint: str) -> None:
+    def knock() -> None:
+        for _ in range(20):
+            with pytest.raises(steno.StenoError):
+                steno.connect_sync(endpoint=endpoint, timeout=10)
+
+    knockers = [threading.Thread(target=knock) for _ in range(4)]
+    for knocker in knockers:
+        knocker.start()
+    for _ in range(10):
+        with connect(root, endpoint, "write") as client:
+            client.open("demo", follow=False).append_message(HELLO)
+    for knocker in knockers:
+        knocker.join(60)
+    with steno.connect_sync(root) as local:
+        assert len(local.open("demo").history) == 10
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_another_user_of_the_machine_is_not_heard_even_where_the_folder_is_open(
+    root: Path,
+) -> None:
+    with steno.connect_sync(root) as client:
+        client.open("demo").append_message(HELLO)
+        for path in (root, root / "stenod.sock"):
+            path.chmod(0o777)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writer, _ask_as_stranger(root / "stenod.sock"))
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            assert pipe.read() == b"silence"
+        os.waitpid(child, 0)
+        assert client.session("demo").stat().head == "0:1"
+
+
+def _ask_as_stranger(path: Path) -> bytes:
+    """Whether a daemon answers somebody else's hello."""
+    socket = zmq.Context().socket(zmq.DEALER)
+    socket.connect(f"ipc://{path}")
+    hello = commands.encode_command(commands.Hello(protocol=1))
+    socket.send_multipart([b"STENO/1", b"1", hello])
+    return b"answer" if socket.poll(limits.HANDSHAKE_MS) else b"silence"
