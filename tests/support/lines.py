@@ -9,8 +9,12 @@ from steno_protocol.commands import (
     Append,
     Checkpoint,
     Clear,
+    CompactBegin,
+    CompactCommit,
+    DeliverDmail,
     RestoreGeneration,
     RevertTo,
+    SendDmail,
     UpdateTokenCount,
     WriteSystemPrompt,
 )
@@ -80,3 +84,27 @@ def clear(key: str, **fields: Any) -> Clear:
 def restore(key: str, generation: int, **fields: Any) -> RestoreGeneration:
     """A restore."""
     return RestoreGeneration(session=SESSION, key=key, generation=generation, **fields)
+
+
+def compact_begin(lease: str, **fields: Any) -> CompactBegin:
+    """The beginning of a compaction."""
+    return CompactBegin(session=SESSION, lease=lease, **fields)
+
+
+def compact(key: str, cut: str, at: str, checkpoint_id: int, **fields: Any) -> CompactCommit:
+    """The end of a compaction; the summary comes beside it."""
+    return CompactCommit(
+        session=SESSION, key=key, lease=key, cut=cut, at=at, checkpoint_id=checkpoint_id, **fields
+    )
+
+
+def mail(key: str, checkpoint_id: int, message: str = "turn back", **fields: Any) -> SendDmail:
+    """A D-Mail; its key is its id."""
+    return SendDmail(
+        session=SESSION, key=key, checkpoint_id=checkpoint_id, message=message, **fields
+    )
+
+
+def deliver(key: str, mail_id: str, **fields: Any) -> DeliverDmail:
+    """The delivery of a D-Mail."""
+    return DeliverDmail(session=SESSION, key=key, mail_id=mail_id, **fields)
