@@ -16,7 +16,7 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from steno_protocol.replies import Happening, Mail, SessionEntry
+from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
 from stenod.core.machine import Machine
 from stenod.feed import Spawn
 from stenod.mailbox import Item
@@ -51,6 +51,7 @@ class Registry:
         self._serving: set[Writer] = set()
         self._closing = False
         self._changed = anyio.Event()
+        self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -61,6 +62,12 @@ class Registry:
         writers = [writer for session in self._sessions.values() for writer in session.writers]
         waiting = sum(len(writer.mailbox) for writer in writers)
         return waiting + sum(map(len, self._resolving.values()))
+
+    @property
+    def queued_most(self) -> int:
+        """Commands that wait for the writer which most wait for."""
+        writers = [writer for session in self._sessions.values() for writer in session.writers]
+        return max((len(writer.mailbox) for writer in writers), default=0)
 
     def writers(self, session: str) -> list[Writer]:
         """The writers of a session, none while it is not open."""
@@ -190,6 +197,24 @@ class Registry:
             return await self._shop.read(lambda: self._trees.readable_wire(place))
         return await self._shop.read(lambda: self._trees.readable(place, generation))
 
+    async def verify(self, session: str) -> Verification:
+        """Look through all files of a session for damage; it is not opened for writing."""
+        async with self._verifying:
+            live = self._opened(session, "context") is not None
+            context = await self.readable(session, "context", None)
+            try:
+                wire = await self.readable(session, "wire", None)
+                try:
+                    place = self._trees.place(session)
+                    generation = context.generation if live else None
+                    return await self._shop.read(
+                        lambda: self._trees.verify(place, context.view, wire.view, live=generation)
+                    )
+                finally:
+                    wire.view.release()
+            finally:
+                context.view.release()
+
     async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""
         found = self._trees.place(session)
@@ -210,9 +235,11 @@ class Registry:
             (session for session in self._sessions.values() if session.is_idle),
             key=lambda session: session.used_at,
         )
-        surplus = len(self._sessions) - limits.OPEN_SESSIONS_MAX
+        settings = self._shop.settings()
+        surplus = len(self._sessions) - settings.count("life.sessions_open")
+        idle_s = settings.number("life.session_idle_s")
         for number, session in enumerate(idle):
-            if number < surplus or now - session.used_at > limits.SESSION_IDLE_S:
+            if number < surplus or now - session.used_at > idle_s:
                 session.retire()
                 self._forget(session)
 
@@ -220,7 +247,7 @@ class Registry:
         """End the subscriptions that nobody reads."""
         for session in list(self._sessions.values()):
             for writer in session.writers:
-                writer.feed.end_stalled()
+                self._shop.statistics.lagged += writer.feed.end_stalled()
 
     async def wait_quiet(self) -> None:
         """Return when no writer task is running any more."""

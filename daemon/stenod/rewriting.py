@@ -12,6 +12,7 @@ from steno_protocol.commands import (
     Clear,
     CompactCommit,
     DeliverDmail,
+    Repair,
     RestoreGeneration,
     RevertTo,
     WriteSystemPrompt,
@@ -30,6 +31,7 @@ from stenod.locating import check_batch_end, locate
 from stenod.lookup import blocks
 from stenod.mailing import plan_delivery
 from stenod.plans import Plan
+from stenod.repairing import plan_repair
 from stenod.store.log import Copy, Log, Piece
 
 
@@ -39,7 +41,7 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     Raises:
         NotFound: what the command names does not exist; the message tells what does.
         BadRequest: the rewrite would end inside a batch.
-        Conflict: a compaction was overtaken by another rewrite.
+        Conflict: a compaction was overtaken by another rewrite, or a repair by what it repairs.
     """
     chosen = _plan(log, machine, decision)
     # Without it nobody could say how much a rewrite left behind but by counting that file's lines.
@@ -75,6 +77,8 @@ def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
             return plan_compaction(log, machine, command, decision.record)
         case DeliverDmail():
             return plan_delivery(log, machine, command)
+        case Repair():
+            return plan_repair(log, machine, command)
         case _:
             assert_never(command)
 

@@ -13,8 +13,8 @@ from steno_protocol import limits, places
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail, SessionEntry
-from stenod import describing, recovery
+from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
+from stenod import describing, recovery, verifying
 from stenod.config import Config
 from stenod.core import timeline
 from stenod.describing import Description
@@ -209,6 +209,13 @@ class Trees:
                 session=found.session,
             ) from None
         return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
+
+    def verify(
+        self, found: Place, context: FileView, wire: FileView, *, live: int | None
+    ) -> Verification:
+        """Look through all files of a session; see `verifying.verify`."""
+        folder = self.open_folder(found)
+        return verifying.verify(self._disk, folder, found.session, context, wire, live=live)
 
     def timeline(self, found: Place) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""

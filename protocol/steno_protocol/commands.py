@@ -97,6 +97,14 @@ class Status(Command, frozen=True, kw_only=True):
     """How is the daemon?"""
 
 
+class Stats(Command, frozen=True, kw_only=True):
+    """What did the daemon do since it started, in numbers?"""
+
+
+class Configuration(Command, frozen=True, kw_only=True):
+    """Which options are in force, and where did each value come from?"""
+
+
 class List(Command, frozen=True, kw_only=True):
     """Which sessions are there, ordered by id, after `after` and beginning with `prefix`?
 
@@ -306,6 +314,28 @@ class Delete(SessionCommand, frozen=True, kw_only=True):
     by: Name | None = None
 
 
+class Verify(SessionCommand, frozen=True, kw_only=True):
+    """Look through all files of a session for damage; nothing is opened for writing or repaired."""
+
+
+class Repair(Mutation, frozen=True, kw_only=True):
+    """Part welded records of a session's context and leave out what is no record: one rewrite.
+
+    What was found by `verify` in the first `bytes` bytes is repaired, if they are still what they
+    were then; what was appended since is kept as it is.
+
+    Attributes:
+        generation: the generation that was verified.
+        bytes: how many of its bytes were.
+        crc: their CRC-32.
+    """
+
+    generation: Annotated[int, msgspec.Meta(ge=0)]
+    bytes: Count
+    crc: Annotated[int, msgspec.Meta(ge=0, le=limits.CRC_MAX)]
+    why: Why | None = None
+
+
 class Read(SessionCommand, frozen=True, kw_only=True):
     """Read whole lines from a position on, undecoded, at most about `bytes_max` of them.
 
@@ -387,12 +417,12 @@ class Drain(Command, frozen=True, kw_only=True):
 
 
 AnyCommand = (
-    Hello | Status | List | Stat | Open | Append | Checkpoint | RevertTo | Clear
+    Hello | Status | Stats | Configuration | List | Stat | Open | Append | Checkpoint | RevertTo | Clear
     | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
     | AppendWire | ReadWire
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
-    | Fork | Describe | Delete
+    | Fork | Describe | Delete | Verify | Repair
     | Subscribe | Grant | Unsubscribe | Clients | Drain
 )  # fmt: skip
 

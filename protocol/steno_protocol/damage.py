@@ -21,7 +21,7 @@ DAMAGES: Final = frozenset(
     {
         "not_json", "torn", "nul", "bad_utf8", "welded", "bom", "not_object", "too_deep",
         "oversized", "torn_batch", "duplicate", "checkpoint_order", "at_order",
-        "no_context", "rewrite_lost", "state_unreadable", "unreadable",
+        "no_context", "rewrite_lost", "synced_lost", "state_unreadable", "unreadable",
     }
 )  # fmt: skip
 """Kinds of findings that mean that something is lost or cannot be read by every reader."""

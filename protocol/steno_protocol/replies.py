@@ -51,6 +51,74 @@ class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
     dropped: int
     ignored: int = 0
     draining: bool = False
+    slow_sync_at: float | None = None
+
+
+class HistogramReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How often values fell into which bucket.
+
+    Attributes:
+        bounds: the upper end of each bucket, which belongs to it.
+        counts: how many fell into each; one more than bounds, for what is above the last.
+        total: the sum of all values.
+    """
+
+    bounds: list[float]
+    counts: list[int]
+    total: float
+
+
+class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
+    """The answer to `stats`: what the daemon did since it started, and what it holds now.
+
+    Attributes:
+        appended_records: lines that were stored and acknowledged.
+        groups: commands of each group commit.
+        sync_s: how long each sync took.
+        rewrites: by kind.
+        errors: by code.
+        queued_most: commands that wait for the busiest writer.
+    """
+
+    uptime_s: float
+    appended_records: int
+    appended_bytes: int
+    groups: HistogramReport
+    sync_s: HistogramReport
+    slow_syncs: int
+    rewrites: dict[str, int]
+    errors: dict[str, int]
+    dropped: int
+    lagged: int
+    ignored: int
+    queued: int
+    queued_most: int
+    queued_bytes: int
+    sessions_open: int
+    clients: int
+    subscribers: int
+    open_files: int
+    resident_bytes: int
+
+
+class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One option of the configuration in force.
+
+    Attributes:
+        source: `default`, `environment VARIABLE`, or file and line.
+        live: a new value is taken over while the daemon runs.
+    """
+
+    name: str
+    value: int | float | str
+    source: str
+    live: bool = True
+
+
+class ConfigurationReport(Reply, frozen=True, kw_only=True, tag="configuration"):
+    """The answer to `configuration`."""
+
+    options: list[OptionEntry]
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,6 +241,63 @@ class Deleted(Reply, frozen=True, kw_only=True):
 
     trash: str
     expires_at: float
+
+
+class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was looked into: its bytes, lines, records among them, and its CRC-32."""
+
+    file: str
+    bytes: int
+    lines: int
+    records: int
+    crc: int
+
+
+class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that a check found.
+
+    Attributes:
+        file: in which file.
+        kind: what kind of thing it is, see PROTOCOL.md.
+        what: a sentence about it.
+        damage: something is lost or not readable for everybody; else it is worth knowing only.
+        offset: where it begins.
+        bytes: how far it reaches.
+        line: number of its first line, counted from 1 as editors do; 0 for a whole file.
+        records: whole records that lie in it.
+        remedy: what is done about it: `cut`, `split` and `end` by a repair, `opening` when the
+            session is next opened for writing.
+    """
+
+    file: str
+    kind: str
+    what: str
+    damage: bool = True
+    offset: int = 0
+    bytes: int = 0
+    line: int = 0
+    records: int = 0
+    remedy: str = "none"
+
+
+class Verification(Reply, frozen=True, kw_only=True):
+    """The answer to `verify`.
+
+    Attributes:
+        session: which session; None for a file or folder that no daemon owns.
+        generation: its present generation.
+        files: what was looked into.
+        findings: what was found, the first of it when it is very much.
+        damage: how many findings are damage, listed or not.
+        notes: how many are not.
+    """
+
+    session: str | None
+    generation: int
+    files: list[CheckedFile]
+    findings: list[CheckFinding]
+    damage: int
+    notes: int
 
 
 class Lines(Reply, frozen=True, kw_only=True):
@@ -299,5 +424,6 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
 
 AnyReply = (
     Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
-    | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted
+    | StatsReport | ConfigurationReport
+    | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
 )  # fmt: skip

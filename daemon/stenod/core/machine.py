@@ -10,6 +10,7 @@ from steno_protocol.commands import (
     CompactCommit,
     DeliverDmail,
     Mutation,
+    Repair,
     RestoreGeneration,
     RevertTo,
     SendDmail,
@@ -95,6 +96,8 @@ class Machine(Speculation):
                 record = records.system_prompt_record(command.prompt)
                 return self._lines(command, [record], [SystemPrompt(command.prompt)])
             case WriteSystemPrompt() | RevertTo() | Clear() | RestoreGeneration() | DeliverDmail():
+                return Rewrite(command)
+            case Repair():
                 return Rewrite(command)
             case CompactCommit():
                 return Rewrite(command, self._summary(data))

@@ -18,6 +18,7 @@ from steno_protocol.commands import (
     CompactCommit,
     DeliverDmail,
     Mutation,
+    Repair,
     RestoreGeneration,
     RevertTo,
     SendDmail,
@@ -33,7 +34,7 @@ from stenod.core.keys import Applied, KeyTable
 Checked = TypeVar("Checked")
 
 RewriteCommand = (
-    RevertTo | Clear | WriteSystemPrompt | RestoreGeneration | CompactCommit | DeliverDmail
+    RevertTo | Clear | WriteSystemPrompt | RestoreGeneration | CompactCommit | DeliverDmail | Repair
 )
 """The commands that replace the file."""
 

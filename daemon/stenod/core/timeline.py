@@ -27,6 +27,7 @@ REWRITES: Final = {
     "restored": "restore_generation",
     "compacted": "compact_commit",
     "delivered": "deliver_dmail",
+    "mended": "repair",
 }
 """Kinds of happenings that replaced the file, and the command that each answers to."""
 
@@ -147,7 +148,7 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
     while (entry := rewrites.get(present)) is not None:
         details = entry.details
         found = details.get("checkpoint_id", 0) if entry.kind == "reverted" else None
-        if found is not None or entry.kind not in {"prompted", "restored"}:
+        if found is not None or entry.kind not in {"prompted", "restored", "mended"}:
             return found if isinstance(found, int) else 0
         source = details.get("from", present - 1)
         if not isinstance(source, int) or not 0 <= source < present:

@@ -1,0 +1,91 @@
+"""Looking through a session's files for damage: nothing is opened for writing, nothing repaired."""
+
+from collections.abc import Mapping
+
+from steno_protocol import places
+from steno_protocol.checks import Check, Facts, check_session
+from steno_protocol.replies import Verification
+from stenod.store.disk import Disk
+from stenod.store.log import View
+
+
+class DiskFolder:
+    """A session's open folder as a check sees it; closes what it opened, the folder too.
+
+    Args:
+        disk: the disk it lies on.
+        folder: its open folder.
+        views: files that others may be writing: what of them may be read.
+        is_live: those files are being written, so that what lies behind the views is under way.
+    """
+
+    def __init__(self, disk: Disk, folder: int, views: Mapping[str, View], is_live: bool) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._views = views
+        self._is_live = is_live
+        self._handles: dict[str, int] = {}
+
+    def names(self, below: str = "") -> list[str]:
+        """The names in it, or in the folder `below`; empty if that is not there."""
+        if not below:
+            return self._disk.names(self._folder)
+        try:
+            nest = self._disk.open_folder(self._folder, below)
+        except FileNotFoundError:
+            return []
+        try:
+            return self._disk.names(nest)
+        finally:
+            self._disk.close(nest)
+
+    def facts(self, name: str) -> Facts | None:
+        """What is known of a file, None if it is not there."""
+        found = self._disk.stat_name(self._folder, name)
+        if found is None:
+            return None
+        view = self._views.get(name)
+        size = view.size if view is not None and self._is_live else found.size
+        return Facts(size, found.inode)
+
+    def read(self, name: str, size: int, offset: int) -> bytes:
+        """Up to `size` bytes of a file from `offset`."""
+        view = self._views.get(name)
+        if view is not None:
+            return view.read(size, offset)
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._handles[name] = self._disk.open_read(self._folder, name)
+        return self._disk.read(handle, size, offset)
+
+    def close(self) -> None:
+        """Close the folder and what was opened in it."""
+        for handle in [*self._handles.values(), self._folder]:
+            self._disk.close(handle)
+
+
+def verify(
+    disk: Disk, folder: int, session: str, context: View, wire: View, *, live: int | None
+) -> Verification:
+    """Look through all files of a session; takes over the folder's handle.
+
+    Args:
+        disk: the disk it lies on.
+        folder: its open folder.
+        session: its id.
+        context: what may be read of the present generation.
+        wire: what may be read of the wire file.
+        live: the present generation of a session that is open for writing.
+
+    Raises:
+        OSError: its files cannot be read.
+    """
+    views = {places.CONTEXT: context, places.WIRE: wire}
+    files = DiskFolder(disk, folder, views, live is not None)
+    try:
+        check = Check()
+        sizes = {name: view.size for name, view in views.items()}
+        generation = check_session(check, files, sizes=sizes, live=live)
+    finally:
+        files.close()
+    return check.report(session, generation)

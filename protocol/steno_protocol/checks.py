@@ -1,0 +1,390 @@
+"""Checking files and whole session folders: what is damaged, and what contradicts what.
+
+A session's files speak of each other: the timeline of every rewrite, the mark of the synced bytes,
+names of the generations that there were. What they say is compared; nothing is changed.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from steno_protocol import limits, places
+from steno_protocol._json import is_object
+from steno_protocol.damage import Edit, Finding, Scanner, merged
+from steno_protocol.dialects import Dialect, dialect_of
+from steno_protocol.errors import TooLarge
+from steno_protocol.replies import CheckedFile, CheckFinding, Happening, Verification
+
+Progress = Callable[[int], None]
+"""Told how many more bytes were looked at."""
+
+_VOIDED: Final = "voided"
+_SMALL_BYTES: Final = limits.MIB
+"""A state or a mark that is longer is none."""
+
+_decode = msgspec.json.Decoder().decode
+_decode_happening = msgspec.json.Decoder(Happening).decode
+
+
+class Facts(NamedTuple):
+    """What is known of a file without reading it."""
+
+    size: int
+    inode: int
+
+
+class Folder(Protocol):
+    """An open folder that may be read. Every method may raise OSError."""
+
+    def names(self, below: str = "") -> list[str]:
+        """The names in it, or in the folder `below`; empty if that is not there."""
+        ...
+
+    def facts(self, name: str) -> Facts | None:
+        """What is known of a file, None if it is not there."""
+        ...
+
+    def read(self, name: str, size: int, offset: int) -> bytes:
+        """Up to `size` bytes of a file from `offset`."""
+        ...
+
+
+@dataclass(slots=True)
+class Check:
+    """What a check has found so far.
+
+    Attributes:
+        files: what was looked into.
+        findings: what was found, the first `FINDINGS_TOLD_MAX` of it.
+        damage: how many findings are damage, listed or not.
+        notes: how many are not.
+    """
+
+    progress: Progress = lambda _: None
+    files: list[CheckedFile] = field(default_factory=list[CheckedFile])
+    findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
+    damage: int = 0
+    notes: int = 0
+
+    def add(self, name: str, finding: Finding, remedy: str | None = None) -> None:
+        """Take in a finding; `remedy` says who takes care of it, if not a repair."""
+        self.damage += finding.is_damage
+        self.notes += not finding.is_damage
+        if len(self.findings) >= limits.FINDINGS_TOLD_MAX:
+            return
+        self.findings.append(
+            CheckFinding(
+                file=name,
+                kind=finding.kind,
+                what=finding.what,
+                damage=finding.is_damage,
+                offset=finding.offset,
+                bytes=finding.size,
+                line=finding.line,
+                records=finding.records,
+                remedy=finding.remedy if remedy is None else remedy,
+            )
+        )
+
+    def report(self, session: str | None, generation: int = 0) -> Verification:
+        """The reply that tells of it."""
+        return Verification(
+            session=session,
+            generation=generation,
+            files=self.files,
+            findings=self.findings,
+            damage=self.damage,
+            notes=self.notes,
+        )
+
+
+def blocks(read: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
+    """The first `size` bytes of a file, block by block; fewer if it ends before."""
+    offset = 0
+    while offset < size:
+        data = read(min(limits.BLOCK_BYTES, size - offset), offset)
+        if not data:
+            return
+        offset += len(data)
+        yield data
+
+
+def check_file(
+    check: Check, name: str, data: Iterable[bytes], dialect: Dialect, *, remedies: bool = True
+) -> Scanner:
+    """Look through one file.
+
+    Args:
+        check: takes in what is found.
+        name: the file's name.
+        data: its blocks.
+        dialect: what it has to hold.
+        remedies: a repair would change this file.
+    """
+    scanner = Scanner(dialect)
+    remedy = None if remedies else "none"
+    for block in data:
+        for finding in scanner.feed(block):
+            check.add(name, finding, remedy)
+        check.progress(len(block))
+    for finding in scanner.finish():
+        check.add(name, finding, remedy)
+    check.files.append(
+        CheckedFile(
+            file=name,
+            bytes=scanner.size,
+            lines=scanner.lines,
+            records=scanner.records,
+            crc=scanner.crc,
+        )
+    )
+    return scanner
+
+
+def edits_of(data: Iterable[bytes], dialect: Dialect) -> tuple[Scanner, list[Edit]]:
+    """What a repair of a file changes, and the pass that told.
+
+    Raises:
+        TooLarge: more places than one repair changes.
+    """
+    scanner, edits = Scanner(dialect), list[Edit]()
+    for block in data:
+        edits += [edit for finding in scanner.feed(block) for edit in finding.edits]
+        if len(edits) > limits.REPAIR_EDITS_MAX:
+            edits = merged(edits)
+        if len(edits) > limits.REPAIR_EDITS_MAX:
+            raise TooLarge(
+                f"more than {limits.REPAIR_EDITS_MAX} places are damaged: this is no transcript,"
+                " or nothing of it is left to repair"
+            )
+    edits += [edit for finding in scanner.finish() for edit in finding.edits]
+    return scanner, merged(edits)
+
+
+def check_session(
+    check: Check,
+    folder: Folder,
+    *,
+    sizes: dict[str, int],
+    live: int | None = None,
+    owned: bool = True,
+) -> int:
+    """Check a session's folder; returns its present generation.
+
+    Args:
+        check: takes in what is found.
+        folder: where it lies.
+        sizes: for `context.jsonl` and `wire.jsonl`, how many bytes are whole; what follows is the
+            next opening's to put right. All of a file that is not named is looked at.
+        live: the present generation of a session that is being written: what a rewrite is changing
+            right now is not judged.
+        owned: steno wrote it, so that only steno repairs what its timeline speaks of.
+    """
+    names = folder.names()
+    past = sorted(n for n in map(places.generation_of, names) if n is not None)
+    if live is not None:
+        past = [number for number in past if number <= live]
+    present = live if live is not None else _present(folder, past)
+    for name in _files(names, past):
+        _check_lines(check, folder, name, sizes.get(name), owned=owned)
+    structure = _Structure(check, folder, past, present, is_live=live is not None)
+    structure.check(names)
+    return present
+
+
+def _files(names: Sequence[str], past: Sequence[int]) -> list[str]:
+    wanted = [places.CONTEXT, *map(places.generation_file, past), places.WIRE, places.TIMELINE]
+    there = set(names)
+    return [name for name in wanted if name in there]
+
+
+def _check_lines(
+    check: Check, folder: Folder, name: str, whole: int | None, *, owned: bool
+) -> None:
+    facts = folder.facts(name)
+    if facts is None:
+        return
+    size = facts.size if whole is None else whole
+    # Positions and fingerprints of the other files are told in the timeline.
+    is_repairable = not owned or name in (places.CONTEXT, places.WIRE)
+    data = blocks(lambda count, offset: folder.read(name, count, offset), size)
+    try:
+        dialect = dialect_of(name, in_session=True)
+        scanner = check_file(check, name, data, dialect, remedies=is_repairable)
+    except FileNotFoundError:
+        return  # an old generation expired meanwhile
+    except OSError as error:
+        check.add(name, Finding("unreadable", f"it cannot be read: {error}"))
+        return
+    if whole is not None and facts.size > whole:
+        what = f"an end of {facts.size - whole} bytes that was never acknowledged"
+        torn = Finding("torn", what, whole, facts.size - whole, scanner.lines + 1)
+        check.add(name, torn, "opening")
+
+
+def _present(folder: Folder, past: list[int]) -> int:
+    """The generation that `context.jsonl` is; a second name that it has does not count."""
+    if past and _is_twin(folder, past[-1]):
+        return past[-1] - 1
+    return past[-1] if past else 0
+
+
+def _is_twin(folder: Folder, number: int) -> bool:
+    old, context = folder.facts(places.generation_file(number)), folder.facts(places.CONTEXT)
+    return old is not None and context is not None and old.inode == context.inode
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """What a session's files say of each other."""
+
+    check_: Check
+    folder: Folder
+    past: list[int]
+    present: int
+    is_live: bool
+
+    def check(self, names: Sequence[str]) -> None:
+        """Compare all of it."""
+        if places.CONTEXT not in names:
+            self._tell(
+                "no_context", places.CONTEXT, "it is not there, so the session has no present"
+            )
+            return
+        self._generations()
+        self._rewrites(names)
+        if places.MARK in names:
+            self._mark()
+        if places.STATE in names:
+            self._state()
+        if places.REWRITE in names and not self.is_live:
+            what = "what a rewrite had begun and did not finish; the next opening removes it"
+            self._tell("leftover", places.REWRITE, what)
+        self._quarantine()
+
+    def _generations(self) -> None:
+        highest = self.past[-1] if self.past else 0
+        missing = sorted(set(range(1, highest + 1)) - set(self.past))
+        for number in missing[:10]:
+            what = "it is not there although later ones are: it was removed, or has expired"
+            self._tell("generation_gap", places.generation_file(number), what)
+        if highest and not self.is_live and _is_twin(self.folder, highest):
+            what = (
+                f"a second name of {places.CONTEXT}, from a rewrite that did not take place; the"
+                " next opening takes it back"
+            )
+            self._tell("rewrite_open", places.generation_file(highest), what)
+
+    def _rewrites(self, names: Sequence[str]) -> None:
+        if places.TIMELINE not in names:
+            return
+        entries = [entry for entry in self._entries() if entry.generation <= self._latest]
+        for entry in entries:
+            self._rewrite(entry, is_last=entry is entries[-1])
+
+    @property
+    def _latest(self) -> int:
+        # Of a session that is being written, only what the present generation came from is settled.
+        return self.present if self.is_live else self.present + 1
+
+    def _entries(self) -> list[Happening]:
+        """The rewrites that the timeline tells of, those taken back left out."""
+        facts = self.folder.facts(places.TIMELINE)
+        data = self.folder.read(places.TIMELINE, facts.size if facts else 0, 0)
+        found: list[Happening] = []
+        for line in data.split(b"\n"):
+            try:
+                entry = _decode_happening(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            if entry.kind == _VOIDED:
+                found = [other for other in found if other.generation != entry.generation]
+            elif _fingerprint(entry, "old") is not None:
+                found.append(entry)
+        return found
+
+    def _rewrite(self, entry: Happening, *, is_last: bool) -> None:
+        """The file that a rewrite left behind, and the one that it made, begin as it says."""
+        left = places.generation_file(entry.generation)
+        followed = places.generation_file(entry.generation + 1)
+        if entry.generation + 1 not in self.past:
+            followed = places.CONTEXT
+        is_open = entry.generation not in self.past or (
+            not self.is_live and _is_twin(self.folder, entry.generation)
+        )
+        if is_open and entry.generation > self.present and is_last:
+            what = (
+                f"the rewrite {entry.kind!r} to generation {entry.generation} was begun and did"
+                " not take place; the next opening takes it back"
+            )
+            self._tell("rewrite_open", places.TIMELINE, what)
+            return
+        for name, which in ((left, "old"), (followed, "new")):
+            fingerprint = _fingerprint(entry, which)
+            # What is not there was told of as a gap, or is a generation that has expired.
+            if fingerprint is not None and self._begins_with(name, *fingerprint) is False:
+                what = (
+                    f"it does not begin with the {fingerprint[0]} bytes that the timeline tells of"
+                    f" for the rewrite {entry.kind!r} to generation {entry.generation}"
+                )
+                self._tell("rewrite_lost", name, what)
+
+    def _begins_with(self, name: str, size: int, crc: int) -> bool | None:
+        """Whether a file begins with what has this fingerprint; None if it is not there."""
+        facts = self.folder.facts(name)
+        if facts is None:
+            return None
+        start = max(0, size - limits.FINGERPRINT_BYTES)
+        data = self.folder.read(name, size - start, start) if facts.size >= size else b""
+        return facts.size >= size and zlib.crc32(data) == crc
+
+    def _mark(self) -> None:
+        """Bytes that were synced once have not changed since."""
+        data = self.folder.read(places.MARK, _SMALL_BYTES, 0)
+        mark = _decoded(data[9:]) if data[:9] == b"%08x " % zlib.crc32(data[9:]) else None
+        facts = self.folder.facts(places.CONTEXT)
+        if not is_object(mark) or facts is None:
+            what = "it is none: the next opening reads all of the file"
+            self._tell("mark_ignored", places.MARK, what)
+            return
+        is_its_own = (mark.get("generation"), mark.get("inode")) == (self.present, facts.inode)
+        size, crc = mark.get("bytes"), mark.get("crc")
+        if not is_its_own or not isinstance(size, int) or not isinstance(crc, int):
+            return
+        if self._begins_with(places.CONTEXT, size, crc) is False:
+            what = f"its first {size} bytes are not what was synced once"
+            self._tell("synced_lost", places.CONTEXT, what)
+
+    def _state(self) -> None:
+        if not is_object(_decoded(self.folder.read(places.STATE, _SMALL_BYTES, 0))):
+            what = (
+                "it is no JSON object: title, labels and archive are lost until they are set anew"
+            )
+            self._tell("state_unreadable", places.STATE, what)
+
+    def _quarantine(self) -> None:
+        kept = self.folder.names(places.QUARANTINE)
+        if kept:
+            what = f"{len(kept)} pieces that were cut from files lie here to be looked at"
+            self._tell("quarantined", places.QUARANTINE, what)
+
+    def _tell(self, kind: str, name: str, what: str) -> None:
+        self.check_.add(name, Finding(kind, what))
+
+
+def _fingerprint(entry: Happening, which: str) -> tuple[int, int] | None:
+    match entry.details.get(which):
+        case [int() as size, int() as crc]:
+            return size, crc
+        case _:
+            return None
+
+
+def _decoded(data: bytes) -> object:
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
