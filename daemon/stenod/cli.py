@@ -70,6 +70,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
 
 def _serve(settings: Config, *, log: Path | None, ready: int | None) -> int:
     journal.start(log)
+    journal.adopt(settings.settings)
 
     def on_ready() -> None:
         if ready is not None:

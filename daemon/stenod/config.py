@@ -1,68 +1,89 @@
-"""What a daemon is told at its start: its root, its socket, and the mounts of `config.toml`."""
+"""What a daemon goes by: its root and socket for life, and the options of `config.toml`."""
 
-import re
-import tomllib
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from steno_protocol import places
-from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest
+from steno_protocol.settings import OPTIONS, Settings, read_settings
 
-_MOUNT_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Config:
-    """The settings of one daemon.
+    """What one daemon goes by; its settings are replaced when it reads them again.
 
     Attributes:
         root: its folder, absolute, symbolic links resolved.
         socket: path of its socket.
         mounts: folders outside the root that hold session trees, by name.
+        settings: the options in force.
     """
 
     root: Path
     socket: Path
     mounts: dict[str, Path] = field(default_factory=dict[str, Path])
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def endpoint(self) -> str:
         """The ZeroMQ address of the socket."""
         return f"ipc://{self.socket}"
 
+    def adopt(self, found: Settings) -> list[str]:
+        """Take over what may change while the daemon runs.
 
-def load(root: Path, socket: str) -> Config:
-    """Read `config.toml` in the root, if there is one.
+        A mount may be added; sessions of one that moved or went away may be open, so that waits for
+        the next start, as what is bound at the start does.
+
+        Returns:
+            What has to wait for the next start, in words.
+        """
+        before = self.settings
+        kept = [option.name for option in OPTIONS if not option.is_live]
+        waiting = [
+            f"{name} stays {before.values[name]}"
+            for name in kept
+            if found.values[name] != before.values[name]
+        ]
+        values = {**found.values, **{name: before.values[name] for name in kept}}
+        kept += [f"mounts.{name}" for name in self.mounts]
+        sources = {
+            **{name: source for name, source in found.sources.items() if name not in kept},
+            **{name: source for name, source in before.sources.items() if name in kept},
+        }
+        mounts = _folders(found)
+        for name, folder in self.mounts.items():
+            if mounts.get(name) != folder:
+                waiting.append(f"the mount {name} stays {folder}")
+        self.mounts = {**mounts, **self.mounts}
+        told = {**found.mounts, **before.mounts}
+        self.settings = Settings(values=values, mounts=told, sources=sources)
+        return waiting
+
+
+def load(root: Path, socket: str, environ: Mapping[str, str] = os.environ) -> Config:
+    """What `config.toml` in the root and the environment say.
 
     Raises:
-        BadRequest: it is not valid; the message names the file and the key.
+        BadRequest: something there is not valid; the message names line, option and remedy.
     """
+    settings = read(root, environ)
+    return Config(root, Path(socket), _folders(settings), settings)
+
+
+def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings that the file of a root and the environment ask for; raises as `load`."""
     path = root / places.CONFIG
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return Config(root, Path(socket))
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadRequest(f"{path}: {error}") from None
-    unknown = sorted(set(table) - {"mounts"})
-    if unknown:
-        raise BadRequest(f"{path}: unknown key {unknown[0]!r}: the only table is [mounts]")
-    mounts = table.get("mounts", {})
-    if not is_object(mounts):
-        raise BadRequest(f"{path}: [mounts] has to be a table of name = folder")
-    return Config(root, Path(socket), {name: _mount(path, name, mounts[name]) for name in mounts})
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{path} cannot be read: {error}") from None
+    return read_settings(text, str(path), environ)
 
 
-def _mount(path: Path, name: str, folder: object) -> Path:
-    if _MOUNT_NAME.fullmatch(name) is None:
-        raise BadRequest(
-            f"{path}: {name!r} cannot name a mount: use a lower-case letter, then letters, digits"
-            " and -, 32 at most"
-        )
-    if not isinstance(folder, str) or not folder.startswith(("/", "~")):
-        raise BadRequest(f"{path}: the mount {name!r} needs an absolute folder, for example"
-                         ' "~/.kimi/sessions"')  # fmt: skip
-    return Path(folder).expanduser().resolve()
+def _folders(settings: Settings) -> dict[str, Path]:
+    return {name: Path(folder).expanduser().resolve() for name, folder in settings.mounts.items()}

@@ -197,14 +197,16 @@ class Feed:
             subscriber.send(Gone(why=why), None)
             self.remove(subscriber)
 
-    def end_stalled(self) -> None:
-        """Forget the subscribers that have not taken anything for too long."""
-        now = self._clock()
+    def end_stalled(self) -> int:
+        """Forget the subscribers that have not taken anything for too long; says how many."""
+        now, ended = self._clock(), 0
         for subscriber in tuple(self._subscribers):
             since = subscriber.stalled_since
             if since is not None and now - since > limits.SUBSCRIBER_STALL_S:
                 subscriber.send(_lagged(subscriber.position), None)
                 self.remove(subscriber)
+                ended += 1
+        return ended
 
     def _advance(self, subscriber: Subscriber) -> None:
         """Bring a subscriber forward, by a pump if anything has to be read."""

@@ -212,16 +212,13 @@ class Daemon:
             case Sent.OK:
                 return True
             case Sent.FULL:
-                self._count_drop(peer)
+                peer.dropped += 1
+                self._statistics.dropped += 1
                 return False
             case Sent.GONE:
-                self._count_drop(peer)
+                peer.dropped += 1
                 self._router.forget(peer)
                 return False
-
-    def _count_drop(self, peer: Peer) -> None:
-        peer.dropped += 1
-        self._statistics.dropped += 1
 
 
 def prepare_process() -> None:

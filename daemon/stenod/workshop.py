@@ -3,24 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from steno_protocol.settings import Settings
 from stenod.blocking import Blocking
+from stenod.counting import Statistics
 from stenod.mailbox import Budget
-
-
-@dataclass(slots=True)
-class Statistics:
-    """What a writer did, added up for the whole daemon."""
-
-    appended_records: int = 0
-    syncs: int = 0
-    sync_s: float = 0.0
-    slowest_sync_s: float = 0.0
-
-    def count_sync(self, took_s: float) -> None:
-        """Take one more sync into account."""
-        self.syncs += 1
-        self.sync_s += took_s
-        self.slowest_sync_s = max(self.slowest_sync_s, took_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +22,7 @@ class Workshop:
         statistics: where the writer counts.
         tell: tells the operator something, as an event with fields.
         budget: what waits in all mailboxes together.
+        settings: the options in force at this moment.
     """
 
     commit: Blocking
@@ -46,3 +33,13 @@ class Workshop:
     statistics: Statistics
     tell: Callable[..., None]
     budget: Budget = field(default_factory=Budget)
+    settings: Callable[[], Settings] = Settings
+
+    def count_sync(self, session: str, took_s: float) -> None:
+        """Take one more sync into account, and tell of it when it was slow."""
+        self.statistics.count_sync(took_s)
+        expected_s = self.settings().number("disk.slow_sync_s")
+        if took_s > expected_s:
+            self.statistics.slow_syncs += 1
+            self.statistics.slow_sync_at = self.wall()
+            self.tell("slow_sync", session=session, took_s=took_s, expected_s=expected_s)

@@ -310,7 +310,7 @@ class Writer:
         except OSError as error:
             await self._fail(opened, answers, error)
             return
-        self._shop.statistics.appended_records += data.count(b"\n")
+        self._shop.statistics.count_group(len(answers), data.count(b"\n"), len(data))
         if data and self._may_be_changed(opened):
             await self._recount(opened, start, data, answers)
             return
@@ -496,8 +496,5 @@ class Writer:
             raise self._refusals.expired(self._shop.monotonic() - item.deadline_s)
 
     def _count_sync(self, took_s: float) -> None:
-        self._shop.statistics.count_sync(took_s)
+        self._shop.count_sync(self.session, took_s)
         self.last_sync_at = self._shop.wall()
-        if took_s > limits.SLOW_SYNC_S:
-            expected_s = limits.SLOW_SYNC_S
-            self._shop.tell("slow_sync", session=self.session, took_s=took_s, expected_s=expected_s)

@@ -1,5 +1,6 @@
 """A real daemon in the foreground of a test, which can be killed and started again."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,12 +15,15 @@ class ForegroundDaemon:
     Attributes:
         endpoint: where it listens.
         log: the lines that it has said so far.
+        environment: variables that it is started with, beside those of the test.
     """
 
     def __init__(self, root: Path, *arguments: str) -> None:
         self.root = root
         self.endpoint = f"ipc://{root}/stenod.sock"
         self.log: list[str] = []
+        self.environment: dict[str, str] = {}
+        self._said = threading.Condition()
         self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -34,7 +38,10 @@ class ForegroundDaemon:
         """Start it and wait until it says that it is ready."""
         command = [sys.executable, "-m", "stenod", "--foreground", "--root", str(self.root)]
         self._process = subprocess.Popen(
-            [*command, *self._arguments], stderr=subprocess.PIPE, text=True
+            [*command, *self._arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.environment},
         )
         ready = threading.Event()
         assert self._process.stderr is not None
@@ -42,6 +49,16 @@ class ForegroundDaemon:
         self._reader.start()
         assert ready.wait(30), self.log
         assert self._process.poll() is None, self.log
+
+    def wait_for(self, text: str, count: int = 1) -> str:
+        """The `count`th line of the log with `text` in it, once it is there."""
+        with self._said:
+            assert self._said.wait_for(lambda: len(self._lines_with(text)) >= count, 30), self.log
+            return self._lines_with(text)[count - 1]
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        return self._end()
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -76,10 +93,15 @@ class ForegroundDaemon:
         self._process = None
         return code
 
+    def _lines_with(self, text: str) -> list[str]:
+        return [line for line in self.log if text in line]
+
     def _read(self, stream: IO[str], ready: threading.Event) -> None:
         with stream:
             for line in stream:
-                self.log.append(line)
+                with self._said:
+                    self.log.append(line)
+                    self._said.notify_all()
                 if " ready " in line:
                     ready.set()
         ready.set()

@@ -117,8 +117,8 @@ def fields_of(struct: type[msgspec.Struct]) -> dict[str, tuple[str, str]]:
 def _type_text(type_: inspect.Type) -> str:
     match type_:
         case inspect.UnionType():
-            [only] = [part for part in type_.types if not isinstance(part, inspect.NoneType)]
-            return _type_text(only)
+            parts = [part for part in type_.types if not isinstance(part, inspect.NoneType)]
+            return " or ".join(map(_type_text, parts))
         case inspect.IntType(ge=None, le=None):
             return "integer"
         case inspect.IntType():

@@ -15,10 +15,11 @@ from steno_protocol.events import Event
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Reply
 from stenod import recovery
+from stenod.counting import Statistics
 from stenod.feed import Feed, Subscriber
 from stenod.mailbox import Item
 from stenod.recovery import Opened, OpenHow, Opening
-from stenod.workshop import Statistics, Workshop
+from stenod.workshop import Workshop
 from stenod.writer import Writer
 from support.lines import SESSION
 from support.simulated_disk import Death, SimulatedDisk

@@ -29,7 +29,9 @@ from steno_protocol.replies import (
     AnyReply,
     ClientEntry,
     Happening,
+    HistogramReport,
     Lines,
+    OptionEntry,
     Reply,
     SessionEntry,
     SessionStat,
@@ -53,7 +55,8 @@ def _kind(struct: type[msgspec.Struct]) -> str:
 REPLIES: dict[str, type[msgspec.Struct]] = {_kind(cls): cls for cls in AnyReply.__args__}
 EVENTS: dict[str, type[msgspec.Struct]] = {_kind(cls): cls for cls in AnyEvent.__args__}
 ENTRIES: dict[str, type[msgspec.Struct]] = {
-    cls.__name__: cls for cls in (SessionEntry, Happening, ClientEntry)
+    cls.__name__: cls
+    for cls in (SessionEntry, Happening, ClientEntry, HistogramReport, OptionEntry)
 }
 
 

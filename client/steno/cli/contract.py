@@ -27,6 +27,7 @@ start       started version pid root endpoint
 stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
+config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
 line        {"line": text}                      `logs`: one a line

@@ -58,6 +58,18 @@ def add_logs(commands: Subcommands) -> None:
     )
 
 
+def add_config(commands: Subcommands) -> None:
+    parser = command(
+        commands, "config", "configuration:config",
+        "say which options are in force and where each value came from",
+        "Asks the daemon if one runs, else reads config.toml and the environment; starts none.",
+        example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
+    )  # fmt: skip
+    parser.add_argument(
+        "--example", action="store_true", help="print a config.toml with every option instead"
+    )
+
+
 def add_clients(commands: Subcommands) -> None:
     parser = command(
         commands,

@@ -1,0 +1,105 @@
+"""The subcommand `config`: which options are in force, and where each value came from."""
+
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steno.cli.connection import connected, root_in_use
+from steno.cli.exits import Exit
+from steno.cli.output import Output, printable, table
+from steno_protocol import places
+from steno_protocol.commands import Configuration
+from steno_protocol.errors import BadRequest, Unreachable
+from steno_protocol.replies import ConfigurationReport, OptionEntry
+from steno_protocol.settings import OPTIONS, Settings, example, read_settings
+
+
+def config(options: Namespace, output: Output) -> int:
+    """Print the options in force, or with --example a file that has all of them."""
+    if options.example:
+        if output.as_json:
+            output.document({"example": example()})
+        else:
+            output.raw(example().encode())
+        return Exit.DONE
+    root = root_in_use(options)
+    found = read_file(root, dict(os.environ))
+    entries, pid = _in_force(options, found)
+    rows = [_root_entry(options, root), *entries]
+    if output.as_json:
+        told = [msgspec.structs.asdict(row) for row in rows]
+        output.document({"file": str(root / places.CONFIG), "pid": pid, "options": told})
+        return Exit.DONE
+    for line in table([(row.name, _shown(row.value), row.source) for row in rows]):
+        output.write(printable(line))
+    if pid is not None:
+        for line in unread(entries, read_file(root, {})):
+            output.say(f"{line}: `kill -HUP {pid}`, or `steno restart`")
+    return Exit.DONE
+
+
+def read_file(root: Path, environ: dict[str, str]) -> Settings:
+    """What `config.toml` of a root and an environment ask for.
+
+    Raises:
+        BadRequest: something there is not valid; the message names line, option and remedy.
+    """
+    path = root / places.CONFIG
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{path} cannot be read: {error}") from None
+    return read_settings(text, str(path), environ)
+
+
+def unread(entries: list[OptionEntry], file: Settings) -> list[str]:
+    """What the file says and a running daemon has not taken over, in words."""
+    return [
+        f"config.toml says {_shown(file.values[entry.name])} for {entry.name}, and the daemon has"
+        f" {_shown(entry.value)}"
+        for entry in entries
+        if entry.name in file.values
+        and not entry.source.startswith("environment")
+        and file.values[entry.name] != entry.value
+    ]
+
+
+def _in_force(options: Namespace, found: Settings) -> tuple[list[OptionEntry], int | None]:
+    """The entries of the daemon that runs, and its pid; else of one that would be started now."""
+    try:
+        with connected(options, spawn=False) as client:
+            report, _ = client.request(Configuration(), ConfigurationReport)
+            return report.options, client.welcome.pid
+    except Unreachable:
+        return _entries_of(found), None
+
+
+def _entries_of(found: Settings) -> list[OptionEntry]:
+    values: dict[str, Any] = {option.name: found.values[option.name] for option in OPTIONS}
+    values |= {f"mounts.{name}": folder for name, folder in found.mounts.items()}
+    return [
+        OptionEntry(name=name, value=value, source=found.source(name))
+        for name, value in values.items()
+    ]
+
+
+def _root_entry(options: Namespace, root: Path) -> OptionEntry:
+    source = "default"
+    if options.root is not None:
+        source = "option --root"
+    elif options.socket is not None:
+        source = "option --socket"
+    elif os.environ.get("STENO_HOME"):
+        source = "environment STENO_HOME"
+    elif os.environ.get("XDG_STATE_HOME"):
+        source = "environment XDG_STATE_HOME"
+    return OptionEntry(name="root", value=str(root), source=source, live=False)
+
+
+def _shown(value: float | str) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value) or "-"

@@ -1,0 +1,108 @@
+"""A daemon and its `config.toml`: at the start, in the command `steno config`, and on SIGHUP."""
+
+import os
+import signal
+from pathlib import Path
+
+from steno_protocol.settings import OPTIONS, example
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+
+
+def _options(steno: Steno) -> dict[str, dict[str, object]]:
+    return {option["name"]: option for option in steno("config", "--json").document["options"]}
+
+
+def _configure(root: Path, text: str) -> str:
+    file = root / "config.toml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_a_mistake_in_the_file_keeps_the_daemon_from_starting_and_is_told_with_its_line(
+    root: Path,
+) -> None:
+    file = _configure(root, "[log]\nlevle = 'info'\n")
+    for call in (["append", "demo", "hi"], ["start"]):
+        ran = Steno(root)(*call)
+        assert ran.code == 5
+        assert f"{file}:2: there is no option 'log.levle': did you mean 'log.level'?" in ran.err
+    ran = Steno(root)("config")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"{file}:2: " in ran.err
+
+
+def test_without_a_daemon_config_tells_what_one_would_go_by(root: Path) -> None:
+    file = _configure(root, "[log]\nlevel = 'debug'\n[mounts]\nkimi = '/data/kimi'\n")
+    steno = Steno(root, STENO_DISK_TRASH_DAYS="7")
+    document = steno("config", "--json").document
+    assert (document["file"], document["pid"]) == (file, None)
+    told = _options(steno)
+    assert told.keys() == {"root", *(option.name for option in OPTIONS), "mounts.kimi"}
+    assert (told["log.level"]["value"], told["log.level"]["source"]) == ("debug", f"{file}:2")
+    assert told["mounts.kimi"]["source"] == f"{file}:4"
+    assert told["disk.trash_days"]["source"] == "environment STENO_DISK_TRASH_DAYS"
+    assert told["root"]["source"] == "environment STENO_HOME"
+    assert _options_of_root(steno, root)["source"] == "option --root"
+    assert not (root / "stenod.lock").exists()
+
+
+def _options_of_root(steno: Steno, root: Path) -> dict[str, object]:
+    document = steno("config", "--json", "--root", str(root)).document
+    first: dict[str, object] = document["options"][0]
+    return first
+
+
+def test_the_example_is_printed_and_is_a_configuration_that_works(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("config", "--example").out == example()
+    _configure(root, example())
+    assert steno("append", "demo", "hi").code == 0
+
+
+def test_a_daemon_takes_over_a_changed_file_when_it_is_told_to(root: Path, tmp_path: Path) -> None:
+    steno = Steno(root)
+    with ForegroundDaemon(root) as daemon:
+        file = _configure(
+            root,
+            f"[disk]\nslow_sync_s = 0\n[mounts]\nextra = '{tmp_path}'\n[metrics]\nport = 9\n",
+        )
+        assert _options(steno)["disk.slow_sync_s"]["value"] == 0.5
+        told = steno("config").err
+        assert f"`kill -HUP {daemon.pid}`" in told
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for(" config_waits ")
+        options = _options(steno)
+        assert options["disk.slow_sync_s"] == {
+            "name": "disk.slow_sync_s", "value": 0.0, "source": f"{file}:2", "live": True,
+        }  # fmt: skip
+        assert options["mounts.extra"]["source"] == f"{file}:4"
+        assert (options["metrics.port"]["value"], options["metrics.port"]["source"]) == (
+            0, "default",
+        )  # fmt: skip
+        steno("append", "extra:demo", "hi")
+        assert (tmp_path / "demo" / "context.jsonl").exists()
+        daemon.wait_for(" slow_sync ")
+        waits = [line for line in daemon.log if " config_waits " in line]
+        assert "metrics.port stays 0" in waits[0]
+
+
+def test_a_mount_that_was_taken_out_stays_until_the_next_start(root: Path, tmp_path: Path) -> None:
+    _configure(root, f"[mounts]\nextra = '{tmp_path}'\n")
+    with ForegroundDaemon(root) as daemon:
+        _configure(root, "")
+        os.kill(daemon.pid, signal.SIGHUP)
+        line = daemon.wait_for(" config_waits ")
+        assert "the mount extra stays" in line
+        assert Steno(root)("append", "extra:demo", "hi").code == 0
+    assert Steno(root)("append", "extra:demo", "hi").code == 4
+
+
+def test_a_file_that_became_invalid_changes_nothing_and_is_told(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        _configure(root, "[log]\nlevel = 'loud'\n")
+        os.kill(daemon.pid, signal.SIGHUP)
+        line = daemon.wait_for(" config_refused ")
+        assert "ERROR" in line
+        assert "log.level has to be one of" in line
+        assert Steno(root)("append", "demo", "hi").code == 0

@@ -1,0 +1,108 @@
+"""The options of `config.toml`: what a file and the environment set, and how a mistake is told."""
+
+import tomllib
+
+import pytest
+
+from steno_protocol.errors import BadRequest
+from steno_protocol.settings import OPTIONS, Settings, example, read_settings
+from support.documents import table_rows
+from support.project import PROJECT
+
+FILE = "/root/config.toml"
+
+
+def _read(text: str, **environ: str) -> Settings:
+    return read_settings(text, FILE, environ)
+
+
+def test_without_a_file_every_option_has_its_default() -> None:
+    settings = _read("")
+    assert settings.values == {option.name: option.default for option in OPTIONS}
+    assert {settings.source(option.name) for option in OPTIONS} == {"default"}
+
+
+def test_a_value_of_the_file_is_known_by_its_line() -> None:
+    text = "# mine\n[log]\n\nlevel = 'debug'\nfiles = \\\n".replace("\\\n", "7\n")
+    settings = _read(text)
+    assert settings.text("log.level") == "debug"
+    assert settings.count("log.files") == 7
+    assert settings.source("log.level") == f"{FILE}:4"
+    assert settings.source("log.files") == f"{FILE}:5"
+
+
+def test_the_environment_overrides_the_file() -> None:
+    settings = _read("[log]\nlevel = 'debug'\n", STENO_LOG_LEVEL="error")
+    assert settings.text("log.level") == "error"
+    assert settings.source("log.level") == "environment STENO_LOG_LEVEL"
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [('"10 GiB"', 10 << 30), ("4096", 4096), ('"1.5 MB"', 1_500_000), ('"7k"', 7000)],
+)
+def test_a_size_is_a_number_or_has_a_unit(given: str, size: int) -> None:
+    assert _read(f"[disk]\nroot_bytes = {given}\n").count("disk.root_bytes") == size
+
+
+def test_mounts_come_from_the_file_or_as_a_whole_from_the_environment() -> None:
+    text = '[mounts]\nkimi = "~/.kimi/sessions"\n'
+    assert _read(text).mounts == {"kimi": "~/.kimi/sessions"}
+    assert _read(text).source("mounts.kimi") == f"{FILE}:2"
+    both = _read(text, STENO_MOUNTS="a=/data/a:b=/data/b")
+    assert both.mounts == {"a": "/data/a", "b": "/data/b"}
+    assert both.source("mounts.a") == "environment STENO_MOUNTS"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[log]\nlevel = 3\n", 2, "log.level has to be one of debug, info, warning, error"),
+        ("\n[log]\n\nlevle = 'info'\n", 4, "did you mean 'log.level'?"),
+        ("verbose = true\n", 1, "there is no option 'verbose'"),
+        ("[disk]\nfree_bytes = 'much'\n", 2, 'a number of bytes, or text such as "10 GiB"'),
+        ("[disk]\nfree_bytes = -1\n", 2, "has to be 0 or more"),
+        ("[disk]\n# a\nfree_bytes = true\n", 3, "a number of bytes"),
+        ("[disk]\ntrash_days = nan\n", 2, "a number of days"),
+        ("[metrics]\nport = 70000\n", 2, "has to be 65535 or less"),
+        ("[log]\nfiles = 1.5\n", 2, "a whole number"),
+        ("[mounts]\nKimi = '/a'\n", 2, "'Kimi' cannot name a mount"),
+        ("[mounts]\nkimi = 'sessions'\n", 2, "needs an absolute folder"),
+        ("log.level = [\n 'info',\n]\n", 1, "log.level"),
+    ],
+)
+def test_a_mistake_is_told_with_line_option_and_remedy(text: str, line: int, words: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        _read(text)
+    assert refused.value.message.startswith(f"{FILE}:{line}: ")
+    assert words in refused.value.message
+
+
+def test_what_is_no_toml_is_told_with_its_place() -> None:
+    with pytest.raises(BadRequest, match=r"config\.toml: this is no TOML: .*line 2"):
+        _read("[log]\nlevel = \n")
+
+
+def test_a_mistake_in_the_environment_names_the_variable() -> None:
+    with pytest.raises(BadRequest, match=r"environment STENO_LOG_FILES: log\.files has to be"):
+        _read("", STENO_LOG_FILES="many")
+    with pytest.raises(BadRequest, match="environment STENO_MOUNTS: 'kimi' has to be name=folder"):
+        _read("", STENO_MOUNTS="kimi")
+
+
+def test_the_example_has_every_option_and_changes_nothing() -> None:
+    assert _read(example()).values == Settings().values
+    told = example().replace("# kimi", "kimi")
+    for option in OPTIONS:
+        key = option.name.partition(".")[2]
+        assert told.count(f"\n# {key} = ") >= 1
+        told = told.replace(f"\n# {key} = ", f"\n{key} = ", 1)
+    uncommented = _read(told)
+    assert uncommented.values == Settings().values
+    assert len(uncommented.sources) == len(OPTIONS) + 1
+    assert tomllib.loads(told)["mounts"] == {"kimi": "~/.kimi/sessions"}
+
+
+def test_the_readme_has_a_row_for_every_option_with_its_default_and_meaning() -> None:
+    rows = table_rows(PROJECT / "README.md", "Configuration")
+    assert rows == [[option.name, option.default_text, option.told] for option in OPTIONS]
