@@ -135,6 +135,7 @@ class Custody:
         )
 
     async def _describe(self, command: Describe) -> SessionStat:
+        self._registry.check_taking()
         # Open, so that no other daemon has it; and one at a time, since each keeps the rest.
         await self._registry.writer(command.session, "context")
         lock = self._describing.setdefault(command.session, anyio.Lock())

@@ -1,0 +1,175 @@
+"""What people know a session by, over the simulated disk: changed in one instant, the rest kept."""
+
+import contextlib
+import errno
+import json
+
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.commands import List
+from steno_protocol.errors import Corrupt
+from stenod.describing import NOTHING, Description
+from support.simulated_disk import Death, Effect, SimulatedDisk
+from support.stored_session import NOW_S
+from support.whole_sessions import PATH, TREE, World, deaths
+
+STATE = f"{PATH}/state.json"
+KIMI = (
+    b'{"version":1,"custom_title":null,"archived":false,"todos":[{"n":1.50}],"big":1'
+    + b"0" * 30
+    + b"}"
+)
+
+
+def world_with(state: bytes | None) -> World:
+    world = World(SimulatedDisk())
+    world.disk.plant(f"{PATH}/context.jsonl", b"")
+    if state is not None:
+        world.disk.plant(STATE, state)
+    return world
+
+
+def test_a_session_is_known_by_nothing_at_first() -> None:
+    assert world_with(None).described() == NOTHING
+
+
+def test_what_is_set_is_read_again_and_what_is_not_named_stays() -> None:
+    world = world_with(None)
+    world.describe(title="a title", labels=("b", "a", "b"))
+    world.describe(archived=True)
+    assert world.described() == Description("a title", ("b", "a"), archived=True)
+    world.describe(title="", labels=())
+    assert world.described() == Description(archived=True)
+
+
+def test_what_other_programs_keep_there_is_kept_to_the_byte() -> None:
+    world = world_with(KIMI)
+    world.describe(title="ä title")
+    data = world.disk.content(STATE)
+    assert b'"todos":[{"n":1.50}]' in data
+    assert b'"big":1' + b"0" * 30 in data
+    assert json.loads(data)["custom_title"] == "ä title"
+
+
+def test_archiving_says_when_and_says_it_once() -> None:
+    world = world_with(None)
+    world.describe(archived=True, now=NOW_S)
+    first = world.disk.content(STATE)
+    world.describe(archived=True, now=NOW_S + 5)
+    assert world.disk.content(STATE) == first
+    assert json.loads(first)["archived_at"] == NOW_S
+    world.describe(archived=False)
+    state = json.loads(world.disk.content(STATE))
+    assert "archived_at" not in state
+    assert (state["archived"], state["auto_archive_exempt"]) == (False, True)
+
+
+DAMAGED = [b"", b"{", b"[]", b"null", b"\xff", b'{"a":' + b"[" * 100_000, b'{"archived":true,}']
+
+
+@pytest.mark.parametrize("state", DAMAGED[1:], ids=lambda state: repr(state[:12]))
+def test_a_damaged_file_says_nothing_and_is_not_written_over(state: bytes) -> None:
+    world = world_with(state)
+    assert world.described() == NOTHING
+    assert world.ids() == ["demo"]
+    with pytest.raises(Corrupt, match="mend it or remove it"):
+        world.describe(title="t")
+    assert world.disk.content(STATE) == state
+
+
+def test_an_empty_file_is_like_none() -> None:
+    world = world_with(b"")
+    assert world.describe(title="t") == Description("t")
+
+
+def test_a_file_that_is_too_large_is_damaged() -> None:
+    world = world_with(b'{"a":"' + b"x" * limits.STATE_BYTES_MAX + b'"}')
+    assert world.described() == NOTHING
+    with pytest.raises(Corrupt):
+        world.describe(title="t")
+
+
+def test_values_of_another_shape_say_nothing() -> None:
+    state = {"custom_title": 1, "labels": [1, "a", None], "archived": "yes", "forked_from": []}
+    world = world_with(json.dumps(state).encode())
+    assert world.described() == Description(labels=("a",))
+
+
+# --- deaths and errors -------------------------------------------------------------------------
+
+
+def test_a_description_that_dies_at_any_call_is_as_before_or_as_after() -> None:
+    world = world_with(KIMI)
+    outcomes = set[str]()
+    for dying in deaths(world, lambda each: each.describe(title="t", labels=("a",))):
+        with contextlib.suppress(Death):
+            dying.world.describe(title="t", labels=("a",))
+        dying.restart()
+        found = dying.world.described()
+        assert found in (NOTHING, Description("t", ("a",)))
+        outcomes.add(found.title)
+        assert dying.world.describe(title="t", labels=("a",)) == Description("t", ("a",))
+        dying.world.disk.crash()
+        assert dying.world.described() == Description("t", ("a",))
+    assert outcomes == {"", "t"}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+def test_a_description_that_fails_at_any_call_is_as_before_or_as_after(
+    error: int, effect: Effect
+) -> None:
+    world = world_with(KIMI)
+    rehearsal = world.clone()
+    first = len(rehearsal.disk.calls)
+    rehearsal.describe(title="t")
+    for call in range(first, len(rehearsal.disk.calls)):
+        copy = world.clone()
+        copy.disk.fail_at(call, error, effect)
+        with pytest.raises(OSError):
+            copy.describe(title="t")
+        if not copy.disk.calls[call].method.startswith("open"):
+            assert not copy.disk._handles, "a failed description leaves no handle open"
+        copy.disk.heal()
+        assert copy.described() in (NOTHING, Description("t"))
+        assert copy.describe(title="t") == Description("t")
+
+
+# --- lists -------------------------------------------------------------------------------------
+
+
+def test_a_list_shows_what_fits() -> None:
+    world = World(SimulatedDisk())
+    states = {
+        "a": {"custom_title": "Straße am Meer", "labels": ["x", "y"]},
+        "b": {"archived": True, "labels": ["x"]},
+        "c/d": {"custom_title": "mehr"},
+        "e": None,
+    }
+    for session, state in states.items():
+        world.disk.plant(f"{TREE}/{session}/context.jsonl", b"")
+        if state is not None:
+            world.disk.plant(f"{TREE}/{session}/state.json", json.dumps(state).encode())
+
+    def ids(**fields: object) -> list[str]:
+        return [entry.session for entry in world.listed(**fields)]
+
+    assert ids() == ["a", "b", "c/d", "e"]
+    assert ids(archived="no") == ["a", "c/d", "e"]
+    assert ids(archived="only") == ["b"]
+    assert ids(labels=("x",)) == ["a", "b"]
+    assert ids(labels=("y", "x")) == ["a"]
+    assert ids(title="STRASSE") == ["a"]
+    assert ids(title="me", prefix="c") == ["c/d"]
+    assert ids(archived="no", after="a", limit=1) == ["c/d"]
+    assert world.trees.sessions(List(archived="no", limit=2))[1]
+    first = world.listed()[0]
+    assert (first.title, first.labels, first.archived) == ("Straße am Meer", ("x", "y"), False)
+
+
+def test_what_is_built_or_thrown_away_is_in_no_list() -> None:
+    world = world_with(None)
+    for hidden in (".forks/k/session", ".trash/1.k.id"):
+        world.disk.plant(f"{TREE}/{hidden}/context.jsonl", b"")
+    assert world.ids() == ["demo"]

@@ -1,0 +1,260 @@
+"""A fork over the simulated disk: there or not there, once, whatever dies or fails."""
+
+import contextlib
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
+from steno_protocol.replies import SessionStat
+from stenod.core import timeline
+from support.lines import append, checkpoint, prompt, revert, usage, user
+from support.simulated_disk import Death, Effect, SimulatedDisk
+from support.stored_session import apply, find_key
+from support.whole_sessions import HEADER, PATH, TREE, World, deaths, part, turn
+
+OTHER = f"{TREE}/team/other"
+NEW = "team/other"
+
+
+def prepared() -> World:
+    """A session that was reverted once, with two turns that are known, and two uploads."""
+    world = World(SimulatedDisk())
+    world.disk.foreign.make_folder(PATH)
+    opened = world.stored().open()
+    apply(opened, prompt("p", "be kind"))
+    apply(opened, append("k0"), user("one"))
+    apply(opened, checkpoint("c0", add_user_message=True))
+    apply(opened, append("k1"), user("two"), user("three"))
+    apply(opened, revert("r", 0))
+    apply(opened, usage("u", 7))
+    apply(opened, append("k2"), user("four"))
+    opened.log.close()
+    wire = [HEADER, turn("0:1", 0), part("0:2", 0), turn("1:2", 1), part("1:4", 1)]
+    world.disk.plant(f"{PATH}/wire.jsonl", b"".join(wire))
+    for name in ("0.mp4", "1.mp4", "unsaid.mp4"):
+        world.disk.plant(f"{PATH}/uploads/{name}", name.encode())
+    world.disk.plant(f"{PATH}/state.json", b'{"custom_title":"the first","todos":[1.50]}')
+    world.disk.sync_all()
+    return world
+
+
+def fork(world: World, incarnation: str = "forked") -> SessionStat:
+    return world.fork("f", NEW, incarnation=incarnation)
+
+
+# --- deaths and errors -------------------------------------------------------------------------
+
+
+def check(world: World, after: dict[str, bytes], source: dict[str, bytes]) -> None:
+    """The fork is there or not, as a whole; the same key leads to one fork, told once."""
+    assert world.ids() in (["demo"], ["demo", NEW])
+    was_there = NEW in world.ids()
+    if was_there:
+        assert world.files(OTHER) == after
+    made = fork(world, incarnation="again")
+    assert made.incarnation == ("forked" if was_there else "again")
+    assert world.ids() == ["demo", NEW]
+    assert {**world.files(OTHER), "/timeline.jsonl": b""} == {**after, "/timeline.jsonl": b""}
+    assert fork(world, incarnation="third") == made
+    told = [entry for entry in world.stored().happenings() if entry.kind == "fork"]
+    assert [entry.details for entry in told] == [{"to": NEW, "at": "1:4"}]
+    assert [entry.session for entry in world.listed() if entry.forked_from == "demo"] == [NEW]
+    now = world.files(PATH)
+    assert all(now[name] == data for name, data in source.items() if "timeline" not in name)
+    world.sweep()
+    assert world.files(f"{TREE}/.forks") == {}
+    world.stored(NEW).open(create=False).log.close()
+
+
+def scene() -> tuple[World, dict[str, bytes], dict[str, bytes]]:
+    world = prepared()
+    rehearsal = world.clone()
+    fork(rehearsal)
+    return world, rehearsal.files(OTHER), world.files(PATH)
+
+
+def test_a_fork_that_dies_at_any_call_is_there_or_is_not() -> None:
+    world, after, source = scene()
+    outcomes = set[bool]()
+    for dying in deaths(world, fork):
+        with contextlib.suppress(Death):
+            fork(dying.world)
+        dying.restart()
+        outcomes.add(NEW in dying.world.ids())
+        check(dying.world, after, source)
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+def test_a_fork_that_fails_at_any_call_is_there_or_is_not(error: int, effect: Effect) -> None:
+    world, after, source = scene()
+    rehearsal = world.clone()
+    first = len(rehearsal.disk.calls)
+    fork(rehearsal)
+    for call in range(first, len(rehearsal.disk.calls)):
+        copy = world.clone()
+        copy.disk.fail_at(call, error, effect)
+        with contextlib.suppress(OSError):
+            fork(copy)
+        copy.disk.heal()
+        if not copy.disk.calls[call].method.startswith("open"):
+            assert not copy.disk._handles, "a failed fork leaves no handle open"
+        check(copy, after, source)
+
+
+def test_a_fork_that_was_answered_survives_a_power_cut() -> None:
+    world, after, source = scene()
+    for seed in range(20):
+        copy = world.clone()
+        fork(copy)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert NEW in copy.ids()
+        check(copy, after, source)
+
+
+def test_a_disk_that_forgets_what_was_synced_is_noticed() -> None:
+    lost = set[bool]()
+    for seed in range(20):
+        disk = prepared().disk
+        disk.ignore_folder_fsync = True
+        world = World(disk)
+        fork(world)
+        disk.reseed(seed)
+        disk.crash()
+        lost.add(NEW not in world.ids())
+    assert True in lost, "the tests above would see a fork that is not synced"
+
+
+# --- what is in a fork -------------------------------------------------------------------------
+
+
+def test_a_fork_has_the_generations_the_instant_and_the_uploads_that_it_speaks_of() -> None:
+    world = prepared()
+    source = world.files(PATH)
+
+    made = world.fork("f", NEW, turn=0)
+
+    assert (made.head, made.generation, made.created) == ("1:2", 1, True)
+    found = world.files(OTHER)
+    lines = source["/context.jsonl"].splitlines(keepends=True)
+    assert found["/context.jsonl"] == b"".join(lines[:2])
+    assert found["/context_1.jsonl"] == source["/context_1.jsonl"]
+    assert found["/wire.jsonl"] == HEADER + turn("0:1", 0) + part("0:2", 0)
+    assert found["/uploads/0.mp4"] == b"0.mp4"
+    assert found["/uploads/.sent"] == b'["0.mp4"]'
+    assert {name for name in found if name.startswith("/uploads")} == {
+        "/uploads/0.mp4", "/uploads/.sent"
+    }  # fmt: skip
+    assert (made.title, made.forked_from) == ("Fork: the first", "demo")
+
+
+def test_a_fork_begins_with_an_incarnation_of_its_own_and_knows_its_parent() -> None:
+    world = prepared()
+
+    world.fork("f", NEW, title="mine", by="planner")
+
+    rewritten, forked = world.stored(NEW).happenings()
+    assert rewritten.kind == "reverted"
+    assert (forked.kind, forked.key, forked.by) == ("forked", "f", "planner")
+    details = forked.details
+    assert (details["from"], details["at"], details["wire_at"]) == ("demo", "1:4", "0:5")
+    opened = world.stored(NEW).open(create=False)
+    assert (opened.incarnation, opened.machine.head) == ("forked", (1, 4))
+    assert b'"custom_title":"mine"' in world.stored(NEW).file("state.json")
+
+
+def test_keys_that_came_along_count_as_applied_and_those_behind_the_cut_do_not() -> None:
+    world = prepared()
+    world.fork("f", NEW, turn=0)
+    opened = world.stored(NEW).open(create=False)
+
+    assert apply(opened, append("k1"), user("x")).first == "0:4"
+    assert apply(opened, revert("r", 0)).rotated == f"{OTHER}/context_1.jsonl"
+    assert find_key(opened, "k2") is None
+    assert apply(opened, append("k2"), user("four")).first == "1:2"
+
+
+@pytest.mark.parametrize("at", ["0:0", "0:1", "0:2", "0:4", "1:0", "1:1", "1:2", "1:3", "1:4"])
+def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str) -> None:
+    world = prepared()
+    made = world.fork("f", at=at)
+    opened = world.stored("other").open(create=False)
+    assert str(opened.machine.head) == made.head == at
+    assert opened.machine.counters.n_checkpoints == made.n_checkpoints
+    assert world.stored("other").inspect().head == opened.machine.head
+    kinds = [entry.kind for entry in world.stored("other").happenings()]
+    assert kinds == (["reverted", "forked"] if at.startswith("1") else ["forked"])
+    assert timeline.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
+
+
+def test_a_file_that_can_have_no_second_name_is_copied() -> None:
+    world = prepared()
+    world.disk.fail_next("link", errno.EXDEV)
+
+    fork(world)
+
+    assert world.files(OTHER)["/context_1.jsonl"] == world.files(PATH)["/context_1.jsonl"]
+    links = world.disk.file_at(f"{PATH}/context_1.jsonl").links
+    assert links == 1
+
+
+def test_what_is_no_file_of_ours_is_not_taken_for_an_upload() -> None:
+    world = prepared()
+    world.disk.foreign.delete(f"{PATH}/uploads/0.mp4")
+    world.disk.foreign.put_symlink(f"{PATH}/uploads/0.mp4")
+
+    fork(world)
+
+    assert world.files(OTHER)["/uploads/.sent"] == b'["1.mp4"]'
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+def _occupied(world: World) -> None:
+    world.disk.plant(f"{OTHER}/context.jsonl", b"")
+
+
+def _parent_of_others(world: World) -> None:
+    world.disk.plant(f"{OTHER}/below/context.jsonl", b"")
+
+
+def _another_fork(world: World) -> None:
+    world.fork("g", NEW)
+
+
+@pytest.mark.parametrize("occupy", [_occupied, _parent_of_others, _another_fork])
+def test_a_place_that_is_taken_is_refused_and_left_alone(occupy: Callable[[World], None]) -> None:
+    world = prepared()
+    occupy(world)
+    before = world.files(OTHER)
+    with pytest.raises(Exists, match="choose another id"):
+        fork(world)
+    assert world.files(OTHER) == before
+    assert world.files(f"{TREE}/.forks") == {}
+
+
+def test_a_key_makes_one_fork_for_ever() -> None:
+    world = prepared()
+    fork(world)
+    with pytest.raises(BadRequest, match="belongs to the fork 'team/other'"):
+        world.fork("f", "another")
+    world.delete("d", NEW)
+    with pytest.raises(NotFound, match="is there no more"):
+        fork(world)
+
+
+def test_a_fork_that_is_being_made_is_left_to_its_maker() -> None:
+    world = prepared()
+    world.disk.foreign.make_folder(f"{TREE}/.forks/f")
+    nest = world.disk.open_root(f"{TREE}/.forks/f")
+    assert world.disk.lock(nest)
+    with pytest.raises(Busy):
+        fork(world)
+    assert world.sweep() == (0, 0)
+    world.disk.close(nest)
+    assert fork(world).created

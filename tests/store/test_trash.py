@@ -1,0 +1,183 @@
+"""Deleted sessions over the simulated disk: moved whole, found again by their key, expired."""
+
+import contextlib
+import errno
+
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.errors import BadRequest, Held, NotFound
+from steno_protocol.replies import Deleted
+from support.lines import append, user
+from support.simulated_disk import Death, Effect, SimulatedDisk
+from support.stored_session import NOW_S, apply
+from support.whole_sessions import PATH, TREE, World, deaths
+
+TRASH = f"{TREE}/.trash"
+MONTH_S = limits.TRASH_EXPIRY_S
+
+
+def prepared() -> World:
+    """A session with another one below it, and a neighbour."""
+    world = World(SimulatedDisk())
+    world.disk.foreign.make_folder(PATH)
+    opened = world.stored().open()
+    apply(opened, append("k0"), user("one"))
+    opened.log.close()
+    world.disk.plant(f"{PATH}/subagents/a1/context.jsonl", b"")
+    world.disk.plant(f"{TREE}/neighbour/context.jsonl", b"")
+    world.disk.sync_all()
+    return world
+
+
+ALL = ["demo", "demo/subagents/a1", "neighbour"]
+
+
+def delete(world: World) -> Deleted:
+    return world.delete("d")
+
+
+def check(world: World, source: dict[str, bytes]) -> None:
+    """The session is there or in the trash, as a whole; the same key leads to one deletion."""
+    was_gone = world.ids() == ["neighbour"]
+    assert was_gone or world.ids() == ALL
+    deleted = delete(world)
+    assert world.ids() == ["neighbour"]
+    assert world.files(deleted.trash) == source
+    assert delete(world) == deleted
+    assert len(world.disk.names(world.disk.open_root(TRASH))) == 1
+
+
+def test_a_deletion_that_dies_at_any_call_took_place_or_did_not() -> None:
+    world = prepared()
+    source = world.files(PATH)
+    outcomes = set[bool]()
+    for dying in deaths(world, delete):
+        with contextlib.suppress(Death):
+            delete(dying.world)
+        dying.restart()
+        outcomes.add("demo" in dying.world.ids())
+        check(dying.world, source)
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+def test_a_deletion_that_fails_at_any_call_took_place_or_did_not(
+    error: int, effect: Effect
+) -> None:
+    world = prepared()
+    source = world.files(PATH)
+    rehearsal = world.clone()
+    first = len(rehearsal.disk.calls)
+    delete(rehearsal)
+    for call in range(first, len(rehearsal.disk.calls)):
+        copy = world.clone()
+        copy.disk.fail_at(call, error, effect)
+        with contextlib.suppress(OSError):
+            delete(copy)
+        copy.disk.heal()
+        if not copy.disk.calls[call].method.startswith("open"):
+            assert not copy.disk._handles, "a failed deletion leaves no handle open"
+        check(copy, source)
+
+
+def test_a_deletion_that_was_answered_survives_a_power_cut() -> None:
+    world = prepared()
+    source = world.files(PATH)
+    for seed in range(20):
+        copy = world.clone()
+        deleted = delete(copy)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert copy.ids() == ["neighbour"]
+        assert copy.files(deleted.trash) == source
+
+
+def test_a_repeat_leaves_a_session_alone_that_was_made_again() -> None:
+    world = prepared()
+    deleted = delete(world)
+    world.disk.foreign.make_folder(PATH)
+    world.stored().open(incarnation="second").log.close()
+
+    assert delete(world) == deleted
+    assert "demo" in world.ids()
+
+    again = world.delete("e")
+    assert again.trash != deleted.trash
+    assert world.ids() == ["neighbour"]
+
+
+def test_a_key_deletes_one_session_for_ever() -> None:
+    world = prepared()
+    delete(world)
+    with pytest.raises(BadRequest, match="use a new one"):
+        world.delete("d", "neighbour")
+    assert world.ids() == ["neighbour"]
+
+
+def test_what_is_not_there_cannot_be_deleted() -> None:
+    world = prepared()
+    for session in ("nobody", "demo/subagents"):
+        with pytest.raises(NotFound):
+            world.delete("d", session)
+    assert world.ids() == ALL
+
+
+@pytest.mark.parametrize("held", [PATH, f"{PATH}/subagents/a1"])
+def test_what_another_daemon_has_open_is_not_deleted(held: str) -> None:
+    world = prepared()
+    handle = world.disk.open_root(held)
+    assert world.disk.lock(handle)
+    with pytest.raises(Held):
+        delete(world)
+    assert world.ids() == ALL
+
+
+def test_the_answer_says_where_it_lies_and_until_when() -> None:
+    deleted = prepared().delete("d", "demo/subagents/a1", now=NOW_S + 0.9)
+    assert deleted.trash == f"{TRASH}/{NOW_S:.0f}.d.demo~subagents~a1"
+    assert deleted.expires_at == NOW_S + MONTH_S
+
+
+# --- expiry ------------------------------------------------------------------------------------
+
+
+def test_what_expired_is_removed_and_nothing_else() -> None:
+    world = prepared()
+    world.delete("d", "demo", now=NOW_S)
+    world.delete("e", "neighbour", now=NOW_S + 10)
+    for name in ("not ours", "1x.k.id", ".k.id", "1.k"):
+        world.disk.plant(f"{TRASH}/{name}/file", b"")
+    world.disk.plant(f"{TRASH}/1.file.id", b"")
+    world.disk.foreign.put_symlink(f"{TRASH}/1.link.id")
+
+    assert world.sweep(now=NOW_S + MONTH_S) == (0, 0)
+    assert world.sweep(now=NOW_S + MONTH_S + 5) == (0, 1)
+
+    left = set(world.disk.names(world.disk.open_root(TRASH)))
+    assert f"{NOW_S:.0f}.d.demo" not in left
+    assert len(left) == 7
+    assert world.sweep(now=NOW_S + MONTH_S + 20) == (0, 1)
+
+
+def test_a_removal_that_is_cut_short_is_ended_by_the_next_sweep() -> None:
+    world = prepared()
+    delete(world)
+    world.disk.sync_all()
+    for dying in deaths(world, lambda each: each.sweep(now=NOW_S + 2 * MONTH_S)):
+        with contextlib.suppress(Death):
+            dying.world.sweep(now=NOW_S + 2 * MONTH_S)
+        dying.restart()
+        assert dying.world.ids() == ["neighbour"]
+        dying.world.sweep(now=NOW_S + 2 * MONTH_S)
+        assert dying.world.files(TRASH) == {}
+
+
+def test_one_sweep_removes_no_more_than_it_may() -> None:
+    world = prepared()
+    for number in range(limits.TRASH_SWEEP_ENTRIES_MAX + 3):
+        world.disk.foreign.make_folder(f"{TRASH}/{number + 1}.k{number}.id")
+
+    assert world.sweep() == (0, limits.TRASH_SWEEP_ENTRIES_MAX)
+    assert world.sweep() == (0, 3)

@@ -1,0 +1,194 @@
+"""Sessions as wholes on a simulated disk: forked, described and deleted as the daemon does it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steno_protocol import places
+from steno_protocol.commands import Delete, Describe, Fork, List
+from steno_protocol.replies import Deleted, SessionEntry, SessionStat
+from stenod import describing, forking, trash
+from stenod.config import Config
+from stenod.core import timeline
+from stenod.cutting import Captured, Cut, cut
+from stenod.describing import Description
+from stenod.forking import Wanted
+from stenod.recovery import Opened
+from stenod.trees import Trees
+from support.lines import SESSION, line
+from support.simulated_disk import MOMENTS, SimulatedDisk, Survival
+from support.stored_session import NOW_S, StoredSession
+
+ROOT = "/disk"
+TREE = f"{ROOT}/{places.SESSIONS}"
+PATH = f"{TREE}/{SESSION}"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One root on a disk, and its session `demo`."""
+
+    disk: SimulatedDisk
+
+    @property
+    def trees(self) -> Trees:
+        """Where sessions lie."""
+        return Trees(Config(Path(ROOT), Path(f"{ROOT}/socket")), self.disk)
+
+    def stored(self, session: str = SESSION) -> StoredSession:
+        """The files of a session."""
+        return StoredSession(self.disk, f"{TREE}/{session}")
+
+    def clone(self) -> "World":
+        """The same once more."""
+        return World(self.disk.clone())
+
+    def listed(self, **fields: Any) -> list[SessionEntry]:
+        """What a list shows."""
+        return self.trees.sessions(List(**fields))[0]
+
+    def ids(self) -> list[str]:
+        """The sessions that there are."""
+        return [entry.session for entry in self.listed()]
+
+    @contextmanager
+    def captured(self, opened: Opened) -> Iterator[Captured]:
+        """The session as it is now."""
+        trees, log = self.trees, opened.log
+        place = trees.place(SESSION)
+        wire = trees.readable_wire(place).view
+        context = log.view(log.generation)
+        try:
+            yield Captured(
+                session=SESSION,
+                generation=log.generation,
+                context=context,
+                wire=wire,
+                checkpoints=opened.machine.counters.n_checkpoints,
+                past=lambda generation: trees.past(place, generation),
+                timeline=timeline.decode(log.timeline()),
+            )
+        finally:
+            context.release()
+            wire.release()
+
+    def cut(self, **fields: Any) -> Cut:
+        """Where a fork would cut the session."""
+        opened = self.stored().open(create=False)
+        try:
+            with self.captured(opened) as captured:
+                return cut(captured, Fork(session=SESSION, new_session="other", key="f", **fields))
+        finally:
+            opened.log.close()
+
+    def fork(
+        self, key: str, new: str = "other", *, incarnation: str = "forked", **fields: Any
+    ) -> SessionStat:
+        """Fork the session, step by step as the daemon does."""
+        trees, command = self.trees, Fork(session=SESSION, new_session=new, key=key, **fields)
+        source, target = trees.place(SESSION), trees.place(new)
+        wanted = Wanted(command, source, target, incarnation, stamp=True, now=NOW_S)
+        made = forking.find(self.disk, trees, wanted)
+        opened = self.stored().open(create=False)
+        try:
+            entries = timeline.decode(opened.log.timeline())
+            if made is None:
+                forking.check_key(wanted, entries)
+                with self.captured(opened) as captured:
+                    made = forking.make(self.disk, trees, captured, wanted)
+            if not forking.is_told(wanted, entries):
+                opened.log.tell(timeline.encode(forking.told(wanted, made)))
+        finally:
+            if not self.disk.died:
+                opened.log.close()
+        return made
+
+    def describe(self, *, now: float = NOW_S, **fields: Any) -> Description:
+        """Describe the session."""
+        folder = self.trees.open_folder(self.trees.place(SESSION))
+        command = Describe(session=SESSION, **fields)
+        try:
+            return describing.change(self.disk, folder, command, PATH, now)
+        finally:
+            if not self.disk.died:
+                self.disk.close(folder)
+
+    def described(self) -> Description:
+        """What the session is known by."""
+        return self.trees.description(self.trees.place(SESSION))
+
+    def delete(self, key: str, session: str = SESSION, *, now: float = NOW_S) -> Deleted:
+        """Delete a session, step by step as the daemon does."""
+        trees, command = self.trees, Delete(session=session, key=key)
+        place = trees.place(session)
+        found = trash.find(self.disk, trees, place, command)
+        return found or trash.discard(self.disk, trees, place, command, now)
+
+    def sweep(self, now: float = NOW_S) -> tuple[int, int]:
+        """What a daemon does at its start."""
+        tree = self.disk.open_root(TREE)
+        try:
+            return forking.sweep(self.disk, tree), trash.sweep(self.disk, tree, now)
+        finally:
+            self.disk.close(tree)
+
+    def files(self, below: str) -> dict[str, bytes]:
+        """Every file below a folder, by its path there."""
+        found = self.disk.tree().items()
+        return {path.removeprefix(below): data for path, data in found if path.startswith(below)}
+
+
+def turn(at: str | None, number: int, **extra: Any) -> bytes:
+    """The line of a `TurnBegin`, which mentions an upload."""
+    payload = {"user_input": f"turn {number}, see uploads/{number}.mp4"}
+    return _event("TurnBegin", payload, at, f"t{number}", extra)
+
+
+def part(at: str | None, number: int, **extra: Any) -> bytes:
+    """The line of another event."""
+    return _event("TextPart", {"text": f"part {number}"}, at, f"p{number}", extra)
+
+
+HEADER = line({"type": "metadata", "protocol_version": "1.10"})
+
+
+def _event(kind: str, payload: Any, at: str | None, key: str, extra: dict[str, Any]) -> bytes:
+    joined = {"_at": at, "_id": key} if at is not None else {}
+    message = {"type": kind, "payload": payload}
+    return line({"timestamp": 1.5, "message": message, **joined, **extra})
+
+
+@dataclass(frozen=True, slots=True)
+class Dying:
+    """One way for a procedure to be cut short."""
+
+    world: World
+    survival: Survival | None
+
+    def restart(self) -> None:
+        """The machine, or the daemon, is on again."""
+        if self.world.disk.died:
+            self.world.disk.restart(self.survival)
+        else:
+            # A death within a call that has no middle does not come.
+            self.world.disk.heal()
+            self.world.disk.crash()
+
+
+def deaths(world: World, procedure: Callable[[World], object]) -> Iterator[Dying]:
+    """A copy of the world for each call of a procedure and each way to die there."""
+    rehearsal = world.clone()
+    first = len(rehearsal.disk.calls)
+    procedure(rehearsal)
+    for call in range(first, len(rehearsal.disk.calls)):
+        for moment in MOMENTS:
+            for survival in (*Survival, None):
+                copy = world.clone()
+                copy.disk.reseed(call)
+                if survival is None:
+                    copy.disk.kill_at(call, moment)
+                else:
+                    copy.disk.crash_at(call, moment)
+                yield Dying(copy, survival)
