@@ -12,14 +12,27 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from steno_protocol import records
 from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextCounters, parse_line
-from steno_protocol.errors import BadRequest, Conflict, Refused, TooLarge
+from steno_protocol.errors import BadRequest, Conflict, Exists, Refused, TooLarge
 from steno_protocol.positions import Position
-from steno_protocol.replies import Ack
+from steno_protocol.replies import Ack, Mail
 from stenod.core.keys import Applied, KeyTable
 from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
-from stenod.core.speculation import Answered, Lines, Rewrite
-from support.lines import SESSION, append, checkpoint, clear, prompt, restore, revert, usage, user
+from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
+from support.lines import (
+    SESSION,
+    append,
+    checkpoint,
+    clear,
+    compact,
+    deliver,
+    mail,
+    prompt,
+    restore,
+    revert,
+    usage,
+    user,
+)
 
 
 def fresh(line: int = 0, *, stamp: bool = True, **counters: Any) -> Machine:
@@ -98,7 +111,9 @@ def test_a_prompt_behind_a_line_of_the_same_group_is_a_rewrite() -> None:
     assert isinstance(machine.decide(prompt("p", "be kind"), []), Rewrite)
 
 
-@pytest.mark.parametrize("command", [revert("r", 0), clear("r"), restore("r", 0)])
+@pytest.mark.parametrize(
+    "command", [revert("r", 0), clear("r"), restore("r", 0), deliver("r", "m")]
+)
 def test_a_rewrite_is_left_to_the_files(command: Mutation) -> None:
     machine = fresh(line=2)
     before = state_of(machine)
@@ -204,6 +219,98 @@ def test_another_head_is_a_conflict_that_names_the_real_one(expect: str) -> None
             machine.decide(command, [user("one")])
         assert caught.value.head == "0:2"
         assert state_of(machine) == before
+
+
+# --- compaction and D-Mail ---------------------------------------------------------------------
+
+SUMMARY = user("<current_focus>...</current_focus>")
+
+
+def test_a_compaction_is_a_rewrite_that_carries_its_checked_summary() -> None:
+    spaced = SUMMARY.replace(b":", b": ", 1)
+    decision = fresh(line=9).decide(compact("k", "0:5", "0:9", 3), [spaced])
+
+    assert isinstance(decision, Rewrite)
+    assert decision.record == SUMMARY
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ([], "with one record, the summary: 0 came"),
+        ([SUMMARY, SUMMARY], "with one record, the summary: 2 came"),
+        ([b'{"role":"assistant","content":"x"}'], "of the role user"),
+        ([b"[]"], "has to be an object"),
+    ],
+)
+def test_a_summary_is_one_message_of_a_user(data: list[bytes], error: str) -> None:
+    machine = fresh(line=9)
+    before = state_of(machine)
+
+    with pytest.raises(BadRequest, match=error):
+        machine.decide(compact("k", "0:5", "0:9", 3), data)
+    assert state_of(machine) == before
+
+
+def test_a_mail_is_sent_once_and_the_next_one_waits_for_its_delivery() -> None:
+    machine = fresh(line=4, n_checkpoints=2)
+    assert isinstance(machine.decide(mail("m", 1), []), Mailing)
+    waiting = Mail(id="m", checkpoint_id=1, message="turn back", cursor="0:2")
+
+    ack = machine.mailed(waiting, Applied("send_dmail", Position(0, 4), 0, 1))
+
+    assert (ack.head, ack.checkpoint_id, ack.duplicate) == ("0:4", 1, False)
+    again = machine.decide(mail("m", 1, repeat=True), [])
+    assert isinstance(again, Answered)
+    assert (again.ack.head, again.ack.duplicate) == ("0:4", True)
+    with pytest.raises(Exists, match="D-Mail m to checkpoint 1 waits already"):
+        machine.decide(mail("m2", 0), [])
+    with pytest.raises(BadRequest, match="a key names one command for ever"):
+        machine.decide(deliver("m", "m"), [])
+    machine.mail = None
+    assert isinstance(machine.decide(mail("m2", 0), []), Mailing)
+
+
+def test_a_reserved_id_is_given_to_nobody_and_is_none_of_the_numbers() -> None:
+    machine = fresh(n_checkpoints=3)
+    before = state_of(machine)
+
+    assert [machine.reserve_checkpoint_id(), machine.reserve_checkpoint_id()] == [3, 4]
+
+    assert state_of(machine) == before
+    assert ack_of(machine, checkpoint("c")).checkpoint_id == 5
+    machine.roll_back()
+    assert ack_of(machine, checkpoint("c2")).checkpoint_id == 5
+    machine.commit()
+    assert machine.counters.n_checkpoints == 6
+    assert machine.reserve_checkpoint_id() == 6
+
+
+def test_an_id_is_reserved_behind_those_that_are_decided_and_not_durable() -> None:
+    machine = fresh(n_checkpoints=3)
+    ack_of(machine, checkpoint("c"))
+
+    assert machine.reserve_checkpoint_id() == 4
+
+
+def test_a_reservation_is_given_back_while_no_later_id_was_given_out() -> None:
+    machine = fresh(n_checkpoints=3)
+    first, second = machine.reserve_checkpoint_id(), machine.reserve_checkpoint_id()
+
+    machine.release_checkpoint_id(first)
+    assert machine.reserve_checkpoint_id() == 5
+    machine.release_checkpoint_id(5)
+    machine.release_checkpoint_id(second)
+
+    assert ack_of(machine, checkpoint("c")).checkpoint_id == second
+
+
+def test_a_rewrite_ends_all_reservations() -> None:
+    machine = fresh(line=5, n_checkpoints=3)
+    machine.reserve_checkpoint_id()
+    machine.rewritten("r", Applied("clear", Position(1, 0), 0), Position(1, 0), ContextCounters())
+
+    assert ack_of(machine, checkpoint("c")).checkpoint_id == 0
 
 
 # --- refusals ----------------------------------------------------------------------------------

@@ -101,3 +101,99 @@ def test_the_lines_that_a_generation_began_with_are_those_of_its_rewrite() -> No
 
     assert timeline.first_lines_of(entries, 2) == 7
     assert timeline.first_lines_of(entries, 3) == 0
+
+
+# --- chains of rewrites --------------------------------------------------------------------------
+
+
+def chain(*steps: tuple[str, dict[str, object]]) -> list[Happening]:
+    """Rewrites one after another, the first of which made generation 1."""
+    return [
+        Happening(kind=kind, generation=generation, details=details)
+        for generation, (kind, details) in enumerate(steps, 1)
+    ]
+
+
+COMPACTED = ("compacted", {"from": 0, "checkpoint_id": 5})
+
+
+@pytest.mark.parametrize(
+    ("entries", "present", "floor"),
+    [
+        ([], 0, 0),
+        (chain(COMPACTED), 1, 0),
+        (chain(COMPACTED, ("reverted", {"from": 1, "checkpoint_id": 5})), 2, 5),
+        (chain(COMPACTED, ("reverted", {"from": 1, "checkpoint_id": 5})), 1, 0),
+        (chain(COMPACTED, ("reverted", {"from": 0, "checkpoint_id": 3}), ("prompted", {})), 3, 3),
+        (
+            chain(("reverted", {"checkpoint_id": 4}), ("cleared", {}), ("restored", {"from": 1})),
+            3,
+            4,
+        ),
+        (
+            chain(("reverted", {"checkpoint_id": 4}), ("cleared", {}), ("restored", {"from": 0})),
+            3,
+            0,
+        ),
+        (chain(("reverted", {"checkpoint_id": 4}), ("cleared", {}), ("prompted", {})), 3, 0),
+        (chain(("reverted", {"checkpoint_id": 4}), ("delivered", {"checkpoint_id": 2})), 2, 0),
+        (chain(("reverted", {"checkpoint_id": "x"})), 1, 0),
+        (chain(("restored", {"from": 1})), 1, 0),
+        (chain(("restored", {"from": 9})), 1, 0),
+    ],
+)
+def test_the_next_id_is_the_one_that_the_last_revert_left_free(
+    entries: list[Happening], present: int, floor: int
+) -> None:
+    assert timeline.checkpoint_floor(entries, present) == floor
+
+
+@pytest.mark.parametrize(
+    ("entries", "searched"),
+    [
+        ([], [0]),
+        (chain(COMPACTED), [1, 0]),
+        (chain(COMPACTED, ("compacted", {"from": 1})), [2, 1, 0]),
+        (chain(COMPACTED, ("delivered", {"from": 1, "checkpoint_id": 6})), [2, 0]),
+        (chain(COMPACTED, ("delivered", {"from": 0, "checkpoint_id": 2})), [2]),
+        (chain(COMPACTED, ("reverted", {"from": 1}), ("compacted", {"from": 2})), [3, 2, 0]),
+        (chain(COMPACTED, ("prompted", {})), [2, 0]),
+        (chain(COMPACTED, ("cleared", {}), ("restored", {"from": 1})), [3, 0]),
+        (chain(COMPACTED, ("cleared", {})), [2]),
+        (chain(("restored", {"from": 1})), [1]),
+        (chain(("compacted", {"from": "x"})), [1]),
+    ],
+)
+def test_checkpoints_are_looked_for_in_what_compactions_left_behind(
+    entries: list[Happening], searched: list[int]
+) -> None:
+    assert timeline.lineage(entries, len(entries)) == searched
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*timeline.REWRITES, "rotated", "forked"]),
+            st.fixed_dictionaries({}, optional={
+                "from": st.integers(-2, 8) | st.none(), "checkpoint_id": st.integers(-1, 9)
+            }),
+        ),
+        max_size=8,
+    )
+)  # fmt: skip
+def test_any_chain_comes_to_an_end(steps: list[tuple[str, dict[str, object]]]) -> None:
+    entries = chain(*steps)
+    for present in range(len(steps) + 2):
+        searched = timeline.lineage(entries, present)
+        assert searched == sorted(set(searched), reverse=True)
+        assert searched[0] == present
+        assert isinstance(timeline.checkpoint_floor(entries, present), int)
+
+
+@pytest.mark.parametrize("kind", ["compacted", "delivered"])
+def test_only_a_rewrite_that_sets_a_checkpoint_is_answered_with_one(kind: str) -> None:
+    entry = Happening(kind=kind, generation=3, key="k", details={"lines": 2, "checkpoint_id": 4})
+    reverted = Happening(kind="reverted", generation=3, key="k", details={"checkpoint_id": 4})
+
+    assert timeline.applied_of(entry, "f").checkpoint_id == 4
+    assert timeline.applied_of(reverted, "f").checkpoint_id is None

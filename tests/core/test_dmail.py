@@ -1,0 +1,192 @@
+"""The D-Mail that waits, told from timelines: sent, delivered, expired, or back by a void."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening, Mail
+from stenod.core import dmail, timeline
+from stenod.core.keys import Applied
+
+
+def mail(mail_id: str = "m", checkpoint_id: int = 2) -> Mail:
+    return Mail(
+        id=mail_id, checkpoint_id=checkpoint_id, message="turn back", cursor="0:4", by="a", at=5.0
+    )
+
+
+def sent(mail_id: str = "m", checkpoint_id: int = 2, generation: int = 0) -> Happening:
+    return dmail.sent(mail(mail_id, checkpoint_id), Position(generation, 9))
+
+
+def rewrite(kind: str, generation: int, **details: Any) -> Happening:
+    return Happening(kind=kind, generation=generation, key=f"k{generation}", details=details)
+
+
+def waiting(*entries: Happening, present: int) -> str | None:
+    """The id of the mail that waits, as whoever reads the file tells it."""
+    data = b"".join(map(timeline.encode, entries))
+    found = dmail.pending(timeline.decode(data), present)
+    return found.id if found is not None else None
+
+
+def test_a_mail_comes_back_from_the_timeline_as_it_was_sent() -> None:
+    (entry,) = timeline.decode(timeline.encode(sent()))
+
+    assert dmail.mail_of(entry) == mail()
+    assert dmail.applied_of(entry) == Applied("send_dmail", Position(0, 9), 0, 2)
+    assert dmail.pending([entry], 0) == mail()
+
+
+def test_no_mail_waits_where_none_was_sent() -> None:
+    assert waiting(present=0) is None
+    assert waiting(rewrite("reverted", 1, checkpoint_id=1), present=1) is None
+
+
+KEEPING = ("prompted", "compacted", "mended")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in timeline.REWRITES if kind not in KEEPING])
+def test_a_rewrite_that_drops_its_checkpoint_ends_a_mail(kind: str) -> None:
+    assert waiting(sent(), rewrite(kind, 1, checkpoint_id=2, mail="m"), present=1) is None
+
+
+@pytest.mark.parametrize("kind", KEEPING)
+def test_a_rewrite_that_drops_nothing_leaves_a_mail(kind: str) -> None:
+    assert waiting(sent(), rewrite(kind, 1, checkpoint_id=7), present=1) == "m"
+
+
+@pytest.mark.parametrize(
+    ("target", "is_left"), [(0, False), (1, False), (2, False), (3, True), (9, True)]
+)
+def test_a_revert_ends_the_mails_of_its_target_and_of_all_after_it(
+    target: int, is_left: bool
+) -> None:
+    found = waiting(sent(), rewrite("reverted", 1, checkpoint_id=target), present=1)
+
+    assert (found == "m") == is_left
+
+
+def test_a_mail_that_waits_through_a_compaction_ends_with_a_revert_past_it() -> None:
+    compacted = rewrite("compacted", 1, checkpoint_id=5)
+    to_own = rewrite("reverted", 2, checkpoint_id=5)
+    before = rewrite("reverted", 3, checkpoint_id=1)
+
+    assert waiting(sent(), compacted, to_own, present=2) == "m"
+    assert waiting(sent(), compacted, to_own, before, present=3) is None
+
+
+def test_a_rewrite_that_did_not_take_place_ends_no_mail() -> None:
+    voided = Happening(kind=timeline.VOIDED, generation=1, key="k1")
+
+    assert waiting(sent(), rewrite("cleared", 1), voided, present=0) == "m"
+    assert waiting(sent(), rewrite("delivered", 1, mail="m"), voided, present=0) == "m"
+    again = rewrite("delivered", 1, mail="m")
+    assert waiting(sent(), rewrite("cleared", 1), voided, again, present=1) is None
+
+
+def test_a_rotation_by_another_program_ends_a_mail() -> None:
+    assert waiting(sent(), present=1) is None
+    assert waiting(sent(), rewrite("prompted", 2), present=2) is None
+
+
+def test_a_rotation_that_was_there_before_a_mail_does_not_end_it() -> None:
+    assert waiting(sent(generation=3), present=3) == "m"
+    assert waiting(sent(generation=3), rewrite("compacted", 4), present=4) == "m"
+
+
+def test_a_mail_that_was_told_to_have_expired_does_not_wait() -> None:
+    expired = Happening(kind=dmail.EXPIRED, generation=0, details={"mail": "m"})
+    another = Happening(kind=dmail.EXPIRED, generation=0, details={"mail": "other"})
+
+    assert waiting(sent(), expired, present=0) is None
+    assert waiting(sent(), another, present=0) == "m"
+
+
+def test_what_is_no_rewrite_leaves_a_mail() -> None:
+    others = [
+        Happening(kind=kind, generation=0) for kind in ("repaired", "foreign", "forked", "new")
+    ]
+
+    assert waiting(sent(), *others, present=0) == "m"
+
+
+def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:
+    entries = [sent("m"), rewrite("delivered", 1, mail="m"), sent("n", 0, generation=1)]
+
+    assert waiting(*entries, present=1) == "n"
+    assert dmail.delivered_last(entries) == "m"
+    assert dmail.delivered_last([sent()]) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ([], "it was never sent"),
+        ([sent("other")], "it was never sent"),
+        ([sent(), rewrite("delivered", 3, mail="m")], "it was delivered as generation 3"),
+        (
+            [sent(), rewrite("reverted", 2, expired_mail="m")],
+            "it expired when the session was reverted as generation 2",
+        ),
+        ([sent()], "it expired when its checkpoint went"),
+    ],
+)
+def test_who_asks_for_a_mail_that_does_not_wait_is_told_why(
+    entries: list[Happening], told: str
+) -> None:
+    assert dmail.what_became_of(entries, "m").startswith(told)
+
+
+def test_a_damaged_entry_is_a_mail_of_little_worth_and_no_crash() -> None:
+    entry = Happening(
+        kind=dmail.SENT, generation=1, details={"checkpoint_id": "x", "cursor": "0:1"}
+    )
+
+    assert dmail.mail_of(entry).checkpoint_id == 0
+    assert dmail.applied_of(entry).first == Position(1, 0)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("sent"), st.integers(0, 4)),
+        st.tuples(st.just("reverted"), st.integers(0, 4)),
+        st.tuples(st.sampled_from(["compacted", "prompted", "cleared", "restored", "delivered"])),
+        st.tuples(st.just("voided")),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+def test_the_fold_says_what_a_session_would_that_was_there_all_the_time(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    """A session in memory: its generations as lists of checkpoint ids, and the mail's own line."""
+    entries: list[Happening] = []
+    generation, undo = 0, None
+    held: tuple[str, int] | None = None
+    for number, step in enumerate(steps):
+        if step[0] == "voided":
+            if undo is not None:
+                entries.append(Happening(kind=timeline.VOIDED, generation=generation))
+                generation, held = undo
+                undo = None
+            continue
+        if step[0] == "sent":
+            if held is None:
+                held, undo = (f"m{number}", step[1]), None
+                entries.append(sent(f"m{number}", step[1], generation))
+            continue
+        undo = (generation, held)
+        generation += 1
+        is_over = step[0] in ("cleared", "restored", "delivered")
+        is_cut = step[0] == "reverted" and held is not None and held[1] >= step[1]
+        details = {"checkpoint_id": step[1]} if step[0] == "reverted" else {}
+        entries.append(rewrite(step[0], generation, **details))
+        held = None if is_over or is_cut else held
+
+    assert waiting(*entries, present=generation) == (held[0] if held is not None else None)
