@@ -21,6 +21,9 @@ from steno_protocol.replies import CheckedFile, CheckFinding, Happening, Verific
 Progress = Callable[[int], None]
 """Told how many more bytes were looked at."""
 
+MENDED: Final = "mended"
+"""What the timeline calls a repair."""
+
 _VOIDED: Final = "voided"
 _SMALL_BYTES: Final = limits.MIB
 """A state or a mark that is longer is none."""
@@ -188,10 +191,14 @@ def check_session(
     if live is not None:
         past = [number for number in past if number <= live]
     present = live if live is not None else _present(folder, past)
+    rewrites = _rewrites_told(folder) if places.TIMELINE in names else []
+    mended = {places.generation_file(e.generation) for e in rewrites if e.kind == MENDED}
     for name in _files(names, past):
-        _check_lines(check, folder, name, sizes.get(name), owned=owned)
-    structure = _Structure(check, folder, past, present, is_live=live is not None)
-    structure.check(names)
+        if name in mended:
+            _check_mended(check, folder, name)
+        else:
+            _check_lines(check, folder, name, sizes.get(name), owned=owned)
+    _Structure(check, folder, past, present, rewrites, is_live=live is not None).check(names)
     return present
 
 
@@ -225,6 +232,33 @@ def _check_lines(
         check.add(name, torn, "opening")
 
 
+def _check_mended(check: Check, folder: Folder, name: str) -> None:
+    """What a repair left behind has the damage that it repaired, which is no news."""
+    apart = Check(check.progress)
+    _check_lines(apart, folder, name, None, owned=True)
+    check.files += apart.files
+    if apart.damage:
+        what = f"its {apart.damage} damaged places were left out by the repair that followed it"
+        check.add(name, Finding("mended", what))
+
+
+def _rewrites_told(folder: Folder) -> list[Happening]:
+    """The rewrites that the timeline tells of, oldest first, those taken back left out."""
+    facts = folder.facts(places.TIMELINE)
+    data = folder.read(places.TIMELINE, facts.size if facts else 0, 0)
+    found: list[Happening] = []
+    for line in data.split(b"\n"):
+        try:
+            entry = _decode_happening(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if entry.kind == _VOIDED:
+            found = [other for other in found if other.generation != entry.generation]
+        elif _fingerprint(entry, "old") is not None:
+            found.append(entry)
+    return found
+
+
 def _present(folder: Folder, past: list[int]) -> int:
     """The generation that `context.jsonl` is; a second name that it has does not count."""
     if past and _is_twin(folder, past[-1]):
@@ -245,6 +279,7 @@ class _Structure:
     folder: Folder
     past: list[int]
     present: int
+    rewrites: list[Happening]
     is_live: bool
 
     def check(self, names: Sequence[str]) -> None:
@@ -255,7 +290,9 @@ class _Structure:
             )
             return
         self._generations()
-        self._rewrites(names)
+        entries = [entry for entry in self.rewrites if entry.generation <= self._latest]
+        for entry in entries:
+            self._rewrite(entry, is_last=entry is entries[-1])
         if places.MARK in names:
             self._mark()
         if places.STATE in names:
@@ -278,33 +315,10 @@ class _Structure:
             )
             self._tell("rewrite_open", places.generation_file(highest), what)
 
-    def _rewrites(self, names: Sequence[str]) -> None:
-        if places.TIMELINE not in names:
-            return
-        entries = [entry for entry in self._entries() if entry.generation <= self._latest]
-        for entry in entries:
-            self._rewrite(entry, is_last=entry is entries[-1])
-
     @property
     def _latest(self) -> int:
         # Of a session that is being written, only what the present generation came from is settled.
         return self.present if self.is_live else self.present + 1
-
-    def _entries(self) -> list[Happening]:
-        """The rewrites that the timeline tells of, those taken back left out."""
-        facts = self.folder.facts(places.TIMELINE)
-        data = self.folder.read(places.TIMELINE, facts.size if facts else 0, 0)
-        found: list[Happening] = []
-        for line in data.split(b"\n"):
-            try:
-                entry = _decode_happening(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
-            if entry.kind == _VOIDED:
-                found = [other for other in found if other.generation != entry.generation]
-            elif _fingerprint(entry, "old") is not None:
-                found.append(entry)
-        return found
 
     def _rewrite(self, entry: Happening, *, is_last: bool) -> None:
         """The file that a rewrite left behind, and the one that it made, begin as it says."""

@@ -419,10 +419,11 @@ class Drain(Command, frozen=True, kw_only=True):
 AnyCommand = (
     Hello | Status | Stats | Configuration | List | Stat | Open | Append | Checkpoint | RevertTo | Clear
     | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
+    | Verify | Repair
     | AppendWire | ReadWire
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
-    | Fork | Describe | Delete | Verify | Repair
+    | Fork | Describe | Delete
     | Subscribe | Grant | Unsubscribe | Clients | Drain
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ DAMAGES: Final = frozenset(
 NOTES: Final = frozenset(
     {
         "unended", "crlf", "plain_value", "odd_value", "unknown_record", "second_header",
-        "generation_gap", "rewrite_open", "mark_ignored", "leftover", "quarantined",
+        "generation_gap", "rewrite_open", "mark_ignored", "leftover", "quarantined", "mended",
     }
 )  # fmt: skip
 """Kinds of findings that a person should know, and that lose nothing."""

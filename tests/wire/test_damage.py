@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from steno_protocol import limits
 from steno_protocol.damage import DAMAGES, NOTES, Edit, Finding, Scanner, kept_pieces, merged
 from steno_protocol.dialects import ContextDialect, Dialect, OtherDialect, dialect_of
+from support.protocol_document import chapters, code
 
 DIALECTS = {
     "context": lambda: dialect_of("context.jsonl", in_session=True),
@@ -238,3 +239,10 @@ def test_edits_that_meet_become_one() -> None:
     edits = [Edit(10, 5), Edit(0, 4), Edit(4, 6), Edit(20, 0, b"\n"), Edit(15, 0, b"\n")]
     assert merged(edits) == [Edit(0, 15), Edit(20, 0, b"\n")]
     assert list(kept_pieces(merged(edits), 30)) == [(15, 20), b"\n", (20, 30)]
+
+
+@pytest.mark.parametrize(("title", "kinds"), [("damage", DAMAGES), ("note", NOTES)])
+def test_the_protocol_lists_every_kind_of_finding(title: str, kinds: frozenset[str]) -> None:
+    rows = chapters()["Files"].sections["What a check finds"].table(title)
+    told = [code(row[title]) for row in rows]
+    assert sorted(told) == sorted(kinds)

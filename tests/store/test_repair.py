@@ -1,0 +1,310 @@
+"""A damaged session: verified without a change, repaired by one rewrite, whole at any crash."""
+
+import json
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from steno_protocol import places
+from steno_protocol.commands import Repair
+from steno_protocol.errors import BadRequest, Conflict
+from steno_protocol.replies import CheckedFile, Verification
+from stenod import recovery
+from stenod.store.jsonl import FileView, SharedHandle
+from stenod.verifying import verify
+from support.lines import SESSION, append, checkpoint, foreign, restore, revert, stamped, user
+from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
+from support.stored_session import StoredSession, apply, find_key
+
+PATH = "/disk/demo"
+
+ONE, TWO, THREE = foreign("one"), foreign("two"), foreign("three")
+HALF = b'{"role":"assistant","content":[{"type":"te'
+SPLIT = stamped("split", ["four"])[0]
+DAMAGED = b"".join([ONE, b"garbage\n", HALF + TWO, b"\0" * 9 + b"\n", THREE[:-1] + SPLIT, ONE, ONE])
+MENDED = ONE + TWO + THREE + SPLIT + ONE + ONE
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A damaged session that is closed and durable."""
+
+    disk: SimulatedDisk
+    session: StoredSession
+
+    def clone(self) -> "Scene":
+        disk = self.disk.clone()
+        return Scene(disk, StoredSession(disk, PATH))
+
+
+def scene(data: bytes = DAMAGED) -> Scene:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    disk.plant(f"{PATH}/context.jsonl", data)
+    return Scene(disk, StoredSession(disk, PATH))
+
+
+def view(session: StoredSession, name: str) -> FileView:
+    """What may be read of a file of a session that is not open."""
+    disk = session.disk
+    folder = disk.open_root(PATH)
+    try:
+        shared = SharedHandle(disk, disk.open_read(folder, name))
+        present = recovery.present_generation(disk, folder)
+        size = recovery.readable_size(disk, folder, shared.handle, name, present)
+        return FileView(shared, size)
+    finally:
+        disk.close(folder)
+
+
+def verified(session: StoredSession) -> Verification:
+    """What `verify` answers for a session that is not open."""
+    context = view(session, places.CONTEXT)
+    folder = session.disk.open_root(PATH)
+    try:
+        return verify(session.disk, folder, SESSION, context, context, live=None)
+    finally:
+        context.release()
+
+
+def context_of(report: Verification) -> CheckedFile:
+    (found,) = [each for each in report.files if each.file == places.CONTEXT]
+    return found
+
+
+def repair(report: Verification, key: str = "m", **fields: int) -> Repair:
+    """The repair of what was verified."""
+    file = context_of(report)
+    told = {"generation": report.generation, "bytes": file.bytes, "crc": file.crc, **fields}
+    return Repair(session=SESSION, key=key, **told)
+
+
+def test_verify_tells_every_damage_and_changes_nothing() -> None:
+    found = scene()
+    before = found.disk.tree()
+    report = verified(found.session)
+    assert found.disk.tree() == before
+    assert [(each.kind, each.line, each.remedy) for each in report.findings] == [
+        ("not_json", 2, "cut"),
+        ("welded", 3, "split"),
+        ("nul", 4, "cut"),
+        ("welded", 5, "split"),
+    ]
+    assert (report.damage, report.notes) == (4, 0)
+
+
+def test_a_repair_keeps_whole_records_in_order_and_leaves_the_damaged_file_behind() -> None:
+    found = scene()
+    opened = found.session.open()
+    ack = apply(opened, repair(verified(found.session)))
+    assert found.session.file() == MENDED
+    assert found.session.file("context_1.jsonl") == DAMAGED
+    assert (ack.head, ack.rotated) == ("1:6", f"{PATH}/context_1.jsonl")
+    entry = found.session.happenings()[-1]
+    assert (entry.kind, entry.kept, entry.details["places"]) == ("mended", 1, 3)
+    assert entry.details["left_out"] == len(DAMAGED) - len(MENDED) + 1
+    assert find_key(opened, "split") is not None
+    opened.log.close()
+    assert kinds(found) == [("mended", "context_1.jsonl")]
+    again = found.session.open()
+    assert again.machine.head == opened.machine.head
+    assert again.machine.counters == opened.machine.counters
+
+
+def test_a_repair_can_be_undone() -> None:
+    found = scene()
+    opened = found.session.open()
+    apply(opened, repair(verified(found.session)))
+    apply(opened, restore("r", 0))
+    assert found.session.file() == DAMAGED
+
+
+def test_what_was_appended_since_it_was_verified_stays() -> None:
+    found = scene()
+    report = verified(found.session)
+    opened = found.session.open()
+    apply(opened, append("late"), user("late"))
+    apply(opened, repair(report))
+    assert found.session.file() == MENDED + stamped("late", ["late"])[0]
+
+
+@pytest.mark.parametrize("field", ["generation", "bytes", "crc"])
+def test_a_repair_of_what_is_not_what_was_verified_is_refused(field: str) -> None:
+    found = scene()
+    command = repair(verified(found.session))
+    opened = found.session.open()
+    wrong = msgspec.structs.replace(command, **{field: getattr(command, field) + 1})
+    with pytest.raises(Conflict, match="verify it again"):
+        apply(opened, wrong)
+    assert found.session.file() == DAMAGED
+
+
+def test_a_session_that_was_rewritten_since_is_not_repaired() -> None:
+    found = scene()
+    opened = found.session.open()
+    apply(opened, checkpoint("c"))
+    report = verified(found.session)
+    apply(opened, revert("r", 0))
+    with pytest.raises(Conflict):
+        apply(opened, repair(report))
+
+
+def test_a_whole_session_is_not_repaired() -> None:
+    found = scene(ONE + TWO)
+    opened = found.session.open()
+    with pytest.raises(BadRequest, match="nothing to repair"):
+        apply(opened, repair(verified(found.session)))
+
+
+def test_a_torn_end_is_the_next_openings_and_does_not_stop_a_repair() -> None:
+    found = scene(DAMAGED + b'{"role":"us')
+    report = verified(found.session)
+    last = report.findings[-1]
+    assert (last.kind, last.offset, last.bytes, last.remedy) == (
+        "torn",
+        len(DAMAGED),
+        11,
+        "opening",
+    )
+    apply(found.session.open(), repair(report))
+    assert found.session.file() == MENDED
+
+
+def test_a_repair_that_dies_at_any_call_is_as_before_or_as_after() -> None:
+    found = scene()
+    found.session.open().log.close()
+    found.disk.sync_all()
+    command = repair(verified(found.session))
+    rehearsal = found.clone()
+    first = len(rehearsal.disk.calls)
+    apply(rehearsal.session.open(), command)
+    states = set[bool]()
+    for call in range(first, len(rehearsal.disk.calls)):
+        for moment in MOMENTS:
+            for survival in (*Survival, None):
+                crashed = found.clone()
+                crashed.disk.reseed(call)
+                if survival is None:
+                    crashed.disk.kill_at(call, moment)
+                else:
+                    crashed.disk.crash_at(call, moment)
+                try:
+                    apply(crashed.session.open(), command)
+                except Death:
+                    crashed.disk.restart(survival)
+                else:
+                    crashed.disk.heal()
+                    crashed.disk.crash()
+                states.add(check(crashed, command))
+    assert states == {True, False}
+
+
+def check(crashed: Scene, command: Repair) -> bool:
+    """As before or as after; the same key leads to after, once. Returns whether it was after."""
+    opened = crashed.session.open()
+    now = crashed.session.file()
+    assert now in (DAMAGED, MENDED)
+    ack = apply(opened, command)
+    assert ack.duplicate == (now == MENDED)
+    assert crashed.session.file() == MENDED
+    assert crashed.session.file("context_1.jsonl") == DAMAGED
+    opened.log.close()
+    return now == MENDED
+
+
+# --- what a session's files say of each other --------------------------------------------------
+
+
+def rewritten() -> Scene:
+    """A session with two rewrites, closed and durable."""
+    found = scene(b"")
+    opened = found.session.open()
+    apply(opened, append("k1"), user("one"), user("two"))
+    apply(opened, checkpoint("c0"))
+    apply(opened, append("k2"), user("three"))
+    apply(opened, revert("r", 0))
+    apply(opened, append("k3"), user("four"))
+    apply(opened, restore("s", 0))
+    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+    opened.log.close()
+    found.disk.sync_all()
+    return found
+
+
+def kinds(found: Scene) -> list[tuple[str, str]]:
+    return [(each.kind, each.file) for each in verified(found.session).findings]
+
+
+def test_a_session_as_steno_leaves_it_has_no_finding() -> None:
+    assert kinds(rewritten()) == []
+
+
+def test_a_generation_that_changed_is_told() -> None:
+    found = rewritten()
+    whole = found.session.file("context_1.jsonl")
+    found.disk.plant(f"{PATH}/context_1.jsonl", whole.replace(b"three", b"3hree"))
+    assert kinds(found) == [("rewrite_lost", "context_1.jsonl")]
+
+
+def test_a_generation_that_is_gone_is_told() -> None:
+    found = rewritten()
+    folder = found.disk.open_root(PATH)
+    found.disk.unlink(folder, "context_1.jsonl")
+    assert kinds(found) == [("generation_gap", "context_1.jsonl")]
+
+
+def test_synced_bytes_that_changed_are_told() -> None:
+    found = rewritten()
+    at = found.session.file().index(b"one")
+    found.disk.overwrite(found.disk.open_root(PATH), places.CONTEXT, at, b"1")
+    assert ("synced_lost", "context.jsonl") in kinds(found)
+
+
+def test_a_session_without_a_present_generation_is_told() -> None:
+    found = rewritten()
+    folder = found.disk.open_root(PATH)
+    context = view(found.session, "context_1.jsonl")
+    found.disk.unlink(folder, places.CONTEXT)
+    report = verify(found.disk, folder, SESSION, context, context, live=None)
+    assert [(each.kind, each.file) for each in report.findings] == [("no_context", "context.jsonl")]
+
+
+def test_a_rewrite_that_did_not_take_place_is_told() -> None:
+    found = rewritten()
+    crashed = found.clone()
+    rehearsal = found.clone()
+    first = len(rehearsal.disk.calls)
+    apply(rehearsal.session.open(), revert("late", 0))
+    told = set[str]()
+    for call in range(first, len(rehearsal.disk.calls)):
+        crashed = found.clone()
+        crashed.disk.kill_at(call)
+        with pytest.raises(Death):
+            apply(crashed.session.open(), revert("late", 0))
+        crashed.disk.restart()
+        report = verified(crashed.session)
+        assert report.damage == 0, (call, report.findings)
+        told |= {each.kind for each in report.findings}
+    assert {"rewrite_open", "leftover"} <= told
+
+
+def test_a_state_and_a_mark_that_are_none_and_a_quarantine_are_told() -> None:
+    found = rewritten()
+    for name, data in (("state.json", b"[]"), (places.MARK, b"oops"), ("quarantine/x", b"y")):
+        found.disk.plant(f"{PATH}/{name}", data)
+    assert kinds(found) == [
+        ("mark_ignored", "context.mark"),
+        ("state_unreadable", "state.json"),
+        ("quarantined", "quarantine"),
+    ]
+
+
+def test_a_verification_is_json_with_every_place() -> None:
+    report = json.loads(msgspec.json.encode(verified(scene().session)))
+    assert report["findings"][1] == {
+        "file": "context.jsonl", "kind": "welded",
+        "what": f"{len(HALF)} damaged bytes welded to 1 whole record",
+        "offset": len(ONE) + 8, "bytes": len(HALF + TWO), "line": 3, "records": 1,
+        "remedy": "split",
+    }  # fmt: skip
