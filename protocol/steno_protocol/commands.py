@@ -417,8 +417,8 @@ class Drain(Command, frozen=True, kw_only=True):
 
 
 AnyCommand = (
-    Hello | Status | Stats | Configuration | List | Stat | Open | Append | Checkpoint | RevertTo | Clear
-    | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
+    Hello | Status | Stats | Configuration | List | Stat | Open | Append | Checkpoint | RevertTo
+    | Clear | UpdateTokenCount | WriteSystemPrompt | RestoreGeneration | Read | Timeline
     | Verify | Repair
     | AppendWire | ReadWire
     | CompactBegin | CompactCommit | CompactAbort
