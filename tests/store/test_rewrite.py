@@ -7,16 +7,20 @@ from dataclasses import dataclass
 import pytest
 
 from steno_protocol import places
-from steno_protocol.commands import Mutation, RevertTo
+from steno_protocol.commands import CompactCommit, Mutation, RevertTo
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
+from steno_protocol.replies import Ack, Mail
 from stenod.recovery import Opened
 from support.lines import (
     SESSION,
     append,
     checkpoint,
     clear,
+    compact,
+    deliver,
     foreign,
+    mail,
     prompt,
     restore,
     revert,
@@ -34,7 +38,10 @@ REWRITES: dict[str, Mutation] = {
     "clear": clear("r"),
     "prompt": prompt("r", "be kinder"),
     "restore": restore("r", 0),
+    "compact": compact("r", "1:5", "1:8", 2),
+    "deliver": deliver("r", "m"),
 }
+SUMMARY = user("<current_focus>one to five</current_focus>")
 EACH = pytest.mark.parametrize("command", REWRITES.values(), ids=REWRITES)
 
 
@@ -45,6 +52,7 @@ class Scene:
     disk: SimulatedDisk
     before: dict[str, bytes]
     after: dict[str, bytes]
+    mail_after: Mail | None
     calls: range
 
     def clone(self) -> tuple[SimulatedDisk, StoredSession]:
@@ -53,7 +61,7 @@ class Scene:
 
 
 def prepared() -> tuple[SimulatedDisk, StoredSession]:
-    """A session with two generations, closed and durable."""
+    """A session with two generations and a mail that waits, closed and durable."""
     disk = SimulatedDisk()
     disk.foreign.make_folder(PATH)
     session = StoredSession(disk, PATH)
@@ -69,6 +77,7 @@ def prepared() -> tuple[SimulatedDisk, StoredSession]:
     apply(opened, append("k3"), user("four"), user("five"))
     apply(opened, checkpoint("c2", add_user_message=True))
     apply(opened, append("k4"), user("six"))
+    apply(opened, mail("m", 1))
     opened.log.close()
     disk.sync_all()
     return disk, session
@@ -90,13 +99,19 @@ def scene(command: Mutation) -> Scene:
     again = StoredSession(rehearsal, PATH)
     first = len(rehearsal.calls)
     opened = again.open()
-    apply(opened, command)
+    rewrite(opened, command)
     opened.log.close()
-    return Scene(disk, before, content(again), range(first, len(rehearsal.calls)))
+    calls = range(first, len(rehearsal.calls))
+    return Scene(disk, before, content(again), again.mail(), calls)
+
+
+def rewrite(opened: Opened, command: Mutation) -> Ack:
+    """Apply a rewrite; a compaction comes with its summary."""
+    return apply(opened, command, *([SUMMARY] if isinstance(command, CompactCommit) else []))
 
 
 def attempt(session: StoredSession, command: Mutation) -> None:
-    apply(session.open(), command)
+    rewrite(session.open(), command)
 
 
 def check(found: Scene, session: StoredSession, command: Mutation) -> None:
@@ -105,11 +120,15 @@ def check(found: Scene, session: StoredSession, command: Mutation) -> None:
     now = content(session)
     assert now in (found.before, found.after)
     assert (find_key(opened, command.key) is not None) == (now == found.after)
+    assert opened.machine.mail == session.mail()
+    waits = session.mail() is not None
+    assert waits == (found.mail_after is not None if now == found.after else True)
     assert_no_stray(session)
-    ack = apply(opened, command)
+    ack = rewrite(opened, command)
     assert ack.duplicate == (now == found.after)
     assert content(session) == found.after
-    again = apply(opened, command)
+    assert session.mail() == found.mail_after
+    again = rewrite(opened, command)
     assert again.duplicate
     assert (again.first, again.head, again.rotated) == (ack.first, ack.head, ack.rotated)
     opened.log.close()
@@ -213,7 +232,7 @@ def test_a_rewrite_that_fails_at_any_call_is_as_before_or_as_after(
         opened: Opened | None = None
         try:
             opened = session.open()
-            apply(opened, command)
+            rewrite(opened, command)
         except OSError:
             pass
         if opened is not None:
@@ -232,7 +251,7 @@ def test_a_rewrite_on_a_full_disk_leaves_the_session_as_it_was(command: Mutation
     for free in range(0, 4000, 40):
         disk.free_bytes = free
         try:
-            apply(opened, command)
+            rewrite(opened, command)
         except OSError:
             opened.log.close()
             disk.free_bytes = None
@@ -385,7 +404,7 @@ def test_a_generation_that_ends_in_half_a_line_comes_back_without_it() -> None:
 def test_counters_after_a_rewrite_are_those_of_a_replay(command: Mutation) -> None:
     disk, session = prepared()
     opened = session.open()
-    apply(opened, command)
+    rewrite(opened, command)
     after = (opened.machine.head, opened.machine.counters.copy())
     opened.log.close()
     disk.plant(f"{PATH}/{places.MARK}")
@@ -401,14 +420,14 @@ def test_a_rewrite_is_answered_again_also_when_its_left_behind_file_grew(
 ) -> None:
     disk, session = prepared()
     opened = session.open()
-    ack = apply(opened, command)
+    ack = rewrite(opened, command)
     apply(opened, append("k9"), user("nine"))
     opened.log.close()
     # kimi-cli writes on into the file that it has open.
     disk.foreign.append(f"{PATH}/context_2.jsonl", foreign("late"))
 
     opened = session.open()
-    again = apply(opened, command)
+    again = rewrite(opened, command)
 
     assert again.duplicate
     assert (again.first, again.head, again.rotated) == (ack.first, ack.head, ack.rotated)
@@ -420,7 +439,7 @@ def test_a_rewrite_that_was_only_intended_is_not_taken_for_another_programs_rota
     disk.fail_next("link", errno.EIO)
     opened = session.open()
     with pytest.raises(OSError, match="context"):
-        apply(opened, command)
+        rewrite(opened, command)
     opened.log.close()
     disk.kill()
     # Now kimi-cli clears: it renames the file to the very number that was intended.

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from steno_protocol import places
 from steno_protocol.commands import Mutation
-from steno_protocol.replies import Ack, Happening
-from stenod import lookup, recovery, rewriting
-from stenod.core import timeline
-from stenod.core.speculation import Answered, Lines, Rewrite
+from steno_protocol.replies import Ack, Happening, Mail
+from stenod import lookup, mailing, recovery, rewriting
+from stenod.core import dmail, timeline
+from stenod.core.machine import Machine
+from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
 from stenod.recovery import Inspection, Opened, Opening
 from stenod.store.disk import Disk
 from stenod.store.jsonl import read_file
@@ -58,6 +59,14 @@ class StoredSession:
             return recovery.inspect(self.disk, folder, handle)
         finally:
             self.disk.close(handle)
+            self.disk.close(folder)
+
+    def mail(self) -> Mail | None:
+        """The D-Mail that waits, told without opening it for writing."""
+        folder = self.disk.open_root(self.path)
+        try:
+            return recovery.pending_mail(self.disk, folder)
+        finally:
             self.disk.close(folder)
 
     def file(self, name: str = places.CONTEXT) -> bytes:
@@ -120,11 +129,19 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
             machine.commit()
             return decision.ack
         case Rewrite():
+            assert isinstance(machine, Machine)
             plan = rewriting.plan(log, machine, decision)
             entry = rewriting.intent(log, plan, decision.command, now_s)
             rotated = log.replace(plan.pieces, timeline.encode(entry))
             applied = timeline.applied_of(entry, rotated)
-            return machine.rewritten(command.key, applied, plan.head, plan.counters)
+            ack = machine.rewritten(command.key, applied, plan.head, plan.counters)
+            machine.checkpoint_floor = plan.checkpoint_floor
+            machine.mail = dmail.pending(timeline.decode(log.timeline()), log.generation)
+            return ack
+        case Mailing():
+            assert isinstance(machine, Machine)
+            entry = mailing.send(log, machine, decision.command, now_s)
+            return machine.mailed(dmail.mail_of(entry), dmail.applied_of(entry))
 
 
 def save_mark(opened: Opened) -> None:
