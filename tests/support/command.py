@@ -43,6 +43,11 @@ class Steno:
         self._environment = {**os.environ, "STENO_HOME": str(root), **environment}
         self._environment.pop("STENO_SOCKET", None)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment that calls have."""
+        return self._environment.copy()
+
     def __call__(self, *arguments: str, stdin: str | bytes = b"") -> Ran:
         """Run it to its end."""
         ran = subprocess.run(

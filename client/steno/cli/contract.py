@@ -30,6 +30,11 @@ clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
+export      session title labels archived forked_from head generation records [{cursor record}]
+            events [{cursor record}] timeline damaged                     `export --format json`
+exported    session format path                 `export -o`
+imported    session folder head bytes damaged state          `import`: one a line; state is
+            imported or there
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
 
@@ -37,15 +42,21 @@ Positions are text, `generation:line`; times are Unix seconds. Keys may be added
 """
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
+from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, SessionStat
 
-from steno_protocol.positions import Position
+EXPORT_HEAD: Final = (
+    "session", "title", "labels", "archived", "forked_from", "head", "generation",
+)  # fmt: skip
+"""What an export says of a session as a whole."""
+
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
     """What a mutation answers."""
@@ -75,13 +86,13 @@ def reset(value: Reset) -> dict[str, Any]:
     }
 
 
-def state(session: str, value: ContextState) -> dict[str, Any]:
-    """A session's context, as a model would be given it."""
 def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
     """A line of text that was looked for; `at` is None where its time is not known."""
     return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
 
 
+def state(session: str, value: ContextState) -> dict[str, Any]:
+    """A session's context, as a model would be given it."""
     return {
         "session": session,
         "head": str(value.head),
@@ -125,6 +136,18 @@ def mail(session: str, value: Mail | None) -> dict[str, Any]:
         return {"session": session, "mail": None}
     told = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
     return {"session": session, "mail": {**told, "cursor": str(value.cursor)}}
+
+
+def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> dict[str, Any]:
+    """A session that an import found; `folder` is where it lay."""
+    return {
+        "session": stat.session,
+        "folder": str(folder),
+        "head": stat.head,
+        "bytes": stat.bytes,
+        "damaged": damaged,
+        "state": "there" if was_there else "imported",
+    }
 
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:

@@ -13,12 +13,12 @@ tool · Shell                           2026-11-21 15:04:10  0:6
 import json
 import textwrap
 from collections.abc import Callable
-from typing import Any, Final
-from urllib.parse import unquote_to_bytes
+from typing import Final
 
 from steno.cli.output import printable
+from steno.cli.parts import FOLDED_CHARS, arguments_of, described, folded, text_of
 from steno.cli.times import written_at
-from steno.cli.wording import count, moment, size
+from steno.cli.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
@@ -28,9 +28,6 @@ Style = Callable[..., str]
 _INDENT: Final = "  "
 _RESULT_LINES: Final = 12
 """Lines of a tool's result before it is folded."""
-
-_FOLDED_CHARS: Final = 60
-"""Characters of a folded text that are shown."""
 
 _RULE_CHARS: Final = 60
 """Length of a rule when there is no width to fit into."""
@@ -66,7 +63,7 @@ class Conversation:
         value = record.record
         match value.get("role"):
             case "_system_prompt":
-                body = self._text(_text_of(value.get("content")))
+                body = self._text(text_of(value.get("content")))
                 return [self._heading("system prompt", "magenta", record), *body, ""]
             case "_checkpoint":
                 return self.rule(f"checkpoint {value.get('id')}")
@@ -118,17 +115,17 @@ class Conversation:
             return self._text(str(part))
         match part.get("type"):
             case "text":
-                text = _text_of(part.get("text"))
+                text = text_of(part.get("text"))
                 return self._result(text) if is_result else self._text(text)
             case "think":
-                return self._thought(_text_of(part.get("think")))
+                return self._thought(text_of(part.get("think")))
             case kind:
-                return self._text(f"[{_described(str(kind), part)}]", "blue")
+                return self._text(f"[{described(str(kind), part)}]", "blue")
 
     def _thought(self, text: str) -> list[str]:
         if self._full:
             return self._text(text, "dim")
-        return self._text(f"▸ thought, {count(len(text), 'character')}: {_folded(text)}", "dim")
+        return self._text(f"▸ thought, {count(len(text), 'character')}: {folded(text)}", "dim")
 
     def _call(self, call: object) -> list[str]:
         function = call.get("function") if is_object(call) else None
@@ -136,9 +133,9 @@ class Conversation:
             return self._text(f"→ {json.dumps(call, ensure_ascii=False)}", "yellow")
         name = str(function.get("name"))
         self._called[str(call.get("id"))] = name
-        arguments = _arguments(function.get("arguments"))
-        if not self._full and len(arguments) > 4 * _FOLDED_CHARS:
-            arguments = f"{arguments[: 4 * _FOLDED_CHARS]}…"
+        arguments = arguments_of(function.get("arguments"))
+        if not self._full and len(arguments) > 4 * FOLDED_CHARS:
+            arguments = f"{arguments[: 4 * FOLDED_CHARS]}…"
         return self._text(f"→ {name}({arguments})", "yellow")
 
     def _result(self, text: str) -> list[str]:
@@ -165,48 +162,3 @@ class Conversation:
         return textwrap.wrap(
             line, room, replace_whitespace=False, break_on_hyphens=False, subsequent_indent=indent
         ) or [""]  # fmt: skip
-
-
-def _text_of(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _folded(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _FOLDED_CHARS else f"{flat[: _FOLDED_CHARS - 1].rstrip()}…"
-
-
-def _arguments(arguments: object) -> str:
-    """A call's arguments as a call is written; what is no JSON object is shown as it is."""
-    if not isinstance(arguments, str):
-        return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    if not is_object(value):
-        return arguments
-    return ", ".join(
-        f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in value.items()
-    )
-
-
-def _described(kind: str, part: dict[str, Any]) -> str:
-    """What a part is that cannot be shown: its type and its size, or where it lies."""
-    url = _url_of(part.get(kind))
-    if url is None:
-        return f"{kind}, {size(len(json.dumps(part, ensure_ascii=False)))}"
-    if not url.startswith("data:"):
-        return f"{kind.removesuffix('_url')}: {_folded(url)}"
-    head, _, payload = url[len("data:") :].partition(",")
-    media = head.partition(";")[0] or "text/plain"
-    if head.endswith(";base64"):
-        length = len(payload.rstrip("=")) * 3 // 4
-    else:
-        length = len(unquote_to_bytes(payload))
-    return f"{media}, {size(length)}"
-
-
-def _url_of(value: object) -> str | None:
-    url = value.get("url") if is_object(value) else value
-    return url if isinstance(url, str) else None

@@ -57,9 +57,9 @@ def _carry_out(options: Namespace, output: Output) -> int:
 def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
     """What it means that stdin or stdout failed."""
     if _is_change(options):
-        output.failure(
-            f"{_reason(error)}; it may have happened: see `steno tail {options.session}`"
-        )
+        session = getattr(options, "session", None)
+        look = f"steno tail {session}" if session else "steno sessions"
+        output.failure(f"{_reason(error)}; it may have happened: see `{look}`")
         return Exit.UNKNOWN
     if isinstance(error, BrokenPipeError):
         # Who reads our output has seen enough, which is no failure: `steno read demo | head`.

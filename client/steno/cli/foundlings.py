@@ -1,0 +1,154 @@
+"""Sessions that lie in a folder outside, and what of them is to be taken in."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from steno.cli.exits import WrongUsage
+from steno.values import decode_line
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.positions import Position
+
+_LEFT_OUT: Final = (".mark", ".new")
+"""Ends of names: what a daemon notes of the very file that it has, and what was never finished."""
+
+_START: Final = Position(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Foundling:
+    """A session outside.
+
+    Attributes:
+        session: the id that it is to get.
+        folder: where it lies.
+        lone: its context, when that is a file by itself, as the first versions of kimi-cli had it.
+    """
+
+    session: str
+    folder: Path
+    lone: Path | None = None
+
+    @property
+    def context(self) -> Path:
+        """Its context file."""
+        return self.folder / places.CONTEXT if self.lone is None else self.lone
+
+    def files(self) -> Iterator[tuple[Path, Path]]:
+        """Each of its files, and the path that it has in the session's folder.
+
+        Folders in it go with it unless they are sessions themselves. What is neither a file nor a
+        folder, a symbolic link for one, is left out.
+        """
+        if self.lone is not None:
+            yield self.lone, Path(places.CONTEXT)
+            return
+        yield from _files_below(self.folder, Path())
+
+    def bytes(self) -> int:
+        """How much is to be copied."""
+        return sum(path.stat().st_size for path, _ in self.files())
+
+    def shape(self) -> frozenset[tuple[str, int]]:
+        """What is another when its contexts were rewritten; lines that were added do not count."""
+        folder = self.context.parent
+        return frozenset(
+            (name, (folder / name).stat().st_ino)
+            for name in os.listdir(folder)  # noqa: PTH208  # names are enough
+            if name == self.context.name or places.generation_of(name) is not None
+        )
+
+
+def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
+    """The sessions in a folder, a session before those below it, and what can have no id.
+
+    Args:
+        folder: a session folder or a tree.
+        given: the id of the one session, or what the ids of a tree begin with.
+
+    Raises:
+        NotFound: there is none.
+        WrongUsage: what is given can begin no id of this root.
+    """
+    if not folder.is_dir():
+        raise NotFound(f"{folder} is no folder: name a session's folder, or a tree of them")
+    tree = folder.resolve()
+    if (tree / places.CONTEXT).is_file():
+        start = given or tree.name
+    else:
+        start = (given or "").rstrip("/")
+        # The folder of kimi-cli itself was meant: its sessions lie one below.
+        tree = tree / places.SESSIONS if (tree / places.SESSIONS).is_dir() else tree
+    if start:
+        _check(start)
+    found: list[Foundling] = []
+    nameless: list[Path] = []
+    for foundling in sorted(_walk(tree, start), key=lambda each: each.session.split("/")):
+        if _has_id(foundling):
+            found.append(foundling)
+        else:
+            nameless.append(foundling.context)
+    if not found:
+        raise NotFound(f"no session lies in {folder}: one has a file {places.CONTEXT}")
+    return found, nameless
+
+
+def damaged_lines(path: Path) -> int:
+    """How many lines of a file are neither blank nor a JSON object."""
+    try:
+        with path.open("rb") as file:
+            return sum(1 for line in file if line.strip() and decode_line(_START, line) is None)
+    except FileNotFoundError:
+        return 0
+
+
+def _walk(folder: Path, address: str, depth: int = 0) -> Iterator[Foundling]:
+    names = sorted(os.listdir(folder))  # noqa: PTH208  # names are enough
+    if places.CONTEXT in names:
+        yield Foundling(address, folder)
+    for name in names:
+        path = folder / name
+        below = f"{address}/{name}" if address else name
+        if path.is_symlink() or name.startswith("."):
+            continue
+        if path.is_dir() and depth < limits.SESSION_TREE_DEPTH_MAX:
+            yield from _walk(path, below, depth + 1)
+        elif _is_lone(path, names):
+            yield Foundling(below.removesuffix(".jsonl"), folder, lone=path)
+
+
+def _is_lone(path: Path, names: list[str]) -> bool:
+    """Whether a file is a session by itself: `<uuid>.jsonl`, and no folder of that name."""
+    is_uuid = len(path.stem) == places.UUID_CHARS and path.stem.count("-") == 4
+    return path.suffix == ".jsonl" and is_uuid and path.stem not in names and path.is_file()
+
+
+def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208  # names are enough
+        path = folder / name
+        if path.is_symlink() or (not inside.parts and name.endswith(_LEFT_OUT)):
+            continue
+        if path.is_file():
+            yield path, inside / name
+        elif path.is_dir() and not (path / places.CONTEXT).is_file():
+            yield from _files_below(path, inside / name)
+
+
+def _check(start: str) -> None:
+    mount, _ = places.split_session(start)
+    if mount is not None:
+        raise WrongUsage(
+            f"{start} lies in a mount, whose tree is another program's: copy the folder there"
+            " yourself, or import it under an id without a mount"
+        )
+
+
+def _has_id(foundling: Foundling) -> bool:
+    try:
+        places.split_session(foundling.session)
+    except BadRequest:
+        return False
+    return True

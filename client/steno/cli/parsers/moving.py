@@ -1,0 +1,40 @@
+"""The command lines that bring sessions out of steno and into it: export, import."""
+
+from steno.cli.arguments import Subcommands, command, optional_argument, session_argument
+
+FORMATS = ("markdown", "json", "kimi")
+
+
+def add_export(commands: Subcommands) -> None:
+    parser = command(
+        commands, "export", "exporting:export", "write a session down for another program",
+        "markdown is the conversation for people; json is everything with its cursors, events and"
+        " timeline; kimi is a session folder as kimi-cli makes it, without what steno adds to a"
+        " line. Nothing that is there already is overwritten.",
+        example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
+    )  # fmt: skip
+    session_argument(parser)
+    parser.add_argument(
+        "--format", choices=FORMATS, help="(default: markdown, or json with --json)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PATH",
+        help="the file or, for kimi, the folder to make (default: stdout; kimi needs one)",
+    )  # fmt: skip
+
+
+def add_import(commands: Subcommands) -> None:
+    parser = command(
+        commands, "import", "importing:import_sessions", "take in session folders, byte for byte",
+        "FOLDER is a session folder, or a tree of them such as kimi-cli's. Each session appears"
+        " whole or not at all; one that was imported before is passed over, so that a repeat is"
+        " harmless. FOLDER itself is only read. The root has to be on this machine.",
+        example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
+    )  # fmt: skip
+    parser.add_argument("folder", metavar="FOLDER", help="a session folder, or a tree of them")
+    optional_argument(
+        parser, "session", str,
+        "the id of the session, or what the ids of a tree begin with (default: a session's folder"
+        " name; nothing for a tree)",
+    )  # fmt: skip
+    parser.set_defaults(changes=True)

@@ -1,0 +1,344 @@
+"""`steno export` and `steno import`: sessions out of steno and into it, whole or not at all."""
+
+import errno
+import fcntl
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from steno.cli import destination, importing
+from steno_protocol.errors import Exists
+from support.command import Steno
+from support.kimi_tree import STRANGE, plant
+
+OWN_KEYS = {"_id", "_by", "_at"}
+
+
+def _told(root: Path) -> Steno:
+    """A session with all kinds of lines in both of its files."""
+    steno = Steno(root)
+    for arguments in (
+        ("prompt", "demo", "be kind"),
+        ("append", "demo", "What is `this`?"),
+        ("checkpoint", "demo"),
+        ("usage", "demo", "1472"),
+        ("emit", "demo", "TurnBegin", '{"user_input":"hi"}'),
+        ("title", "demo", "A title"),
+        ("label", "demo", "red"),
+    ):
+        assert steno(*arguments).code == 0
+    call = {"type": "function", "id": "c1", "function": {"name": "Shell", "arguments": '{"a":1}'}}
+    messages = [
+        {"role": "assistant", "content": [{"type": "think", "think": "hm"}], "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "```\nfenced\n```"},
+    ]
+    lines = "".join(json.dumps(each) + "\n" for each in messages)
+    assert steno("append", "demo", "--batch", stdin=lines).code == 0
+    return steno
+
+
+def lines_in(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- export --------------------------------------------------------------------------------------
+
+
+def test_markdown_is_the_conversation_with_its_calls_and_results(root: Path) -> None:
+    text = _told(root)("export", "demo").out
+    for expected in (
+        "# A title\n",
+        "session `demo`, up to `0:6`, labels red",
+        "## system prompt\n\nbe kind\n",
+        "*checkpoint 0*",
+        "*1 472 tokens*",
+        "<details><summary>thought</summary>\n\nhm\n",
+        'Calls `Shell`:\n\n```json\n{"a":1}\n```\n',
+        "## tool · Shell · ",
+        "````\n```\nfenced\n```\n````\n",
+    ):
+        assert expected in text
+
+
+def test_json_has_all_records_events_and_happenings_in_one_document(root: Path) -> None:
+    steno = _told(root)
+    document = json.loads(steno("export", "demo", "--json").out)
+    assert set(document) == {
+        "session", "title", "labels", "archived", "forked_from", "head", "generation", "records",
+        "events", "timeline", "damaged",
+    }  # fmt: skip
+    assert [each["record"] for each in document["records"]] == lines_in(
+        root / "sessions" / "demo" / "context.jsonl"
+    )
+    assert [each["cursor"] for each in document["records"]] == [f"0:{n}" for n in range(6)]
+    assert [each["record"]["message"]["type"] for each in document["events"]] == ["TurnBegin"]
+    assert [each["kind"] for each in document["timeline"]] == ["created"]
+    assert (document["title"], document["labels"], document["damaged"]) == ("A title", ["red"], 0)
+    assert json.loads(steno("export", "demo", "--format", "json").out) == document
+
+
+def test_a_file_is_made_whole_and_never_written_over(root: Path, tmp_path: Path) -> None:
+    steno = _told(root)
+    path = tmp_path / "demo.md"
+    ran = steno("export", "demo", "-o", str(path))
+    assert (ran.code, ran.out) == (0, f"{path}\n")
+    assert path.read_text() == steno("export", "demo").out
+    again = steno("export", "demo", "-o", str(path), "--json")
+    assert (again.code, again.error["code"]) == (1, "exists")
+    assert names_in(tmp_path) == ["demo.md"]
+    told = steno("export", "demo", "--format", "json", "-o", str(tmp_path / "x"), "--json")
+    assert told.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
+
+
+def test_a_kimi_folder_has_the_lines_without_what_steno_added(root: Path, tmp_path: Path) -> None:
+    steno = _told(root)
+    assert steno("export", "demo", "--format", "kimi").code == 2
+    folder = tmp_path / "copy"
+    assert steno("export", "demo", "--format", "kimi", "-o", str(folder)).code == 0
+    assert names_in(folder) == ["context.jsonl", "state.json", "wire.jsonl"]
+    for name in ("context.jsonl", "wire.jsonl"):
+        ours = lines_in(root / "sessions" / "demo" / name)
+        plain = [{key: line[key] for key in line.keys() - OWN_KEYS} for line in ours]
+        assert lines_in(folder / name) == plain
+    state = json.loads((folder / "state.json").read_text())
+    assert state == {"version": 1, "custom_title": "A title", "title_generated": True}
+    assert steno("export", "demo", "--format", "kimi", "-o", str(folder)).code == 1
+    assert names_in(tmp_path) == ["copy"]
+
+
+def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_path: Path) -> None:
+    folder = root / "sessions" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "context.jsonl").write_text(
+        '{"role":"user","content":"a"}\nnot json\n{"role":"user", "content":"b"}\n'
+    )
+    steno = Steno(root)
+    for arguments in (("--json",), ("--format", "kimi", "-o", str(tmp_path / "copy")), ()):
+        ran = steno("export", "demo", *arguments)
+        assert ran.code == 0
+        assert ran.err.endswith("steno: 1 line was no record and was passed over\n")
+    # What bears no stamp of ours stays byte for byte what it was.
+    assert (tmp_path / "copy" / "context.jsonl").read_text() == (
+        '{"role":"user","content":"a"}\n{"role":"user", "content":"b"}\n'
+    )
+
+
+# --- import --------------------------------------------------------------------------------------
+
+
+def test_an_export_for_kimi_comes_back_as_the_session_that_it_was(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = _told(root)
+    copy = str(tmp_path / "copy")
+    steno("export", "demo", "--format", "kimi", "-o", copy)
+    ran = steno("import", copy, "team/again", "--json")
+    assert ran.code == 0
+    assert ran.document == {
+        "session": "team/again", "folder": copy, "head": "0:6", "damaged": 0, "state": "imported",
+        "bytes": (tmp_path / "copy" / "context.jsonl").stat().st_size,
+    }  # fmt: skip
+    old, new = (steno("show", name, "--json").document for name in ("demo", "team/again"))
+    assert {**new, "session": "demo"} == old
+    assert steno("title", "team/again").out == "A title\n"
+    assert steno("append", "team/again", "more").out == "0:7\n"
+
+
+def test_a_tree_is_taken_in_byte_for_byte_and_a_repeat_changes_nothing(
+    root: Path, tmp_path: Path
+) -> None:
+    planted = plant(tmp_path / "kimi" / "sessions", strange=True)
+    uploads = planted[0].folder / "uploads"
+    uploads.mkdir()
+    (uploads / "picture.png").write_bytes(b"\x89PNG")
+    (planted[0].folder / "link").symlink_to("/etc/hostname")
+    steno = Steno(root)
+    ran = steno("import", str(tmp_path / "kimi"), "kimi")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [f"kimi/{session.id}" for session in planted]
+    for session in planted:
+        folder = root / "sessions" / "kimi" / session.id
+        before = session.bytes()
+        before.pop("link", None)
+        assert {name: (folder / name).read_bytes() for name in before} == before
+        assert not (folder / "link").exists()
+        assert (folder / "context.jsonl").stat().st_mode & 0o777 == 0o600
+    assert (root / "sessions" / "kimi" / planted[0].id / "uploads" / "picture.png").exists()
+
+    assert steno("append", f"kimi/{planted[1].id}", "ours").code == 0
+    assert steno("revert", f"kimi/{planted[1].id}", "0").code == 0
+    again = steno("import", str(tmp_path / "kimi"), "kimi", "--json")
+    assert (again.code, {told["state"] for told in again.documents}) == (0, {"there"})
+    assert len(steno("sessions").out.splitlines()) == len(planted)
+    assert STRANGE in b"".join(
+        path.read_bytes()
+        for path in (root / "sessions" / "kimi" / planted[1].id).glob("context*.jsonl")
+    )
+
+
+def test_a_context_that_is_a_file_by_itself_becomes_a_session(root: Path, tmp_path: Path) -> None:
+    name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / f"{name}.jsonl").write_text('{"role":"user","content":"old"}\n')
+    steno = Steno(root)
+    assert steno("import", str(tmp_path)).out == f"work/{name}\n"
+    assert "old" in steno("show", f"work/{name}").out
+
+
+def test_damaged_lines_are_kept_and_told_and_stop_nothing(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "hurt"
+    folder.mkdir()
+    content = b'{"role":"user","content":"a"}\n\xff\xfe\n[1]\n{"role":"user","content":"b"}\n'
+    (folder / "context.jsonl").write_bytes(content)
+    (folder / "wire.jsonl").write_text("not json\n")
+    steno = Steno(root)
+    ran = steno("import", str(folder))
+    assert (ran.code, ran.out) == (0, "hurt\n")
+    assert ran.err == "steno: 3 lines are no records in hurt: kept, and passed over by readers\n"
+    assert (root / "sessions" / "hurt" / "context.jsonl").read_bytes() == content
+    assert [each["record"]["content"] for each in steno("read", "hurt", "--json").documents] == [
+        "a", "b",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_taken_is_told_and_the_rest_is_taken(root: Path, tmp_path: Path) -> None:
+    for name in ("good", "taken", "has space"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
+    steno = Steno(root)
+    steno("append", "taken", "something else")
+    ran = steno("import", str(tmp_path))
+    assert (ran.code, ran.out) == (1, "good\n")
+    assert "has space/context.jsonl is left out: its path makes no session id" in ran.err
+    assert "steno: taken is left out: another session lies at" in ran.err
+    assert "steno: 2 sessions of 3 left out" in ran.err
+    one = steno("import", str(tmp_path / "taken"), "--json")
+    assert (one.code, one.out, one.error["code"]) == (1, "", "exists")
+    assert "something else" in steno("show", "taken").out
+
+
+def test_what_is_no_session_or_no_place_for_one_is_refused(root: Path, tmp_path: Path) -> None:
+    steno = Steno(root)
+    assert steno("import", str(tmp_path / "nowhere")).code == 4
+    assert steno("import", str(tmp_path)).code == 4
+    (tmp_path / "context.jsonl").write_text("")
+    assert steno("import", str(tmp_path), "kimi:x").code == 2
+    assert steno("import", str(tmp_path), "../x").code == 1
+
+
+def test_an_import_that_was_killed_leaves_nothing_that_is_seen_or_stays(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = Steno(root)
+    (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
+    left = root / "sessions" / ".imports" / "session"
+    left.mkdir(parents=True)
+    (left / "context.jsonl").write_text('{"role":"us')
+    assert steno("sessions").out == ""
+    assert steno("import", str(tmp_path), "demo").code == 0
+    assert names_in(root / "sessions" / ".imports") == []
+    assert steno("sessions").out.startswith("demo ")
+
+
+def test_two_imports_do_not_meet(root: Path, tmp_path: Path) -> None:
+    steno = Steno(root)
+    (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
+    (root / "sessions" / ".imports").mkdir(parents=True)
+    handle = os.open(root / "sessions" / ".imports", os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        ran = steno("import", str(tmp_path), "demo", "--json")
+        assert (ran.code, ran.error["code"]) == (1, "busy")
+    finally:
+        os.close(handle)
+    assert steno("import", str(tmp_path), "demo").code == 0
+
+
+def test_a_copy_that_fails_leaves_no_session(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
+    monkeypatch.setenv("STENO_HOME", str(root))
+
+    def full(_path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(importing, "sync_folder", full)
+    assert importing_main("import", str(tmp_path), "demo") == 1
+    assert "No space left on device" in capfd.readouterr().err
+    assert not (root / "sessions" / "demo").exists()
+    assert names_in(root / "sessions" / ".imports") == []
+
+
+def importing_main(*arguments: str) -> int:
+    from steno.cli import main
+
+    return main(arguments)
+
+
+def test_a_session_that_is_rewritten_while_it_is_copied_is_not_taken(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    context = tmp_path / "context.jsonl"
+    context.write_text('{"role":"user","content":"x"}\n')
+    monkeypatch.setenv("STENO_HOME", str(root))
+    copy = importing._copy
+
+    def copy_while_rewritten(*arguments: object) -> None:
+        copy(*arguments)  # type: ignore[arg-type]
+        context.rename(tmp_path / "context_1.jsonl")
+        context.write_text("")
+
+    monkeypatch.setattr(importing, "_copy", copy_while_rewritten)
+    assert importing_main("import", str(tmp_path), "demo") == 1
+    assert "was rewritten while it was copied" in capfd.readouterr().err
+    assert not (root / "sessions" / "demo").exists()
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_a_folder_never_takes_the_place_of_another_be_it_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
+) -> None:
+    if not has_call:
+        monkeypatch.setattr(destination.ctypes, "CDLL", lambda *_, **__: object())
+    aside, there = tmp_path / "aside", tmp_path / "there"
+    aside.mkdir()
+    there.mkdir()
+    with pytest.raises(Exists):
+        destination.put_in_place(aside, there)
+    there.rmdir()
+    destination.put_in_place(aside, there)
+    assert not aside.exists()
+    with pytest.raises(FileNotFoundError):
+        destination.put_in_place(aside, tmp_path / "else")
+
+
+def test_a_file_that_two_make_at_once_is_made_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    barrier = threading.Barrier(2)
+    outcomes: list[bool] = []
+
+    def make(content: bytes) -> None:
+        try:
+            with destination.new_file(path) as file:
+                file.write(content)
+                barrier.wait()
+            outcomes.append(True)
+        except Exists:
+            outcomes.append(False)
+
+    threads = [threading.Thread(target=make, args=(content,)) for content in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [False, True]
+    assert path.read_bytes() in {b"a", b"b"}
+    assert names_in(tmp_path) == ["file"]
