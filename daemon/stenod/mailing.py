@@ -18,10 +18,12 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Happenin
 
     Raises:
         NotFound: there is no such checkpoint.
+        BadRequest: it lies inside a batch, so that no delivery could ever end before it.
         OSError: the disk refused; the mail was not sent.
     """
     count = machine.counters.n_checkpoints
     found = locate(log, command.checkpoint_id, count, machine.session)
+    check_batch_end(log, found.generation, found.size, machine.session)
     mail = Mail(
         id=command.key,
         checkpoint_id=command.checkpoint_id,

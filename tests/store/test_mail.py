@@ -1,0 +1,331 @@
+"""A D-Mail in the files: sent once or not at all, delivered once, expired when due."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from steno_protocol import places
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.positions import Position
+from stenod.core import dmail
+from stenod.recovery import Opened
+from support.lines import (
+    append,
+    checkpoint,
+    clear,
+    compact,
+    deliver,
+    foreign,
+    line,
+    mail,
+    prompt,
+    restore,
+    revert,
+    stamped,
+    user,
+)
+from support.simulated_disk import MOMENTS, Death, Effect, SimulatedDisk, Survival
+from support.stored_session import StoredSession, apply, find_key, lines_of, save_mark
+
+PATH = "/disk/demo"
+
+SEND = mail("m", 1, "do not open the door", by="sub-agent")
+
+
+def prepared() -> tuple[SimulatedDisk, StoredSession]:
+    """A session with two checkpoints, closed and durable."""
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+    apply(opened, append("k1"), user("one"))
+    apply(opened, checkpoint("c0"))
+    apply(opened, append("k2"), user("two"))
+    apply(opened, checkpoint("c1", add_user_message=True))
+    apply(opened, append("k3"), user("three"))
+    opened.log.close()
+    disk.sync_all()
+    return disk, session
+
+
+def check_sent_once(session: StoredSession, *, was_told: bool) -> None:
+    """The mail waits or it does not; the same key leads to one that waits."""
+    opened = session.open()
+    waits = opened.machine.mail is not None
+    assert waits or not was_told, "a mail that was acknowledged is gone"
+    assert opened.machine.mail == session.mail()
+    assert (find_key(opened, "m") is not None) == waits
+
+    ack = apply(opened, SEND)
+
+    assert ack.duplicate == waits
+    assert (ack.head, ack.checkpoint_id) == ("0:6", 1)
+    again = apply(opened, SEND)
+    assert (again.duplicate, again.head, again.checkpoint_id) == (True, "0:6", 1)
+    assert [entry.key for entry in session.happenings() if entry.kind == dmail.SENT] == ["m"]
+    found = session.mail()
+    assert found is not None
+    assert (found.id, found.message, found.cursor) == ("m", "do not open the door", "0:3")
+    opened.log.close()
+    assert session.open().machine.mail == found
+
+
+def calls_of_a_send() -> tuple[SimulatedDisk, range]:
+    disk, _ = prepared()
+    rehearsal = disk.clone()
+    again = StoredSession(rehearsal, PATH)
+    first = len(rehearsal.calls)
+    apply(again.open(), SEND)
+    return disk, range(first, len(rehearsal.calls))
+
+
+def test_a_mail_whose_sending_dies_at_any_call_waits_or_does_not() -> None:
+    disk, calls = calls_of_a_send()
+    states = set[bool]()
+    for call in calls:
+        for moment in MOMENTS:
+            for survival in (*Survival, None):
+                world = disk.clone()
+                world.reseed(call)
+                session = StoredSession(world, PATH)
+                arm = world.kill_at if survival is None else world.crash_at
+                arm(call, moment)
+                was_told = False
+                try:
+                    apply(session.open(), SEND)
+                    was_told = True
+                    world.heal()
+                    world.crash()
+                except Death:
+                    world.restart(survival)
+                states.add(session.mail() is not None)
+                check_sent_once(session, was_told=was_told)
+    assert states == {True, False}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+def test_a_mail_whose_sending_fails_at_any_call_waits_or_does_not(
+    error: int, effect: Effect
+) -> None:
+    disk, calls = calls_of_a_send()
+    for call in calls:
+        world = disk.clone()
+        world.fail_at(call, error, effect)
+        session = StoredSession(world, PATH)
+        opened: Opened | None = None
+        was_told = False
+        try:
+            opened = session.open()
+            apply(opened, SEND)
+            was_told = True
+        except OSError:
+            pass
+        if opened is not None:
+            opened.log.close()
+        world.heal()
+        check_sent_once(session, was_told=was_told)
+
+
+def test_a_mail_on_a_full_disk_is_not_sent() -> None:
+    disk, session = prepared()
+    opened = session.open()
+    disk.free_bytes = 20
+    with pytest.raises(OSError, match="space"):
+        apply(opened, SEND)
+    disk.free_bytes = None
+    opened.log.close()
+
+    assert session.mail() is None
+    check_sent_once(session, was_told=False)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [-1, 2, 9])
+def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> None:
+    _, session = prepared()
+
+    with pytest.raises(NotFound, match=f"checkpoint {number} does not exist: 0 to 1 exist"):
+        apply(session.open(), mail("m", number))
+    assert session.mail() is None
+
+
+def test_a_delivery_of_a_mail_that_does_not_wait_says_what_became_of_it() -> None:
+    _, session = prepared()
+    opened = session.open()
+    with pytest.raises(NotFound, match=r"D-Mail x does not wait: it was never sent.*no mail waits"):
+        apply(opened, deliver("d", "x"))
+    apply(opened, SEND)
+    with pytest.raises(NotFound, match="never sent to this session; the mail m waits"):
+        apply(opened, deliver("d", "x"))
+    apply(opened, deliver("d", "m"))
+    with pytest.raises(NotFound, match="it was delivered as generation 1; no mail waits"):
+        apply(opened, deliver("d2", "m"))
+    apply(opened, mail("m2", 0))
+    apply(opened, clear("c"))
+    with pytest.raises(NotFound, match="it expired when the session was cleared as generation 2"):
+        apply(opened, deliver("d3", "m2"))
+
+
+def test_a_mail_to_a_checkpoint_inside_a_batch_is_refused_before_it_waits() -> None:
+    disk, session = prepared()
+    first, second = stamped("b", ["x", "y"])
+    disk.foreign.append(f"{PATH}/context.jsonl", first + line({"role": "_checkpoint", "id": 2}))
+    disk.foreign.append(f"{PATH}/context.jsonl", second + foreign("end"))
+    opened = session.open()
+
+    with pytest.raises(BadRequest, match="inside the batch 'b'"):
+        apply(opened, mail("m", 2))
+    assert session.mail() is None
+
+
+# --- delivery ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_delivery_is_a_revert_a_checkpoint_and_the_message(shown: bool) -> None:
+    _, session = prepared()
+    opened = session.open()
+    kept = lines_of(opened)[:3]
+    apply(opened, SEND)
+
+    ack = apply(opened, deliver("d", "m", add_user_message=shown, by="parent"))
+
+    now = lines_of(opened)
+    assert now[:3] == kept
+    count = 3 if shown else 2
+    assert ack.head == f"1:{3 + count}"
+    assert ack.checkpoint_id == 1
+    stamps = [f'"_by":"parent","_id":"d.{number}/{count}"'.encode() for number in range(count)]
+    assert all(stamp in data for stamp, data in zip(stamps, now[3:], strict=True))
+    assert now[3].startswith(b'{"role":"_checkpoint","id":1,')
+    assert (b"<system>CHECKPOINT 1</system>" in now[4]) == shown
+    assert b"do not open the door" in now[-1]
+    last = session.happenings()[-1]
+    assert (last.kind, last.kept, last.details["mail"]) == ("delivered", 3, "m")
+    assert opened.machine.counters.n_checkpoints == 2
+    assert session.mail() is None
+
+
+def test_the_next_mail_is_not_taken_by_a_repeat_of_the_last_delivery() -> None:
+    _, session = prepared()
+    opened = session.open()
+    apply(opened, SEND)
+    first = apply(opened, deliver("d", "m"))
+    apply(opened, mail("m2", 0))
+
+    again = apply(opened, deliver("d", "m", repeat=True))
+
+    assert (again.duplicate, again.head) == (True, first.head)
+    assert (found := session.mail()) is not None
+    assert found.id == "m2"
+
+
+def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() -> None:
+    _, session = prepared()
+    opened = session.open()
+    before = lines_of(opened)[:3]
+    apply(opened, SEND)
+    apply(opened, compact("k", "0:4", "0:6", 2), user("so far"))
+    assert session.mail() is not None
+
+    ack = apply(opened, deliver("d", "m"))
+
+    assert lines_of(opened)[:3] == before
+    assert ack.head == "2:5"
+    assert session.happenings()[-1].details["from"] == 0
+    assert session.happenings()[-1].kept == 0
+    assert apply(opened, checkpoint("c")).checkpoint_id == 2
+
+
+# --- expiry ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "is_left"),
+    [
+        (revert("r", 0), False),
+        (revert("r", 1), False),
+        (revert("r", 2), True),
+        (clear("r"), False),
+        (restore("r", 0), False),
+        (prompt("r", "be kind"), True),
+    ],
+)
+@pytest.mark.parametrize("with_mark", [False, True])
+def test_a_mail_expires_in_the_very_rewrite_that_drops_its_checkpoint(
+    command: object, is_left: bool, with_mark: bool
+) -> None:
+    disk, session = prepared()
+    opened = session.open()
+    apply(opened, prompt("p", "be good"))
+    apply(opened, checkpoint("c2"))
+    apply(opened, SEND)
+
+    apply(opened, command)  # type: ignore[arg-type]
+
+    told = session.happenings()[-1].details.get("expired_mail")
+    assert told == (None if is_left else "m")
+    assert (session.mail() is not None) == is_left
+    reopen(disk, session, opened, with_mark=with_mark)
+    assert (session.mail() is not None) == is_left
+
+
+def reopen(
+    disk: SimulatedDisk, session: StoredSession, opened: Opened, *, with_mark: bool
+) -> Opened:
+    if with_mark:
+        save_mark(opened)
+    else:
+        disk.plant(f"{PATH}/{places.MARK}")
+    opened.log.close()
+    return session.open()
+
+
+def test_a_rewrite_that_did_not_take_place_leaves_the_mail() -> None:
+    disk, session = prepared()
+    opened = session.open()
+    apply(opened, SEND)
+    disk.fail_next("rename", errno.EIO)
+    with pytest.raises(OSError, match="context"):
+        apply(opened, clear("c"))
+    opened.log.close()
+    disk.heal()
+
+    opened = session.open()
+
+    assert opened.machine.mail is not None
+    assert apply(opened, deliver("d", "m")).head == "1:5"
+
+
+@pytest.mark.parametrize(
+    "rotate",
+    [
+        lambda disk: disk.foreign.rename(f"{PATH}/context.jsonl", "context_1.jsonl"),
+        lambda disk: disk.foreign.link(f"{PATH}/context.jsonl", "context_1.jsonl"),
+    ],
+    ids=["renamed", "linked"],
+)
+def test_a_mail_expires_when_another_program_rotates_the_session(
+    rotate: Callable[[SimulatedDisk], None],
+) -> None:
+    disk, session = prepared()
+    opened = session.open()
+    apply(opened, SEND)
+    opened.log.close()
+    rotate(disk)
+    disk.foreign.replace(f"{PATH}/context.jsonl", foreign("theirs"))
+
+    opened = session.open()
+
+    assert opened.machine.head == Position(1, 1)
+    assert opened.machine.mail is None
+    with pytest.raises(NotFound, match="it expired when its checkpoint went"):
+        apply(opened, deliver("d", "m"))
+    assert apply(opened, checkpoint("c")).checkpoint_id == 0
+    apply(opened, mail("m2", 0))
+    assert (found := session.mail()) is not None
+    assert found.id == "m2"
