@@ -1,7 +1,8 @@
 """One compaction as the commands to send, and what their replies mean; pure."""
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from steno._keys import new_key
 from steno._messages import encode_messages
@@ -51,8 +52,7 @@ class Compacting:
         return Begun(self.begin, reply) if reply.messages else None
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(msgspec.Struct, frozen=True):
     """A compaction that has something to summarise.
 
     The caller reads `past`, has its `request` answered, and sends the commit of `commit_fields` and

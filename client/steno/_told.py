@@ -1,10 +1,11 @@
 """Messages as text: how a conversation is told to a model that only has to read it."""
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
+from steno_protocol._json import is_array
 from steno_protocol.context import Message
 
 THOUGHTS: Final = frozenset({"think", "thinking", "redacted_thinking", "reasoning"})
@@ -34,9 +35,8 @@ def _content_told(content: Any) -> list[str]:
             return []
         case str():
             return [content]
-        case list():
-            parts = cast("list[Any]", content)
-            return [text for part in parts if (text := _part_told(part)) is not None]
+        case _ if is_array(content):
+            return [text for part in content if (text := _part_told(part)) is not None]
         case _:
             return [_json(content)]
 
@@ -73,9 +73,7 @@ def _attachment_told(kind: str, part: Mapping[str, Any]) -> str:
 
 
 def _calls_told(calls: Any) -> list[str]:
-    if not isinstance(calls, list):
-        return []
-    return [_tool_call_told(call) for call in cast("list[Any]", calls)]
+    return [_tool_call_told(call) for call in calls] if is_array(calls) else []
 
 
 def _tool_call_told(call: Any) -> str:

@@ -4,8 +4,9 @@ Pure. `Session.compact` does the rest; a program of another kind can build its o
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, cast
+
+import msgspec
 
 from steno._told import THOUGHTS, told
 from steno_protocol import limits
@@ -95,8 +96,7 @@ _INTRODUCTION: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """What a model answered.
 
     Attributes:
