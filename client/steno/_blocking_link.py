@@ -138,8 +138,10 @@ class BlockingLink:
             connection = self._connect_again(until)
         if connection is not None:
             self._flush(connection)
-            connection.wait(until, to_send=bool(self._exchange.outbox))
+            may_have_ended = connection.wait(until, to_send=bool(self._exchange.outbox))
             self._receive(connection)
+            if may_have_ended and connection.is_lost():
+                self._hang_up("the connection to the daemon was lost")
         self._exchange.tick(time.monotonic())
 
     def _receive(self, connection: Connection) -> None:
@@ -149,10 +151,7 @@ class BlockingLink:
                 self._exchange.receive(frames, now)
         except Incompatible as error:
             self._exchange.fail(error, for_ever=True)
-        if connection.is_lost():
-            self._hang_up("the connection to the daemon was lost")
-        else:
-            self._flush(connection)
+        self._flush(connection)
 
     def _flush(self, connection: Connection) -> None:
         outbox = self._exchange.outbox

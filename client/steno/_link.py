@@ -17,6 +17,7 @@ from steno._exchange import Exchange
 from steno._follower import Follower
 from steno._mirror import Mirror
 from steno._probe import Ready, hello_of
+from steno._readable import whenever_readable
 from steno._target import Target
 from steno._transport import Connection
 from steno._verbs import ReplyT, expected
@@ -162,7 +163,7 @@ class Link:
             return
         self._flush(connection)
         if connection.has_messages and self._pump(connection):
-            # Looking has used up the socket's signal, so the receiving task would sleep on.
+            # Looking has used up the socket's signal, so nobody would be called for the rest.
             self._tasks.start_soon(self._catch_up, connection)
 
     def _flush(self, connection: Connection) -> None:
@@ -179,23 +180,27 @@ class Link:
         """Take in what has come, up to a turn; True when there is more."""
         try:
             now = time.monotonic()
-            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
+            messages = connection.receive(limits.CLIENT_TURN_MESSAGES)
+            for frames in messages:
                 self._exchange.receive(frames, now)
             self._exchange.tick(now)
+            is_stirred = bool(self._exchange.outbox)
             self._flush(connection)
         except Exception as error:
             self._break(error)
             return False
+        if len(messages) < limits.CLIENT_TURN_MESSAGES and not is_stirred:
+            return False
+        # Sending has used up the signal of what came meanwhile.
         return connection.has_messages or bool(self._exchange.outbox and connection.can_send)
 
     async def _catch_up(self, connection: Connection) -> None:
         while connection is self._connection and self._pump(connection):
             await anyio.lowlevel.checkpoint()
 
-    async def _receive(self, connection: Connection) -> None:
-        while True:
-            await self._catch_up(connection)
-            await anyio.wait_readable(connection.fd)
+    def _take_in(self, connection: Connection) -> None:
+        if connection is self._connection and self._pump(connection):
+            self._tasks.start_soon(self._catch_up, connection)
 
     async def _keep_time(self) -> None:
         while True:
@@ -217,7 +222,8 @@ class Link:
     async def _serve(self, connection: Connection) -> None:
         """Receive until the connection ends."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._guarded, partial(self._receive, connection))
+            take_in = partial(self._take_in, connection)
+            tasks.start_soon(self._guarded, partial(whenever_readable, connection.fd, take_in))
             while not connection.is_lost():
                 await anyio.wait_readable(connection.monitor_fd)
             tasks.cancel_scope.cancel()

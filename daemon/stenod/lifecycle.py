@@ -4,6 +4,7 @@ The lock comes before the bind, because a second bind on an ipc path succeeds an
 client; the socket is removed only by the lock's holder.
 """
 
+import gc
 import os
 import resource
 import signal
@@ -226,11 +227,14 @@ def prepare_process() -> None:
 
     The umask keeps others out of the socket and the files. libzmq 4.3.5 aborts when an ipc accept
     meets EMFILE, so the soft limit of open files is raised to the hard one. The interpreter takes
-    turns often, because a recovery that decodes in a thread must not hold the loop back.
+    turns often, because a recovery that decodes in a thread must not hold the loop back. What was
+    imported never becomes garbage, and commands hardly make cycles: the collector may look seldom.
     """
     os.umask(0o077)
     # Until the daemon listens to it, a request to read the configuration again must not end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    gc.freeze()
+    gc.set_threshold(limits.GC_OBJECTS)
     sys.setswitchinterval(limits.SWITCH_S)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):

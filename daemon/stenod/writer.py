@@ -150,8 +150,9 @@ class Writer:
                     await self._serve_group(group)
                 await self._sync_when_due()
                 self._is_serving = False
-                # A fast disk makes no task wait, and the other writers are to have their turn.
-                await anyio.lowlevel.checkpoint()
+                if self.mailbox:
+                    # A fast disk makes no task wait, and the others are to have their turn.
+                    await anyio.lowlevel.checkpoint()
         finally:
             self._has_ended = True
             self._close()
@@ -219,21 +220,28 @@ class Writer:
         try:
             if not command.repeat:
                 self._check_deadline(item)
-            opened = await self._open_unchanged(group)
-            applied = await self._look_up(opened, item)
+            opened = self._opened
+            # Once per write is enough to look: the look after the write finds who came between.
+            if opened is None or not group.data:
+                opened = await self._open_unchanged(group)
+            applied = opened.machine.applied(command.key)
+            if applied is None and opened.machine.keys.must_be_looked_up(
+                command.key, repeat=command.repeat
+            ):
+                applied = await self._look_up(opened, item)
         except OSError as error:
             raise doubted(self._refusals.storage_failed(error), command) from None
         except StenoError as error:
             raise doubted(error, command) from None
         # A repeat of what was applied in time gets its first answer, however late it comes.
-        if applied is None and opened.machine.applied(command.key) is None:
+        if applied is None:
             self._check_deadline(item)
         return opened, applied
 
     async def _open_unchanged(self, group: Group) -> Opened:
         """The open session; what a foreign program changed meanwhile is taken in first."""
         opened = await self.open()
-        if group.data or not opened.log.is_foreign_changed():
+        if not opened.log.is_foreign_changed():
             return opened
         # What was answered so far is about the file as it was.
         await self._write(group)
@@ -278,10 +286,6 @@ class Writer:
 
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
         command, machine = item.command, opened.machine
-        if machine.applied(command.key) is not None:
-            return None
-        if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
-            return None
         if machine.keys.needs_filter:
             machine.keys.use_filter(await self._shop.read(lambda: lookup.build_filter(opened.log)))
             if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
@@ -487,9 +491,10 @@ class Writer:
     def _forget_unsynced(self) -> None:
         self._unpublished.clear()
         self._unsynced_since = None
-        self._is_sync_asked = False
-        self._settled.set()
-        self._settled = anyio.Event()
+        if self._is_sync_asked:
+            self._is_sync_asked = False
+            self._settled.set()
+            self._settled = anyio.Event()
 
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._shop.monotonic() > item.deadline_s:

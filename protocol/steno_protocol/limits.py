@@ -186,11 +186,15 @@ INLINE_SYNC_S: Final = 0.001
 0.075-0.14 ms, and who comes meanwhile waits no longer than this."""
 
 SYNCS_REMEMBERED: Final = 7
-"""Commits whose middle tells how fast the disk is: three slow ones may be a hiccup, four are not."""
+"""Commits whose middle tells how fast a disk is: three slow ones may be a hiccup, four are none."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms
 would be added to every ack beside it."""
+
+GC_OBJECTS: Final = 20_000
+"""New objects between two looks for cycles: Python's own 700 are made by fifty commands, and the
+looks cost a twentieth of the time."""
 
 WRITTEN_SYNC_S: Final = 1.0
 """Bytes that were acknowledged as `written` are synced no later than this."""
