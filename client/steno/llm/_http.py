@@ -1,7 +1,9 @@
 """One HTTP request and what came of it; nothing is followed, decoded or kept beyond its bound."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import anyio
 import anyio.to_thread
@@ -41,7 +43,7 @@ async def post(call: Call) -> Response | Lost:
     Failures of the network are returned, not raised: an exception of httpx2 holds the request, and
     with it the key. A cancelled call closes its connection, which tells the server.
     """
-    # In a thread: with https it reads the machine's certificates.
+    # In a thread: the first one reads the machine's certificates.
     client = await anyio.to_thread.run_sync(_client, call)
     async with client:
         try:
@@ -56,12 +58,19 @@ async def post(call: Call) -> Response | Lost:
 
 def _client(call: Call) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
+        verify=_certificates(),
         # Only a deadline of the whole bounds a model's thinking; see `_asking`.
         timeout=httpx2.Timeout(None, connect=limits.MODEL_CONNECT_S),
         follow_redirects=False,
         # A proxy of the environment leads out of this machine, and not back to it.
         trust_env=not is_loopback(call.url),
     )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """What says whether a server is who it claims to be; reading it takes 0.1 s, so once."""
+    return httpx2.create_ssl_context()
 
 
 async def _exchange(client: httpx2.AsyncClient, call: Call) -> Response | Lost:
