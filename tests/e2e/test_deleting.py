@@ -1,0 +1,197 @@
+"""Deleting sessions of a real daemon: under load, with followers, through the daemon's death."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+
+import steno
+from steno import NotFound, connect
+from steno_protocol import limits
+from support.crowd import crowd, wait_until
+from support.foreground import ForegroundDaemon
+from support.session_files import contents_in
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def keys_in(file: Path) -> set[str]:
+    return {json.loads(line)["_id"] for line in file.read_bytes().splitlines()}
+
+
+def trash_of(root: Path) -> list[Path]:
+    return sorted((root / "sessions" / ".trash").iterdir())
+
+
+def test_what_four_writers_were_told_is_in_the_trash(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        client.open("demo", follow=False)
+        with crowd(root, "demo", 4) as members:
+            deleted = client.delete("demo", key="d")
+            for member in members:
+                member.wait_until_gone()
+        told = [each for member in members for each in member.told]
+        kept = keys_in(Path(deleted.trash) / "context.jsonl")
+        assert {each["key"] for each in told if "key" in each} <= kept
+        assert client.sessions() == []
+        assert client.delete("demo", key="d") == deleted
+
+
+def test_a_session_that_is_made_again_is_another_one(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message(message("one"), key="k1")
+        first = session.stat()
+        deleted = client.delete("demo", key="d")
+        with pytest.raises(NotFound):
+            session.append_message(message("two"))
+        again = client.open("demo")
+        assert again.history == []
+        assert again.stat().incarnation != first.incarnation
+        # What was applied to the one that is gone was not applied to this one.
+        assert not again.append_message(message("one"), key="k1").duplicate
+        assert client.delete("demo", key="d") == deleted
+        assert again.append_message(message("two")).last == (0, 1)
+        assert len(trash_of(root)) == 1
+
+
+def test_sessions_below_go_with_it_and_those_beside_stay(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        for session in ("a", "a/b", "a/b/c", "ab"):
+            client.open(session).append_message(message(session))
+        deleted = client.delete("a/b")
+        assert [entry.session for entry in client.sessions()] == ["a", "ab"]
+        assert keys_in(Path(deleted.trash) / "c" / "context.jsonl")
+        client.session("a").append_message(message("on"))
+        with pytest.raises(NotFound):
+            client.session("a/b/c").append_message(message("on"))
+
+
+@pytest.mark.anyio
+async def test_who_follows_a_session_is_told_that_it_is_gone(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo/below", follow=False)
+        live = {"context": anyio.Event(), "wire": anyio.Event()}
+        ended: list[str] = []
+
+        async def read(file: Literal["context", "wire"]) -> None:
+            async for event in session.subscribe(records=file):
+                if isinstance(event, steno.Live):
+                    live[file].set()
+
+        async def follow(file: Literal["context", "wire"]) -> None:
+            with pytest.raises(NotFound, match="the session was deleted"):
+                await read(file)
+            ended.append(file)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, "context")
+            tasks.start_soon(follow, "wire")
+            for event in live.values():
+                await event.wait()
+            await client.open("demo", follow=False)
+            await client.delete("demo")
+        assert sorted(ended) == ["context", "wire"]
+
+
+@pytest.mark.parametrize("moment", ["", ".trash", "gone"])
+def test_a_daemon_that_is_killed_during_a_deletion_deletes_once(root: Path, moment: str) -> None:
+    folder = root / "sessions" / "demo"
+    with steno.connect_sync(root, timeout=60) as client:
+        client.open("demo").append_message(message("one"))
+        pid = client.status().pid
+        answers: list[steno.Deleted] = []
+
+        def delete() -> None:
+            with steno.connect_sync(root, timeout=60) as other:
+                answers.append(other.delete("demo", key="d"))
+
+        thread = threading.Thread(target=delete)
+        thread.start()
+        if moment == "gone":
+            wait_until(lambda: not folder.exists())
+        else:
+            wait_until((folder.parent / moment).exists)
+        os.kill(pid, signal.SIGKILL)
+        thread.join(60)
+        [answer] = answers
+        assert client.delete("demo", key="d") == answer
+        assert trash_of(root) == [Path(answer.trash)]
+        assert client.sessions() == []
+
+
+def test_a_start_removes_what_expired_and_what_a_fork_left_behind(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        for session in ("old", "young"):
+            client.open(session).append_message(message(session))
+            client.delete(session, key=session)
+        client.drain()
+    [old, young] = sorted(trash_of(root), key=lambda entry: entry.name.split(".")[1])
+    at = int(old.name.split(".")[0]) - int(limits.TRASH_EXPIRY_S) - 10
+    old.rename(old.with_name(f"{at}.old.old"))
+    left = root / "sessions" / ".forks" / "k" / "session"
+    left.mkdir(parents=True)
+    (left / "context.jsonl").write_bytes(b"")
+    with ForegroundDaemon(root) as daemon:
+        wait_until(lambda: any(" swept " in line for line in daemon.log))
+        assert trash_of(root) == [young]
+        assert not left.parent.exists()
+
+
+def test_a_deleted_session_can_be_put_back_by_hand(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        client.open("demo").append_message(message("one"))
+        deleted = client.delete("demo")
+        Path(deleted.trash).rename(root / "sessions" / "demo")
+        session = client.open("demo")
+        session.append_message(message("two"))
+        assert contents_in(root, "demo") == {"one": 1, "two": 1}
+
+
+def test_a_session_of_a_mount_goes_to_the_trash_of_its_mount(root: Path, tmp_path: Path) -> None:
+    (root / "config.toml").write_text(f'[mounts]\nkimi = "{tmp_path}"\n')
+    with steno.connect_sync(root) as client:
+        client.open("kimi:work/first").append_message(message("one"))
+        deleted = client.delete("kimi:work/first")
+        assert Path(deleted.trash).parent == tmp_path / ".trash"
+        assert client.sessions() == []
+
+
+# --- descriptions ------------------------------------------------------------------------------
+
+
+def test_descriptions_from_several_processes_keep_each_other(root: Path) -> None:
+    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+        client.open("demo", follow=False)
+        threads = [
+            threading.Thread(target=client.session("demo").describe, kwargs={"title": "t"}),
+            threading.Thread(target=other.session("demo").describe, kwargs={"labels": ["a"]}),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stat = client.stat("demo")
+        assert (stat.title, stat.labels, stat.archived) == ("t", ("a",), False)
+
+
+def test_a_damaged_description_is_told_to_who_changes_it_and_to_nobody_else(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("demo")
+        state = root / "sessions" / "demo" / "state.json"
+        state.write_text('{"title": "half')
+        with pytest.raises(steno.Corrupt, match="mend it or remove it"):
+            session.describe(title="t")
+        assert state.read_text() == '{"title": "half'
+        assert session.append_message(message("one")).last == (0, 0)
+        assert [entry.title for entry in client.sessions()] == [""]
+        assert client.stat("demo").title == ""
+        state.unlink()
+        assert session.describe(title="t").title == "t"

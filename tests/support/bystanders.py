@@ -1,0 +1,38 @@
+"""What runs beside a fork or a deletion; run as `python -m support.bystanders ROLE ROOT SESSION`.
+
+Each prints one JSON line per acknowledged command, and ends when the session is there no more or
+when its standard input ends.
+"""
+
+import json
+import os
+import select
+import sys
+
+import steno
+
+
+def append(session: "steno.BlockingSession") -> None:
+    """Append events and messages in turn."""
+    number = 0
+    while not _is_over():
+        session.append_wire("TurnBegin", {"user_input": f"{os.getpid()} {number}"})
+        told = session.append_message({"role": "user", "content": f"{os.getpid()} {number}"})
+        print(json.dumps({"key": told.key, "first": str(told.first)}), flush=True)
+        number += 1
+
+
+def _is_over() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+ROLES = {"append": append}
+
+
+if __name__ == "__main__":
+    role, root, name = sys.argv[1:]
+    with steno.connect_sync(root, name=role) as client:
+        try:
+            ROLES[role](client.open(name, follow=False))
+        except steno.NotFound:
+            print(json.dumps({"gone": True}), flush=True)

@@ -1,0 +1,68 @@
+"""A crowd of bystanders: processes that write to a session until it is gone or they are told."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+
+
+@contextmanager
+def crowd(root: Path, session: str, count: int) -> Iterator[list["Bystander"]]:
+    """Some processes that append; all have been acknowledged once when the block begins."""
+    members = [Bystander(root, session) for _ in range(count)]
+    try:
+        for member in members:
+            member.wait_for_one()
+        yield members
+    finally:
+        for member in members:
+            member.end()
+
+
+class Bystander:
+    """One process; `told` is all that was acknowledged to it, complete after `end`."""
+
+    def __init__(self, root: Path, session: str) -> None:
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        self.told: list[dict[str, Any]] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.bystanders", "append", str(root), session],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_one(self) -> None:
+        """Return when one more was acknowledged to it."""
+        assert self._process.stdout is not None
+        self.told.append(json.loads(self._process.stdout.readline()))
+
+    def wait_until_gone(self) -> None:
+        """Return when it was told that the session is there no more."""
+        while "gone" not in self.told[-1]:
+            self.wait_for_one()
+
+    def end(self) -> None:
+        """Tell it to end, and take in what it said."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        with self._process.stdout as said:
+            self.told += [json.loads(line) for line in said]
+        assert self._process.wait(60) == 0
+
+
+def wait_until(fact: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Return when a fact is true that only looking can tell."""
+    end = time.monotonic() + timeout_s
+    while not fact():
+        assert time.monotonic() < end, "it never became true"
+        time.sleep(0.0002)
