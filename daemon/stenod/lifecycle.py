@@ -26,6 +26,7 @@ from stenod.blocking import Adaptive, in_thread
 from stenod.config import Config
 from stenod.counting import Statistics
 from stenod.custody import Custody
+from stenod.idleness import Idleness
 from stenod.mailbox import Budget
 from stenod.outbox import Outbox
 from stenod.peers import Peer
@@ -70,6 +71,7 @@ class Daemon:
             budget=budget,
             settings=lambda: config.settings,
         )
+        self._workshop = workshop
         disk = PosixDisk()
         trees = Trees(config, disk)
         self._registry = Registry(trees, disk, workshop, self._spawn)
@@ -100,6 +102,7 @@ class Daemon:
                 if remote is not None:
                     tasks.start_soon(remote.serve, self._handle_remote, self._outbox.flush)
                 tasks.start_soon(self._keep_house)
+                tasks.start_soon(self._end_when_idle)
                 # Who was told that it is ready may send a signal the next instant.
                 await tasks.start(self._watch_signals)
                 lock.tell(self._note())
@@ -140,6 +143,15 @@ class Daemon:
             if not self._transport.is_reachable:
                 journal.tell("socket_lost", socket=str(self._config.socket))
                 self._drained.set()
+
+    async def _end_when_idle(self) -> None:
+        await Idleness(self._workshop, self._is_used, lambda: self._router.visits).wait()
+        journal.tell("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
+        self._drained.set()
+
+    def _is_used(self) -> bool:
+        self._router.forget_gone()
+        return bool(self._router.peers or self._registry.queued)
 
     async def _watch_signals(self, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:

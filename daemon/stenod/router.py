@@ -138,6 +138,7 @@ class Router:
     ) -> None:
         self.peers: dict[tuple[bytes, bool], Peer] = {}
         self.sender: Callable[[Peer], str] = lambda _: ""
+        self.visits = 0
         self.ignored = 0
         self.draining: list[_Asker] = []
         self.drain: Callable[[], None] = lambda: None
@@ -210,6 +211,7 @@ class Router:
         if peer is None:
             if len(self.peers) >= limits.PEERS_MAX:
                 self.forget(next(iter(self.peers.values())))
+            self.visits += 1
             peer = self.peers[place] = Peer(identity, self._shop.monotonic(), user)
             self._shop.tell("connected", peer=self.sender(peer))
         return peer

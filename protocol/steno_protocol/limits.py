@@ -314,6 +314,13 @@ LOG_POLL_S: Final = 0.2
 HOUSEKEEPING_S: Final = 30.0
 """The daemon's only timer: closes idle sessions and re-checks the socket."""
 
+IDLE_LOOK_S: Final = 0.01
+"""A daemon that is to end when nobody uses it looks no more often than this whether somebody does."""
+
+ADAPTER_IDLE_EXIT_S: Final = 60.0
+"""The daemon of an adapter's own tree ends after this long without a user: those that were killed
+said no goodbye. It starts again within a tenth of a second."""
+
 SOCKET_PATH_BYTES_MAX: Final = 107
 """`sun_path` has 108 bytes and ends with NUL; libzmq refuses longer ones."""
 

@@ -4,9 +4,16 @@ Each prints one JSON line per acknowledged command, so that the test knows what 
 """
 
 import json
+import select
 import sys
+import time
 
 import steno
+
+
+def wait_for_jitter(seconds: float) -> None:
+    """Let a random time pass: what is raced against is a clock, and tells of no fact before."""
+    time.sleep(seconds)
 
 
 def append(session: "steno.BlockingSession", count: int) -> None:
@@ -35,7 +42,39 @@ def revert(session: "steno.BlockingSession", count: int) -> None:
         print(json.dumps({"key": ack.key, "rotated": str(ack.rotated)}), flush=True)
 
 
-ROLES = {"append": append, "checkpoint": checkpoint, "revert": revert}
+def work(session: "steno.BlockingSession", count: int) -> None:
+    """Write as an agent does, `count` times, or until stdin ends."""
+    for number in range(count):
+        if select.select([sys.stdin], [], [], 0)[0]:
+            return
+        if number % 7 == 6:
+            session.update_token_count(number)
+        if number % 5 == 4:
+            ack = session.checkpoint(add_user_message=number % 2 == 0)
+            print(json.dumps({"key": ack.key, "checkpoint": ack.checkpoint_id}), flush=True)
+        ack = session.append_message({"role": "user", "content": f"message {number}"})
+        print(json.dumps({"key": ack.key, "first": str(ack.first)}), flush=True)
+
+
+def begin_compaction(session: "steno.BlockingSession", count: int) -> None:
+    """Begin a compaction that is good for `count` ms, say so, and wait for the end."""
+    begun = session.compact(_hang, preserve=2, lease=count / 1000)
+    print(json.dumps({"compacted": begun is not None}), flush=True)
+
+
+def _hang(_: object) -> str:
+    print(json.dumps({"asked": True}), flush=True)
+    sys.stdin.read()
+    return "too late"
+
+
+ROLES = {
+    "append": append,
+    "checkpoint": checkpoint,
+    "revert": revert,
+    "work": work,
+    "begin_compaction": begin_compaction,
+}
 
 
 if __name__ == "__main__":

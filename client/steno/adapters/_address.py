@@ -2,7 +2,8 @@
 
 A file in the user's own root, or below one of its mounts, belongs to the daemon of that root. Any
 other gets a daemon of its own tree, the folder above the session's folder; that daemon's root is
-`adapters/<digest of the tree>` in the user's root and holds nothing but its socket, log and config.
+`adapters/<digest of the tree>` in the user's root and holds nothing but its socket, log and config,
+which says that it ends by itself when nobody uses it.
 One line in the user's `config.toml` therefore puts all sessions of a program under one daemon:
 
     [mounts]
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from steno_protocol import places
+from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
 
 _OWN_MOUNT: Final = "tree"
@@ -84,7 +85,10 @@ def prepare_root(address: Address) -> None:
     address.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Whoever else makes it at the same time writes the same.
     aside = config.with_name(f"{config.name}.{os.getpid()}")
-    aside.write_text(f"[mounts]\n{_OWN_MOUNT} = {json.dumps(str(address.tree))}\n")
+    aside.write_text(
+        f"[mounts]\n{_OWN_MOUNT} = {json.dumps(str(address.tree))}\n\n"
+        f"[life]\nidle_exit_s = {limits.ADAPTER_IDLE_EXIT_S:g}\n"
+    )
     aside.replace(config)
 
 

@@ -1,0 +1,92 @@
+"""A daemon that is told to end when nobody uses it: it does, and whoever comes is served anyway."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import steno
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+from support.racers import wait_for_jitter
+
+CLIENTS = 16
+
+
+def test_a_daemon_ends_once_nobody_has_used_it_for_so_long(root: Path) -> None:
+    (root / "config.toml").write_text("[life]\nidle_exit_s = 0.2\n")
+    with ForegroundDaemon(root) as daemon:
+        with steno.connect_sync(root, spawn=False) as client:
+            client.open("demo").append_message({"role": "user", "content": "hi"})
+        assert daemon.wait_for(" idle_exit ")
+        assert daemon.wait() == 0
+    assert not (root / "stenod.sock").exists()
+
+
+def test_a_daemon_does_not_end_while_somebody_is_connected(root: Path) -> None:
+    (root / "config.toml").write_text("[life]\nidle_exit_s = 0.05\n")
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
+        # A connection that says nothing is one, too.
+        wait_for_jitter(0.5)
+        assert not any(" idle_exit " in line for line in daemon.log)
+        assert client.status().pid == daemon.pid
+
+
+def test_by_default_a_daemon_never_ends_by_itself(root: Path) -> None:
+    options = Steno(root)("config", "--json").document["options"]
+    assert {each["name"]: each["value"] for each in options}["life.idle_exit_s"] == 0
+
+
+def test_clients_that_come_while_the_daemon_ends_lose_nothing_and_meet_no_error(
+    root: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STENO_LIFE_IDLE_EXIT_S", "0.04")
+    rng = random.Random(seed)
+    pids: set[int] = set()
+    for number in range(CLIENTS):
+        with steno.connect_sync(root) as client:
+            pids.add(client.welcome.pid)
+            session = client.open("demo", follow=False)
+            session.append_message({"role": "user", "content": f"message {number}"})
+        # Around the moment at which the daemon makes up its mind.
+        wait_for_jitter(rng.uniform(0.03, 0.07))
+    lines = (root / "sessions" / "demo" / "context.jsonl").read_text().splitlines()
+    told = [json.loads(line)["content"] for line in lines]
+    assert told == [f"message {number}" for number in range(CLIENTS)]
+    assert len(pids) > 1, "the daemon never ended, so nothing was tried"
+
+
+def test_the_daemon_of_an_adapters_own_tree_ends_after_its_user_was_killed(
+    root: Path, tmp_path: Path
+) -> None:
+    code = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from steno.adapters.kimi import Context
+
+async def main():
+    context = Context(file_backend=Path(sys.argv[1]) / "context.jsonl", message_type=dict)
+    await context.checkpoint(False)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+    folder = tmp_path / "session"
+    folder.mkdir()
+    steno_home = Steno(root)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        env={**steno_home.environment, "STENO_LIFE_IDLE_EXIT_S": "0.2"},
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == -9
+    (own,) = (root / "adapters").iterdir()
+    assert "idle_exit_s = 60\n" in (own / "config.toml").read_text()
+    with steno_home.begin("logs", "-f", "--root", str(own)) as follower:
+        assert follower.stdout is not None
+        assert any(" idle_exit " in line for line in follower.stdout)
+        follower.kill()
