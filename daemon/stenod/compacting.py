@@ -13,6 +13,7 @@ from steno_protocol.context import (
 )
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.positions import Position
+from stenod.core import timeline
 from stenod.core.compaction import Conversation, Cut
 from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
@@ -45,19 +46,17 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
     cut, at = _lines_named(log, machine, command)
     kept = _survey(log, cut, at)
     checked = records.check_message(summary)
-    number = _own_checkpoint(command, machine, kept)
+    number = _own_checkpoint(log, machine, command, kept)
     tokens = command.summary_tokens
     if tokens is None:
         tokens = checked.text_chars // CHARS_PER_TOKEN
     tokens += kept.chars // CHARS_PER_TOKEN
-    begin = [
-        machine.written(command, [data])
-        for data in (records.checkpoint_record(number), checked.data)
-    ]
+    begin = [records.checkpoint_record(number), checked.data]
+    # A line of its own, because another record may stand before it at which a revert ends.
     usage = machine.written(command, [records.usage_record(tokens)])
     return Plan(
         kind="compacted",
-        pieces=[*kept.prompt, *begin, *kept.pieces, usage],
+        pieces=[*kept.prompt, machine.written(command, begin), *kept.pieces, usage],
         kept=0,
         head=Position(log.generation + 1, len(kept.prompt) + len(begin) + kept.lines + 1),
         counters=ContextCounters(
@@ -151,21 +150,19 @@ def _survey(log: Log, cut: int, at: int) -> _Kept:
     return kept
 
 
-def _own_checkpoint(command: CompactCommit, machine: Machine, kept: _Kept) -> int:
-    """The id of the compaction's own checkpoint: ids only rise in a file.
-
-    A reservation does not outlive the closing of the files; then a checkpoint that was set since
-    may have the id, and none is left between.
-    """
-    if kept.oldest_later is None:
-        return machine.counters.n_checkpoints
+def _own_checkpoint(log: Log, machine: Machine, command: CompactCommit, kept: _Kept) -> int:
+    """The id of the compaction's own checkpoint: ids only rise in a file."""
     reserved = command.checkpoint_id
-    if max(kept.newest_before + 1, machine.checkpoint_floor) <= reserved < kept.oldest_later:
+    entries = [e for e in timeline.decode(log.timeline()) if e.kind != timeline.COMPACTING]
+    least = max(kept.newest_before + 1, timeline.checkpoint_floor(entries, log.generation))
+    following = kept.oldest_later
+    if least <= reserved < (machine.counters.n_checkpoints if following is None else following):
         return reserved
+    if following is None:
+        return machine.counters.n_checkpoints
     raise Conflict(
-        f"checkpoint {reserved}, which compact_begin reserved, was set by somebody else since the"
-        " daemon was started again or another program changed the session: begin the compaction"
-        " again",
+        f"checkpoint {reserved}, which compact_begin reserved, was set by another program since:"
+        " begin the compaction again",
         session=machine.session,
         head=str(machine.head),
     )
