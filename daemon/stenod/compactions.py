@@ -12,9 +12,10 @@ from steno_protocol import limits
 from steno_protocol.commands import CompactAbort, CompactBegin
 from steno_protocol.errors import Busy, Conflict
 from steno_protocol.positions import Position
-from steno_protocol.replies import Compaction
+from steno_protocol.replies import Compaction, Happening
 from stenod import compacting
 from stenod.blocking import Blocking
+from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
 from stenod.recovery import Opened
@@ -37,10 +38,14 @@ class Compactions:
     Args:
         run: runs the reading of files.
         clock: monotonic seconds.
+        wall: Unix time in seconds.
     """
 
-    def __init__(self, run: Blocking, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, run: Blocking, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
         self._run = run
+        self._wall = wall
         self._clock = clock
         self._leases: WeakKeyDictionary[Writer, _Lease] = WeakKeyDictionary()
 
@@ -134,8 +139,20 @@ class Compactions:
             view.release()
             if cut is None:
                 machine.release_checkpoint_id(number)
+        if cut is not None:
+            # On disk, so that the id is not given to others by the next daemon either.
+            await writer.note(self._told(head, number, command))
         is_present = writer.opened is opened and machine.head.generation == head.generation
         return _answer(head, cut, number, command) if is_present else None
+
+    def _told(self, head: Position, number: int, command: CompactBegin) -> Happening:
+        return Happening(
+            kind=timeline.COMPACTING,
+            generation=head.generation,
+            at=self._wall(),
+            by=command.by,
+            details={"checkpoint_id": number, "at": str(head)},
+        )
 
 
 def _answer(head: Position, cut: Cut | None, number: int, command: CompactBegin) -> Compaction:

@@ -62,7 +62,7 @@ class RemoteTransport(Transport):
             raise StorageFailed(
                 f"cannot listen at {endpoint}: {error.strerror}; choose another --listen"
             ) from None
-        return self._socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
     async def serve(self, handle: Handle, flush: Callable[[], None]) -> None:
         """As `Transport.serve`, and answer whether to let somebody in."""

@@ -148,7 +148,7 @@ class Router:
         self._shop = workshop
         self._spawn = spawn
         self._admission = admission
-        self._compactions = Compactions(workshop.read, workshop.monotonic)
+        self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
         self._is_draining = False
         self._errors = workshop.statistics.errors

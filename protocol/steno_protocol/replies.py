@@ -323,8 +323,8 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a timeline.
 
     Attributes:
-        kind: created, adopted, reverted, cleared, compacted, prompted, restored, delivered, sent,
-            forked, fork, repaired, foreign.
+        kind: created, adopted, reverted, cleared, compacting, compacted, prompted, restored,
+            delivered, sent, forked, fork, repaired, foreign.
         generation: the generation that it led to.
         kept: lines of the generation before that live on in this one.
         at: Unix time in seconds.

@@ -33,6 +33,12 @@ REWRITES: Final = {
 
 _SETTING_CHECKPOINTS: Final = {"compacted", "delivered"}
 
+_KEEPING_IDS: Final = {"prompted", "restored", "mended"}
+"""After these the ids are those of the generation that they were made of."""
+
+COMPACTING: Final = "compacting"
+"""A compaction was begun, and this id is its checkpoint's."""
+
 VOIDED: Final = "voided"
 
 Fingerprint = tuple[int, int]
@@ -142,19 +148,33 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
     """The id that the next checkpoint gets in a generation whose own lines tell of none.
 
     A revert reuses the id of its target, which is more than 0 when that began the file of a
-    compaction.
+    compaction; a compaction that was begun keeps an id for itself.
     """
-    rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
-    while (entry := rewrites.get(present)) is not None:
-        details = entry.details
-        found = details.get("checkpoint_id", 0) if entry.kind == "reverted" else None
-        if found is not None or entry.kind not in {"prompted", "restored", "mended"}:
-            return found if isinstance(found, int) else 0
-        source = details.get("from", present - 1)
+    rewrites: dict[int, Happening] = {}
+    kept_back: dict[int, int] = {}
+    for entry in entries:
+        if entry.kind in REWRITES:
+            rewrites[entry.generation] = entry
+        elif entry.kind == COMPACTING:
+            kept_back[entry.generation] = _count(entry.details.get("checkpoint_id")) + 1
+    floor = 0
+    while True:
+        floor = max(floor, kept_back.get(present, 0))
+        entry = rewrites.get(present)
+        if entry is None:
+            return floor
+        if entry.kind == "reverted":
+            return max(floor, _count(entry.details.get("checkpoint_id")))
+        if entry.kind not in _KEEPING_IDS:
+            return floor
+        source = entry.details.get("from", present - 1)
         if not isinstance(source, int) or not 0 <= source < present:
-            return 0
+            return floor
         present = source
-    return 0
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
