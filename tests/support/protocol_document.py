@@ -27,6 +27,7 @@ _PATTERNS = {
     _pattern(commands.PositionText): "position",
     _pattern(commands.Key): "key",
     _pattern(commands.Name): "name",
+    _pattern(commands.Label): "label",
 }
 
 
@@ -131,7 +132,7 @@ def _type_text(type_: inspect.Type) -> str:
             return " or ".join(f'`"{value}"`' for value in sorted(type_.values, key=str))
         case inspect.EnumType():
             return {"ErrorCode": "error code", "Outcome": "outcome"}[type_.cls.__name__]
-        case inspect.ListType():
+        case inspect.ListType() | inspect.VarTupleType():
             return f"array of {_type_text(type_.item_type)}"
         case inspect.DictType(value_type=inspect.AnyType()):
             return "object"
