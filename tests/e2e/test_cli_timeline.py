@@ -46,6 +46,32 @@ def test_a_revert_is_a_step_of_the_trunk_and_says_what_it_left_behind() -> None:
     ]
 
 
+def test_forks_mails_and_compactions_are_told_in_words() -> None:
+    sent = {"checkpoint_id": 0, "message": "go\nback"}
+    entries = [
+        Happening(kind="forked", generation=0, details={"from": "other", "at": "0:3"}),
+        Happening(kind="fork", generation=0, by="a", details={"to": "new", "at": "0:2"}),
+        Happening(kind="sent", generation=0, by="a", details=sent),
+        rewrite("delivered", 1, 2, checkpoint_id=0, old_lines=5),
+        rewrite("compacted", 2, summarised=4),
+        rewrite("reverted", 3, 1, checkpoint_id=0, old_lines=3, expired_mail="m1"),
+        rewrite("mended", 4),
+    ]
+    lines = [line.strip("│ ") for line in drawn(entries, "4:1") if "generation" not in line]
+    assert [line for line in lines if line] == [
+        "forked from other at 0:3",
+        "forked at 0:2 into new by a",
+        "D-Mail to checkpoint 0 sent, “go back”, by a",
+        "D-Mail delivered at checkpoint 0 by planner",
+        "2 lines kept, 3 left behind",
+        "compacted by planner",
+        "4 lines in one summary, the rest kept",
+        "reverted to checkpoint 0 by planner",
+        "1 line kept, 2 left behind; the D-Mail that waited expired",
+        "damaged lines taken out by planner",
+    ]
+
+
 def test_what_a_restore_abandoned_is_a_branch() -> None:
     entries = [
         CREATED,

@@ -27,6 +27,7 @@ _ASCII: Final = str.maketrans(
     {
         "│": "|", "├": "|", "└": "`", "─": "-", "●": "*", "○": "o", "◌": "?", "·": "-",
         "…": "~", "✓": "+", "✗": "x", "▸": ">", "→": ">", "←": "<", "█": "#", "░": ".",
+        "“": '"', "”": '"',
     }
 )  # fmt: skip
 """Stand-ins for a terminal that cannot show the real ones."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from steno.cli.output import printable
+from steno.cli.parts import folded
 from steno.cli.wording import count, moment, number, size
 from steno_protocol.places import generation_file
 from steno_protocol.positions import Position
@@ -28,7 +29,16 @@ from steno_protocol.replies import Happening
 Style = Callable[..., str]
 
 _MAKES_GENERATION = frozenset(
-    {"reverted", "cleared", "compacted", "prompted", "restored", "rotated", "delivered"}
+    {
+        "reverted",
+        "cleared",
+        "compacted",
+        "prompted",
+        "restored",
+        "rotated",
+        "delivered",
+        "mended",
+    }
 )
 
 
@@ -199,11 +209,31 @@ def _told(entry: Happening) -> str:
 
 
 def _what(entry: Happening) -> str:
+    details = entry.details
     match entry.kind:
         case "reverted":
-            return f"reverted to checkpoint {entry.details.get('checkpoint_id')}"
+            return f"reverted to checkpoint {details.get('checkpoint_id')}"
+        case "delivered":
+            return f"D-Mail delivered at checkpoint {details.get('checkpoint_id')}"
+        case "sent":
+            text = folded(str(details.get("message", "")))
+            return f"D-Mail to checkpoint {details.get('checkpoint_id')} sent, “{text}”,"
+        case "fork":
+            return f"forked at {details.get('at')} into {details.get('to')}"
+        case "forked":
+            return f"forked from {details.get('from')} at {details.get('at')}"
+        case _:
+            return _what_else(entry)
+
+
+def _what_else(entry: Happening) -> str:
+    match entry.kind:
         case "restored":
             return f"generation {entry.details.get('from')} restored"
+        case "compacting":
+            return "compaction begun"
+        case "mended":
+            return "damaged lines taken out"
         case "prompted":
             return "system prompt put first"
         case "rotated":
@@ -218,15 +248,25 @@ def _what(entry: Happening) -> str:
 
 def _cut(entry: Happening) -> str | None:
     """What a rewrite kept and what it left behind, as far as that was counted."""
-    lines = entry.details.get("old_lines")
+    cut = _kept(entry)
+    expired = "expired_mail" in entry.details
+    if not expired:
+        return cut
+    return f"{cut}; the D-Mail that waited expired" if cut else "the D-Mail that waited expired"
+
+
+def _kept(entry: Happening) -> str | None:
+    lines, summarised = entry.details.get("old_lines"), entry.details.get("summarised")
     match entry.kind:
         case "cleared" if isinstance(lines, int):
             return f"{count(lines, 'line')} left behind"
-        case "reverted" if isinstance(lines, int):
+        case "reverted" | "delivered" if isinstance(lines, int):
             return f"{count(entry.kept, 'line')} kept, {number(lines - entry.kept)} left behind"
-        case "reverted":
+        case "reverted" | "delivered":
             return f"{count(entry.kept, 'line')} kept, the rest left behind"
         case "cleared":
             return "everything left behind"
+        case "compacted" if isinstance(summarised, int):
+            return f"{count(summarised, 'line')} in one summary, the rest kept"
         case _:
             return None

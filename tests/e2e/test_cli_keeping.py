@@ -1,0 +1,121 @@
+"""Titles, labels, the archive and the trash, as a shell calls them."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from support.command import Steno
+
+DESCRIPTION = {"session", "title", "labels", "archived"}
+
+
+@pytest.fixture
+def steno(root: Path) -> Steno:
+    steno = Steno(root)
+    for session in ("demo", "team/a", "team/b"):
+        assert steno("append", session, "hi").code == 0
+    return steno
+
+
+def ids(steno: Steno, *arguments: str) -> list[str]:
+    listed = steno("sessions", "--json", *arguments).document
+    return [entry["session"] for entry in listed["sessions"]]
+
+
+def test_a_title_is_given_shown_and_taken_away(steno: Steno) -> None:
+    assert steno("title", "demo").out == ""
+    told = steno("title", "demo", "What is here?", "--json").document
+    assert told == {"session": "demo", "title": "What is here?", "labels": [], "archived": False}
+    assert steno("title", "demo").out == "What is here?\n"
+    assert "What is here?" in steno("sessions").out
+    assert steno("title", "demo", "").code == 0
+    assert steno("title", "demo").out == ""
+
+
+def test_labels_are_added_taken_away_and_replaced(steno: Steno) -> None:
+    assert steno("label", "demo", "+red", "+green").out == "red\ngreen\n"
+    assert steno("label", "demo", "-red", "+blue").out == "green\nblue\n"
+    assert steno("label", "demo", "+red", "-hot", "-green").out == "blue\nred\n"
+    assert steno("label", "demo").out == "blue\nred\n"
+    told = steno("label", "demo", "one", "two", "one", "--json").document
+    assert (set(told), told["labels"]) == (DESCRIPTION, ["one", "two"])
+    assert steno("label", "demo", "--none").out == ""
+    assert steno("label", "demo").err == "steno: the session demo has no labels\n"
+
+
+def test_labels_that_say_two_things_are_refused(steno: Steno) -> None:
+    for words in (("red", "+green"), ("--none", "red"), ("red", "--unknown")):
+        ran = steno("label", "demo", *words)
+        assert (ran.code, ran.out) == (2, "")
+    assert steno("label", "demo", "a,b").code == 1
+
+
+def test_sessions_are_found_by_what_they_are_known_by(steno: Steno) -> None:
+    steno("label", "team/a", "red", "urgent")
+    steno("label", "team/b", "red")
+    steno("title", "team/b", "The Second One")
+    assert ids(steno, "--label", "red") == ["team/a", "team/b"]
+    assert ids(steno, "--label", "red", "--label", "urgent") == ["team/a"]
+    assert ids(steno, "--title", "second") == ["team/b"]
+    assert ids(steno, "demo", "--label", "red") == []
+    line = steno("sessions", "team/b").out.strip()
+    assert line.endswith("The Second One #red")
+
+
+def test_an_archived_session_is_left_out_until_it_is_asked_for(steno: Steno) -> None:
+    told = steno("archive", "demo", "--json").document
+    assert (set(told), told["archived"]) == (DESCRIPTION, True)
+    assert ids(steno) == ["team/a", "team/b"]
+    assert ids(steno, "--archived") == ["demo"]
+    assert ids(steno, "--all") == ["demo", "team/a", "team/b"]
+    assert "(archived)" in steno("sessions", "--all", "demo").out
+    assert steno("sessions", "--all", "--archived").code == 2
+    assert "hi" in steno("show", "demo").out
+    assert steno("unarchive", "demo").err == "steno: demo is listed again\n"
+    assert ids(steno, "--archived") == []
+
+
+def test_a_list_fits_the_terminal_that_it_is_shown_on(steno: Steno) -> None:
+    steno("title", "demo", "word " * 30)
+    for columns in (60, 120):
+        lines = steno.on_terminal(columns, "sessions").splitlines()
+        assert lines[0].startswith("SESSION")
+        assert max(map(len, lines)) <= columns
+        assert any(line.endswith("…") for line in lines)
+
+
+def test_a_deleted_session_lies_in_the_trash_with_those_below_it(steno: Steno, root: Path) -> None:
+    told = steno("delete", "team/a", "--json").document
+    assert set(told) == {"session", "trash", "expires_at"}
+    assert told["expires_at"] > time.time()
+    assert (Path(told["trash"]) / "context.jsonl").exists()
+    assert ids(steno) == ["demo", "team/b"]
+    ran = steno("delete", "demo")
+    assert Path(ran.out.strip(), "context.jsonl").exists()
+    assert ran.err.startswith("steno: demo is in the trash and expires 2")
+    assert steno("delete", "demo").code == 4
+
+
+def test_a_repeated_delete_does_not_take_what_was_made_since(steno: Steno) -> None:
+    first = steno("delete", "demo", "--key", "d1")
+    steno("append", "demo", "new")
+    assert steno("delete", "demo", "--key", "d1").out == first.out
+    assert "new" in steno("show", "demo").out
+
+
+def test_the_beginning_of_an_id_deletes_nothing(steno: Steno) -> None:
+    assert steno("delete", "dem").code == 4
+    assert "demo" in ids(steno)
+
+
+def test_who_sits_at_a_terminal_is_asked_before_a_session_goes(steno: Steno) -> None:
+    steno("append", "demo/below", "hi")
+    steno("title", "demo", "A title")
+    shown = steno.on_terminal(120, "delete", "demo", typed="n\n")
+    assert "move demo (A title) and 1 session below it to the trash? [y/N]" in shown
+    assert "steno: demo stays" in shown
+    assert "demo" in ids(steno)
+    assert "to the trash?" not in steno.on_terminal(120, "delete", "team/a", "--yes", typed="")
+    assert "is in the trash" in steno.on_terminal(120, "delete", "demo", typed="y\n")
+    assert ids(steno) == ["team/b"]

@@ -1,0 +1,85 @@
+"""`steno dmail`: a message back to a checkpoint, sent, looked at and delivered."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from support.command import Steno
+
+ACK = {
+    "session", "first", "last", "head", "durability", "duplicate", "checkpoint_id", "rotated",
+    "overtaken", "key",
+}  # fmt: skip
+
+
+@pytest.fixture
+def steno(root: Path) -> Steno:
+    """A session that went on after a checkpoint."""
+    steno = Steno(root)
+    steno("append", "demo", "before")
+    steno("checkpoint", "demo")
+    assert steno("append", "demo", "after").code == 0
+    return steno
+
+
+def test_a_mail_is_sent_shown_and_delivered(steno: Steno) -> None:
+    sent = steno("dmail", "send", "demo", "0", "look in tests/unit")
+    assert sent.code == 0
+    shown = steno("dmail", "show", "demo")
+    assert shown.out.startswith(f"{sent.out.strip()}  to checkpoint 0, sent ")
+    assert shown.out.endswith("\nlook in tests/unit\n")
+    delivered = steno("dmail", "deliver", "demo")
+    assert (delivered.code, delivered.out) == (0, "1:3\n")
+    assert "context_1.jsonl" in delivered.err
+    conversation = steno("show", "demo").out
+    assert "after" not in conversation
+    assert "look in tests/unit" in conversation
+    assert "no D-Mail waits" in steno("dmail", "show", "demo").err
+
+
+def test_the_documents_of_a_mail(steno: Steno) -> None:
+    sent = steno("dmail", "send", "demo", "0", "-", "--json", stdin="from stdin").document
+    assert set(sent) == ACK | {"mail_id"}
+    told = steno("dmail", "show", "demo", "--json").document
+    assert set(told) == {"session", "mail"}
+    mail = told["mail"]
+    assert set(mail) == {"id", "checkpoint_id", "message", "cursor", "by", "at"}
+    assert (mail["id"], mail["message"]) == (sent["mail_id"], "from stdin")
+    assert (mail["checkpoint_id"], mail["cursor"]) == (0, "0:1")
+    assert mail["at"] == pytest.approx(time.time(), abs=300)
+    delivered = steno("dmail", "deliver", "demo", "--json").document
+    assert set(delivered) == ACK | {"mail_id", "mail"}
+    assert (delivered["mail_id"], delivered["mail"]) == (mail["id"], mail)
+    assert delivered["rotated"].endswith("context_1.jsonl")
+    assert steno("dmail", "show", "demo", "--json").document == {"session": "demo", "mail": None}
+
+
+def test_the_checkpoint_of_a_delivery_can_be_shown_to_the_model(steno: Steno) -> None:
+    steno("dmail", "send", "demo", "0", "back")
+    steno("dmail", "deliver", "demo", "--add-user-message")
+    assert "<system>CHECKPOINT 0</system>" in steno("show", "demo").out
+
+
+def test_a_delivery_that_is_named_never_takes_another_mail(steno: Steno) -> None:
+    first = steno("dmail", "send", "demo", "0", "first").out.strip()
+    assert steno("dmail", "deliver", "demo", first, "--json").document["mail"] is None
+    second = steno("dmail", "send", "demo", "0", "second").out.strip()
+    assert steno("dmail", "deliver", "demo", first).code != 0
+    assert steno("dmail", "show", "demo").out.startswith(second)
+
+
+def test_one_waits_at_a_time_and_only_at_a_checkpoint_that_is_there(steno: Steno) -> None:
+    assert steno("dmail", "send", "demo", "7", "nowhere").code == 4
+    assert steno("dmail", "deliver", "demo").code == 4
+    assert steno("dmail", "send", "demo", "0", "first").code == 0
+    ran = steno("dmail", "send", "demo", "0", "second", "--json")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.error["outcome"] == "not_applied"
+
+
+def test_a_repeated_send_is_one_mail(steno: Steno) -> None:
+    for _ in range(2):
+        assert steno("dmail", "send", "demo", "0", "once", "--key", "m1").out == "m1\n"
+    assert steno("dmail", "deliver", "demo").code == 0
+    assert steno("dmail", "show", "demo").out == ""
