@@ -217,6 +217,7 @@ def _open_files(
         stamp=_stamp(entries),
     )
     machine.checkpoint_floor = timeline.checkpoint_floor(entries, generation)
+    machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
     return Opened(log, machine, _incarnation(entries) or "", created, first_lines)

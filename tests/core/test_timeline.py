@@ -197,3 +197,12 @@ def test_only_a_rewrite_that_sets_a_checkpoint_is_answered_with_one(kind: str) -
 
     assert timeline.applied_of(entry, "f").checkpoint_id == 4
     assert timeline.applied_of(reverted, "f").checkpoint_id is None
+
+
+def test_the_ids_that_compactions_keep_are_those_of_the_present_generation() -> None:
+    kept = [
+        Happening(kind="compacting", generation=generation, details={"checkpoint_id": number})
+        for generation, number in ((0, 4), (1, 7), (1, 2), (2, "x"))
+    ]
+
+    assert [timeline.unreserved_id(kept, present) for present in range(4)] == [5, 8, 1, 0]

@@ -9,6 +9,7 @@ from steno_protocol import places
 from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Conflict, NotFound
+from steno_protocol.replies import Happening
 from stenod.compacting import choose_cut
 from stenod.core import timeline
 from stenod.core.compaction import Cut
@@ -320,6 +321,30 @@ def test_a_revert_past_a_compaction_gives_the_id_again(
         apply(opened, revert("r2", expected + 1))
 
 
+@pytest.mark.parametrize("with_mark", [False, True])
+def test_a_reservation_that_was_told_outlives_the_daemon_and_is_no_readers_business(
+    with_mark: bool,
+) -> None:
+    disk, session, opened = fresh()
+    filled(opened)
+    reserved = machine_of(opened).reserve_checkpoint_id()
+    details = {"checkpoint_id": reserved}
+    opened.log.tell(timeline.encode(Happening(kind="compacting", generation=0, details=details)))
+    check_readers(disk, session, opened)
+    if not with_mark:
+        disk.plant(f"{PATH}/{places.MARK}")
+    opened.log.close()
+    opened = session.open()
+    check_readers(disk, session, opened)
+
+    assert apply(opened, checkpoint("later")).checkpoint_id == 3
+    assert apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY).checkpoint_id == 2
+    assert ids_rise(opened)
+    apply(opened, clear("c"))
+    opened.log.close()
+    assert apply(session.open(), checkpoint("new")).checkpoint_id == 0
+
+
 def test_a_reservation_that_was_lost_is_no_harm_while_nobody_took_the_id() -> None:
     _, session, opened = fresh()
     filled(opened)
@@ -331,16 +356,16 @@ def test_a_reservation_that_was_lost_is_no_harm_while_nobody_took_the_id() -> No
     assert apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY).checkpoint_id == 2
 
 
-def test_an_id_that_was_taken_since_its_reservation_was_lost_is_a_conflict() -> None:
+def test_an_id_that_another_program_took_is_a_conflict() -> None:
     disk, session, opened = fresh()
     filled(opened)
     reserved = machine_of(opened).reserve_checkpoint_id()
     opened.log.close()
+    disk.foreign.append(FILE, line({"role": "_checkpoint", "id": reserved}))
     opened = session.open()
-    assert apply(opened, checkpoint("taken")).checkpoint_id == reserved
     before = lines_of(opened)
 
-    with pytest.raises(Conflict, match="checkpoint 2, which compact_begin reserved, was set"):
+    with pytest.raises(Conflict, match="2, which compact_begin reserved, was set by another"):
         apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY)
 
     assert lines_of(opened) == before

@@ -42,30 +42,29 @@ class Machine(Speculation):
         mail: the D-Mail that waits.
         delivered: the id of the one that was delivered last.
         checkpoint_floor: the id of the next checkpoint while the file tells of none.
+        unreserved_id: the first id that no compaction under way keeps for its own checkpoint. It is
+            none of the session's numbers: no line tells of it, and no reader knows of it.
     """
 
     mail: Mail | None = None
     delivered: str | None = None
     checkpoint_floor: int = 0
-    _unreserved: int = 0
+    unreserved_id: int = 0
 
     def reserve_checkpoint_id(self) -> int:
-        """Keep the next checkpoint id for a compaction's own checkpoint, until the next rewrite.
-
-        It is none of the session's numbers: no line tells of it, and no reader knows of it.
-        """
+        """Keep the next checkpoint id for a compaction's own checkpoint, until the next rewrite."""
         number = self._next_checkpoint_id
-        self._unreserved = number + 1
+        self.unreserved_id = number + 1
         return number
 
     def release_checkpoint_id(self, number: int) -> None:
         """Give a reserved id out again, if no later one was given out."""
-        if self._unreserved == number + 1:
-            self._unreserved = number
+        if self.unreserved_id == number + 1:
+            self.unreserved_id = number
 
     @property
     def _next_checkpoint_id(self) -> int:
-        return max(self._spoken.counters.n_checkpoints, self._unreserved)
+        return max(self._spoken.counters.n_checkpoints, self.unreserved_id)
 
     def mailed(self, mail: Mail, applied: Applied) -> Ack:
         """A D-Mail was sent: it waits, and this is the answer."""
@@ -80,7 +79,7 @@ class Machine(Speculation):
         self.keys.add(key, applied)
         self._durable = State(head, counters)
         self._spoken = State(head, counters.copy())
-        self._unreserved = 0
+        self.unreserved_id = 0
         return ack_of(applied, duplicate=False)
 
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:

@@ -148,29 +148,28 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
     """The id that the next checkpoint gets in a generation whose own lines tell of none.
 
     A revert reuses the id of its target, which is more than 0 when that began the file of a
-    compaction; a compaction that was begun keeps an id for itself.
+    compaction.
     """
-    rewrites: dict[int, Happening] = {}
-    kept_back: dict[int, int] = {}
-    for entry in entries:
-        if entry.kind in REWRITES:
-            rewrites[entry.generation] = entry
-        elif entry.kind == COMPACTING:
-            kept_back[entry.generation] = _count(entry.details.get("checkpoint_id")) + 1
-    floor = 0
-    while True:
-        floor = max(floor, kept_back.get(present, 0))
-        entry = rewrites.get(present)
-        if entry is None:
-            return floor
+    rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
+    while (entry := rewrites.get(present)) is not None:
         if entry.kind == "reverted":
-            return max(floor, _count(entry.details.get("checkpoint_id")))
-        if entry.kind not in _KEEPING_IDS:
-            return floor
+            return _count(entry.details.get("checkpoint_id"))
         source = entry.details.get("from", present - 1)
-        if not isinstance(source, int) or not 0 <= source < present:
-            return floor
+        is_past = isinstance(source, int) and 0 <= source < present
+        if entry.kind not in _KEEPING_IDS or not is_past:
+            return 0
         present = source
+    return 0
+
+
+def unreserved_id(entries: Iterable[Happening], present: int) -> int:
+    """The first id that no compaction of a generation keeps for its own checkpoint."""
+    kept = (
+        _count(entry.details.get("checkpoint_id")) + 1
+        for entry in entries
+        if entry.kind == COMPACTING and entry.generation == present
+    )
+    return max(kept, default=0)
 
 
 def _count(value: object) -> int:
