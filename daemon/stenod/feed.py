@@ -1,13 +1,20 @@
 """Who follows a session, and how far each one is: the backlog first, then every commit.
 
-A subscriber is a position and a credit in bytes. While it is at the head it is handed each commit
-as it becomes durable; else a pump reads the file for it. Without credit it simply stays where it
+A subscriber is a position and a credit in bytes. While it is near the head it is handed the commits
+as they become durable; else a pump reads the file for it. Without credit it simply stays where it
 is: nothing is dropped, the file is the buffer, and no subscriber costs more than its credit.
+
+A few subscribers are handed each commit at once. Many get theirs in rounds, so many at a turn of
+the event loop, with a pause after each round: what is committed meanwhile travels together. So the
+writer is hardly slower for them, however many there are.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import anyio
+import anyio.lowlevel
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
@@ -18,6 +25,7 @@ from stenod.core import timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.reading import Block, read_block
+from stenod.recent import Recent
 from stenod.store.log import View
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
@@ -96,6 +104,9 @@ class Feed:
         self._source: Source | None = None
         self._subscribers: list[Subscriber] = []
         self._resets: dict[int, _Turn] = {}
+        self._recent = Recent()
+        self._is_round = False
+        self._round_at = clock() - limits.FANOUT_PAUSE_S_MAX
 
     def __len__(self) -> int:
         return len(self._subscribers)
@@ -106,6 +117,7 @@ class Feed:
         self._source = source
         self.incarnation = incarnation
         self.head = head
+        self._recent.clear()
         self._resets.clear()
         for subscriber in tuple(self._subscribers):
             # Another program may have changed the files, so no offset holds, and a position only
@@ -139,6 +151,7 @@ class Feed:
     def detach(self) -> None:
         """The session's files were closed: nobody reads before they are opened again."""
         self._source = None
+        self._recent.clear()
 
     def check(self, position: Position) -> None:
         """Refuse a position that nobody can subscribe after.
@@ -174,18 +187,14 @@ class Feed:
     def publish(self, head: Position, block: bytes) -> None:
         """A commit became durable: `block` are its lines, up to the new head."""
         first, self.head = self.head, head
-        event = Records(first=str(first), next=str(head))
-        for subscriber in tuple(self._subscribers):
-            at_first = subscriber.position == first and not subscriber.pumping
-            is_live = subscriber.told_live and not subscriber.lost
-            if at_first and is_live and subscriber.credit > 0:
-                self._send_block(subscriber, event, block, head)
-            else:
-                self._advance(subscriber)
+        if self._subscribers:
+            self._recent.add(first, head, block)
+            self._hand_out()
 
     def reset(self, head: Position, kept: int, why: str, checkpoint_floor: int = 0) -> None:
         """A rewrite took place: the first `kept` lines live on in the new generation."""
         self.head = head
+        self._recent.clear()
         self.checkpoint_floor = checkpoint_floor
         self._resets[head.generation] = _Turn(kept, why, checkpoint_floor)
         for subscriber in tuple(self._subscribers):
@@ -218,9 +227,59 @@ class Feed:
             self._tell_mail(subscriber)
         elif subscriber.credit <= 0:
             self._stall(subscriber)
+        elif self._is_handed(subscriber) and self._is_round:
+            # Its turn comes, and until then reading the file for it would be work for nothing.
+            return
         else:
             subscriber.pumping = True
             self._spawn(lambda: self._pump(subscriber))
+
+    def _hand_out(self) -> None:
+        """Bring everybody to the head who is not far behind it: now a few, and many in rounds."""
+        if self._is_round:
+            return
+        if len(self._subscribers) <= limits.FANOUT_AT_ONCE:
+            for subscriber in tuple(self._subscribers):
+                self._hand(subscriber)
+            self._recent.clear()
+        else:
+            self._is_round = True
+            self._spawn(self._rounds)
+
+    async def _rounds(self) -> None:
+        try:
+            while any(map(self._is_handed, self._subscribers)):
+                await self._pause()
+                self._round_at = self._clock()
+                for number, subscriber in enumerate(tuple(self._subscribers)):
+                    if number and number % limits.FANOUT_AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
+                    self._hand(subscriber)
+        finally:
+            self._is_round = False
+            self._recent.clear()
+
+    async def _pause(self) -> None:
+        """Wait until so many events as the round before had may follow it."""
+        pause_s = min(len(self._subscribers) * limits.FANOUT_EVENT_S, limits.FANOUT_PAUSE_S_MAX)
+        left_s = self._round_at + pause_s - self._clock()
+        if left_s > 0:
+            await anyio.sleep(left_s)
+
+    def _is_handed(self, subscriber: Subscriber) -> bool:
+        """True for one who is behind, can take something, and finds it among the last commits."""
+        is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
+        can_take = subscriber.credit > 0 and subscriber.stalled_since is None
+        is_free = can_take and is_live and not subscriber.pumping
+        return is_free and self._recent.since(subscriber.position) is not None
+
+    def _hand(self, subscriber: Subscriber) -> None:
+        piece = self._recent.since(subscriber.position)
+        is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
+        if piece is not None and is_live and not subscriber.pumping and subscriber.credit > 0:
+            self._send_block(subscriber, piece.event, piece.block, piece.after)
+        else:
+            self._advance(subscriber)
 
     def _is_behind(self, subscriber: Subscriber) -> bool:
         return subscriber.lost or subscriber.position != self.head

@@ -55,7 +55,7 @@ class Daemon:
         self._transport = Transport()
         self._admission = Admission(config.root / KEYS_FOLDER, journal.tell)
         self._remote = self._make_remote()
-        self._outbox = Outbox(self._send, self._after_sends)
+        self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._statistics = Statistics()
@@ -211,6 +211,11 @@ class Daemon:
         self._transport.after_sends()
         if self._remote is not None:
             self._remote.after_sends()
+
+    def _look_soon(self) -> None:
+        self._transport.look_soon()
+        if self._remote is not None:
+            self._remote.look_soon()
 
     def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
         transport: Transport = self._transport

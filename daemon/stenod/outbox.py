@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from steno_protocol import limits
 from steno_protocol.events import Event
-from steno_protocol.frames import encode_answer, encode_together
+from steno_protocol.frames import encode_answer, encode_body, encode_together, frame_answer
 from steno_protocol.replies import Reply
 from stenod.peers import Peer
 
@@ -19,11 +19,18 @@ class Outbox:
         send: sends one message.
         after_sends: to be called when messages were sent: the socket may have swallowed the news
             of an arrival meanwhile.
+        after_events: as `after_sends`, but only once the others who run had their turn: one look
+            for all the events of a commit.
     """
 
-    def __init__(self, send: Send, after_sends: Callable[[], None]) -> None:
+    def __init__(
+        self, send: Send, after_sends: Callable[[], None], after_events: Callable[[], None]
+    ) -> None:
         self._send = send
         self._after_sends = after_sends
+        self._after_events = after_events
+        self._event: Event | None = None
+        self._encoded = b""
         self._waiting: dict[Peer, list[tuple[bytes, Reply]]] = {}
 
     def reply(self, peer: Peer, request_id: bytes, body: Reply) -> None:
@@ -38,9 +45,13 @@ class Outbox:
 
     def event(self, peer: Peer, request_id: bytes, body: Event, block: bytes | None) -> bool:
         """Send an event at once, behind what is queued; False if it was dropped."""
-        self._send_waiting()
-        sent = self._send(peer, encode_answer(request_id, body, block))
-        self._after_sends()
+        if self._waiting:
+            self._send_waiting()
+        if body is not self._event:
+            # The next follower of the session gets the very same one.
+            self._event, self._encoded = body, encode_body(body)
+        sent = self._send(peer, frame_answer(request_id, self._encoded, block))
+        self._after_events()
         return sent
 
     def probe(self, peers: Sequence[Peer]) -> None:

@@ -96,7 +96,7 @@ class Transport:
         self._failed = loop.create_future()
         loop.add_reader(self._socket.fileno(), self._take_in)
         try:
-            self._look_soon()
+            self.look_soon()
             await self._failed
         finally:
             loop.remove_reader(self._socket.fileno())
@@ -130,7 +130,13 @@ class Transport:
     def after_sends(self) -> None:
         """Look at the socket again: sends may have swallowed the edge of an arrival."""
         if self._has_arrivals():
-            self._look_soon()
+            self.look_soon()
+
+    def look_soon(self) -> None:
+        """As `after_sends`, once those who are about to run had their turn."""
+        if not self._is_look_due:
+            self._is_look_due = True
+            asyncio.get_running_loop().call_soon(self._look)
 
     def close(self) -> None:
         """Stop listening and remove the socket, if the path still is ours."""
@@ -139,12 +145,6 @@ class Transport:
                 self._path.unlink()
         self._socket.close(linger=0)
         self._context.term()
-
-    def _look_soon(self) -> None:
-        """Take in what is there once those who are about to run had their turn."""
-        if not self._is_look_due:
-            self._is_look_due = True
-            asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:
         self._is_look_due = False
@@ -163,7 +163,7 @@ class Transport:
                 self._failed.set_exception(error)
             return
         if not is_empty:
-            self._look_soon()
+            self.look_soon()
 
     def _has_arrivals(self) -> bool:
         return bool(int(self._socket.getsockopt(_EVENTS)) & _POLLIN)

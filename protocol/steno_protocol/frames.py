@@ -158,10 +158,19 @@ def encode_answer(
     request_id: bytes, body: Reply | Event, block: bytes | None = None
 ) -> list[bytes]:
     """The frames of one reply or event."""
-    frames = [PROTOCOL_MAGIC, request_id, _encode(body)]
-    if block is not None:
-        frames.append(block)
-    return frames
+    return frame_answer(request_id, _encode(body), block)
+
+
+def encode_body(body: Reply | Event) -> bytes:
+    """A reply or event without its frames, for `frame_answer` to send to several."""
+    return _encode(body)
+
+
+def frame_answer(request_id: bytes, body: bytes, block: bytes | None) -> list[bytes]:
+    """The frames of one reply or event that is encoded already."""
+    if block is None:
+        return [PROTOCOL_MAGIC, request_id, body]
+    return [PROTOCOL_MAGIC, request_id, body, block]
 
 
 def encode_together(answers: Sequence[tuple[bytes, Reply]]) -> list[bytes]:

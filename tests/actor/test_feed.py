@@ -4,6 +4,7 @@ import errno
 import random
 from typing import Any
 
+import anyio
 import pytest
 
 from steno_protocol import limits, places
@@ -277,6 +278,61 @@ async def test_one_slow_subscriber_does_not_delay_another() -> None:
 
         assert quick.data == desk.file()
         assert len(slow.data) < len(quick.data)
+
+
+async def test_many_followers_get_what_was_committed_meanwhile_in_one_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_go_on = anyio.Event()
+
+    async def pause(_: float) -> None:
+        await may_go_on.wait()
+
+    monkeypatch.setattr(anyio, "sleep", pause)
+    async with Desk().open() as desk:
+        await filled(desk, 2)
+        readers = [desk.subscribe("now")[1] for _ in range(limits.FANOUT_AT_ONCE + 1)]
+        await desk.do(append("k1"), user("first"))
+        await desk.wait_for(lambda: all(reader.kinds == ["Live", "Records"] for reader in readers))
+        for number in range(5):
+            await desk.do(append(f"m{number}"), user("meanwhile"))
+        may_go_on.set()
+        await desk.wait_for(lambda: all(reader.kinds[2:] == ["Records"] for reader in readers))
+
+        assert readers[0].events[2][0] == Records(first="0:3", next="0:8")
+        # One object, so that it is encoded once.
+        assert len({id(reader.events[2][0]) for reader in readers}) == 1
+        assert {reader.data for reader in readers} == {
+            b"".join(desk.file().splitlines(keepends=True)[2:])
+        }
+
+
+async def test_of_many_followers_one_whose_queue_is_full_holds_back_nobody() -> None:
+    async with Desk().open() as desk:
+        await filled(desk, 2)
+        followers = [desk.subscribe("now") for _ in range(limits.FANOUT_AT_ONCE + 1)]
+        (slow, full), others = followers[0], [reader for _, reader in followers[1:]]
+        full.is_full = True
+        await filled(desk, 5, "y")
+        last = b"".join(desk.file().splitlines(keepends=True)[2:])
+        await desk.wait_for(lambda: {reader.data for reader in others} == {last})
+        assert full.kinds == ["Live"]
+        full.is_full = False
+        desk.feed.grant(slow, 1)
+        await desk.wait_for(lambda: full.data == others[0].data)
+
+
+async def test_a_rewrite_between_two_rounds_is_a_reset_for_each_of_many_followers() -> None:
+    async with Desk().open() as desk:
+        await desk.do(checkpoint("c1"))
+        readers = [desk.subscribe("now")[1] for _ in range(limits.FANOUT_AT_ONCE + 1)]
+        await filled(desk, 3)
+        await filled(desk, 3, "y")
+        await desk.do(revert("r1", 0))
+        await filled(desk, 1, "z")
+        await desk.wait_for(lambda: all(len(sequence(each)) == 7 for each in readers))
+
+        assert all(since_reset(reader) == desk.file() for reader in readers)
 
 
 # --- accidents ---------------------------------------------------------------------------------
