@@ -28,6 +28,7 @@ from stenod.counting import Statistics
 from stenod.custody import Custody
 from stenod.idleness import Idleness
 from stenod.mailbox import Budget
+from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
 from stenod.peers import Peer
 from stenod.registry import Registry
@@ -58,6 +59,7 @@ class Daemon:
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
         self._tasks: TaskGroup | None = None
+        self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
         budget = Budget()
         workshop = Workshop(
@@ -96,6 +98,7 @@ class Daemon:
             if remote is not None:
                 endpoint = remote.listen(self._config.settings.text("network.listen"))
                 journal.tell("listening", endpoint=endpoint)
+            self._serve_metrics()
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._transport.serve, self._router.handle, self._outbox.flush)
@@ -112,6 +115,8 @@ class Daemon:
                 await self._drain()
                 tasks.cancel_scope.cancel()
         finally:
+            if self._metrics is not None:
+                await in_thread(self._metrics.close)
             self._transport.close()
             if remote is not None:
                 remote.close()
@@ -143,6 +148,12 @@ class Daemon:
             if not self._transport.is_reachable:
                 journal.tell("socket_lost", socket=str(self._config.socket))
                 self._drained.set()
+
+    def _serve_metrics(self) -> None:
+        port = self._config.settings.count("metrics.port")
+        if port:
+            self._metrics = MetricsServer(port, self._router.stats)
+            journal.tell("metrics", port=port)
 
     async def _end_when_idle(self) -> None:
         await Idleness(self._workshop, self._is_used, lambda: self._router.visits).wait()

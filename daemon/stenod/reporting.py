@@ -82,7 +82,7 @@ class Reporter:
             case Status():
                 return self._status(peers, ignored)
             case Stats():
-                return self._stats(peers, ignored)
+                return self.stats(peers, ignored)
             case Configuration():
                 return self._configuration()
             case Clients():
@@ -113,7 +113,8 @@ class Reporter:
             draining=self.is_draining,
         )
 
-    def _stats(self, peers: Collection[Peer], ignored: int) -> StatsReport:
+    def stats(self, peers: Collection[Peer], ignored: int) -> StatsReport:
+        """What the daemon did and holds, in numbers."""
         statistics = self._shop.statistics
         return StatsReport(
             uptime_s=self._uptime_s,

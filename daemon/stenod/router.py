@@ -68,6 +68,7 @@ from steno_protocol.replies import (
     MailReport,
     Reply,
     Sessions,
+    StatsReport,
     Subscribed,
     TimelineReport,
 )
@@ -194,6 +195,10 @@ class Router:
         """Take no more commands."""
         self._is_draining = self._reporter.is_draining = True
         self._registry.close()
+
+    def stats(self) -> StatsReport:
+        """What the daemon did, in numbers."""
+        return self._reporter.stats(self.peers.values(), self.ignored)
 
     def forget(self, peer: Peer) -> None:
         """A peer is gone: end what it subscribed to."""

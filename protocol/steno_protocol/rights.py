@@ -29,7 +29,8 @@ RIGHTS: Final = {right.label: right for right in Right}
 """Every right by its name."""
 
 _READ: Final = (
-    commands.Hello, commands.Status, commands.Stats, commands.Configuration, commands.List, commands.Stat, commands.Read,
+    commands.Hello, commands.Status, commands.Stats, commands.Configuration, commands.List,
+    commands.Stat, commands.Read,
     commands.ReadWire, commands.Timeline, commands.Subscribe, commands.Grant,
     commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify,
 )  # fmt: skip

@@ -22,11 +22,14 @@ compacted   session compacted why head messages tokens checkpoint_id rotated key
             --watch one a line; all but the first three are null when nothing was to be done
 timeline    session head entries [{kind generation kept at by why key details inferred}]
 status      version protocol pid root endpoint uptime_s mounts sessions_open clients queued
-            appended_records syncs sync_s slowest_sync_s dropped draining
+            appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored draining
 start       started version pid root endpoint
 stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
+stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
+            slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored queued
+            queued_most queued_bytes sessions_open clients subscribers open_files resident_bytes
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s
@@ -35,6 +38,11 @@ export      session title labels archived forked_from head generation records [{
 exported    session format path                 `export -o`
 imported    session folder head bytes damaged state          `import`: one a line; state is
             imported or there
+checked     session path generation files [{file bytes lines records crc}] findings [{file kind
+            what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
+            of session and path one is null; PROTOCOL.md lists kinds and remedies
+repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
+            that it is about, kept_in where the damaged file is now, null if it was not replaced
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
 
@@ -50,7 +58,7 @@ import msgspec
 from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, SessionStat
+from steno_protocol.replies import CheckFinding, Happening, SessionStat, StatsReport, Verification
 
 EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
@@ -174,6 +182,49 @@ def compacted(session: str, value: Compacted | None, why: str | None = None) -> 
 def timeline(session: str, head: str, entries: Sequence[Happening]) -> dict[str, Any]:
     """What ever happened to a session."""
     return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
+
+
+def checked(value: Verification, path: str | None) -> dict[str, Any]:
+    """What a check found in a session, or in a file or folder at `path`."""
+    return {
+        "session": value.session,
+        "path": path,
+        "generation": value.generation,
+        "files": [msgspec.structs.asdict(file) for file in value.files],
+        "findings": _findings(value.findings),
+        "damage": value.damage,
+        "notes": value.notes,
+    }
+
+
+def repaired(
+    session: str | None,
+    path: str | None,
+    findings: Sequence[CheckFinding],
+    *,
+    applied: bool,
+    kept_in: str | None,
+    head: str | None,
+) -> dict[str, Any]:
+    """What a repair is about, and what came of it; `head` is that of a session."""
+    return {
+        "session": session,
+        "path": path,
+        "findings": _findings(findings),
+        "applied": applied,
+        "kept_in": kept_in,
+        "head": head,
+    }
+
+
+def _findings(values: Sequence[CheckFinding]) -> list[dict[str, Any]]:
+    return [msgspec.structs.asdict(finding) for finding in values]
+
+
+def stats(report: StatsReport) -> dict[str, Any]:
+    """What the daemon did."""
+    told = reply(report)
+    return {**told, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
 
 
 def reply(value: msgspec.Struct) -> dict[str, Any]:

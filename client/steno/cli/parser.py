@@ -20,7 +20,7 @@ GROUPS: Final = {
     "keeping": ("title", "label", "archive", "unarchive", "delete"),
     "moving": ("export", "import"),
     "wire": ("wire", "replay", "emit"),
-    "service": ("status", "start", "stop", "restart", "logs", "clients", "config"),
+    "service": ("status", "start", "stop", "restart", "logs", "clients", "config", "stats"),
     "access": ("keys",),
     "demonstration": ("demo",),
 }

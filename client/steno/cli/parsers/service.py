@@ -58,6 +58,21 @@ def add_logs(commands: Subcommands) -> None:
     )
 
 
+def add_stats(commands: Subcommands) -> None:
+    parser = command(
+        commands,
+        "stats",
+        "stats:stats",
+        "say what the daemon did, in numbers; starts none",
+        "Counts begin with the daemon.",
+        example="steno stats --format prometheus",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "prometheus"), default="text",
+        help="text, for people (default); prometheus, for its text collector",
+    )  # fmt: skip
+
+
 def add_config(commands: Subcommands) -> None:
     parser = command(
         commands, "config", "configuration:config",

@@ -1,0 +1,86 @@
+"""`/metrics` on the loopback, for a Prometheus on the same machine; off unless it is configured.
+
+prometheus-client serves it from a thread of its own; the numbers are taken on the event loop, where
+nothing changes meanwhile.
+"""
+
+import asyncio
+import importlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, Final
+
+from steno_protocol import limits
+from steno_protocol.errors import BadRequest
+from steno_protocol.metrics import metrics
+from steno_protocol.replies import StatsReport
+
+_ADDRESS: Final = "127.0.0.1"
+
+
+class MetricsServer:
+    """Serves the numbers of one daemon until it is closed.
+
+    Args:
+        port: of the loopback address.
+        report: takes the numbers; called on the event loop.
+
+    Raises:
+        BadRequest: prometheus-client is not installed, or the port is taken.
+    """
+
+    def __init__(self, port: int, report: Callable[[], StatsReport]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._report = report
+        try:
+            client: Any = importlib.import_module("prometheus_client")
+        except ImportError:
+            raise BadRequest(
+                "metrics.port is set, but prometheus-client is not there: pip install"
+                " 'stenod[metrics]', or set the port to 0"
+            ) from None
+        registry = client.CollectorRegistry(auto_describe=False)
+        registry.register(_Collector(self.take, client.Metric))
+        try:
+            self._server, self._thread = client.start_http_server(port, _ADDRESS, registry)
+        except OSError as error:
+            raise BadRequest(
+                f"metrics.port {port} of {_ADDRESS} cannot be used ({error.strerror}): choose"
+                " another, or 0"
+            ) from None
+
+    def take(self) -> StatsReport:
+        """The numbers of this moment; called from the thread that serves them."""
+        taken: Future[StatsReport] = Future()
+
+        def take() -> None:
+            try:
+                taken.set_result(self._report())
+            except Exception as error:
+                taken.set_exception(error)
+
+        self._loop.call_soon_threadsafe(take)
+        return taken.result(limits.PROBE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Serve no more; a request that is being served now may fail."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Collector:
+    """What prometheus-client asks for the metrics at each request."""
+
+    def __init__(self, take: Callable[[], StatsReport], kind: Callable[..., Any]) -> None:
+        self._take = take
+        self._kind = kind
+
+    def collect(self) -> Iterator[Any]:
+        """Every metric with its samples."""
+        for metric in metrics(self._take()):
+            # The library puts the ending of a counter's name back itself.
+            made = self._kind(metric.name.removesuffix("_total"), metric.meaning, metric.kind)
+            for sample in metric.samples:
+                made.add_sample(metric.name + sample.suffix, dict(sample.labels), sample.value)
+            yield made

@@ -1,0 +1,101 @@
+"""The numbers of `stats` as metrics: name, kind and help text of each, and Prometheus' text format.
+
+    # HELP steno_appended_records_total Lines that were stored.
+    # TYPE steno_appended_records_total counter
+    steno_appended_records_total 1201
+
+Source: the text format 0.0.4, which every collector understands.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, Literal
+
+from steno_protocol.replies import HistogramReport, StatsReport
+
+Kind = Literal["counter", "gauge", "histogram"]
+"""What a metric is."""
+
+_COUNTERS: Final = {
+    "appended_records": "Lines that were stored.",
+    "appended_bytes": "Bytes of the lines that were stored.",
+    "slow_syncs": "Syncs that took longer than the configuration expects.",
+    "dropped": "Messages that clients did not take in.",
+    "lagged": "Subscriptions that were ended because nobody read them.",
+    "ignored": "Messages that bore no request id.",
+}
+_GAUGES: Final = {
+    "uptime_s": ("uptime_seconds", "How long the daemon has been running."),
+    "queued": ("queued_commands", "Commands that wait."),
+    "queued_most": ("queued_commands_most", "Commands that wait for the busiest file."),
+    "queued_bytes": ("queued_bytes", "Records of all commands that wait."),
+    "sessions_open": ("sessions_open", "Sessions with open files."),
+    "clients": ("clients", "Connections."),
+    "subscribers": ("subscribers", "Subscriptions."),
+    "open_files": ("open_files", "File handles of the process."),
+    "resident_bytes": ("resident_bytes", "Memory of the process."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number: what its metric's name ends with, its labels, and its value."""
+
+    suffix: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric and its samples."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    samples: tuple[Sample, ...]
+
+
+def metrics(report: StatsReport) -> Iterator[Metric]:
+    """Everything that a report tells, each metric once."""
+    for field, meaning in _COUNTERS.items():
+        yield _counter(field, meaning, {(): getattr(report, field)})
+    rewrites = {(("kind", kind),): count for kind, count in report.rewrites.items()}
+    yield _counter("rewrites", "Rewrites by kind.", rewrites)
+    errors = {(("code", code),): count for code, count in report.errors.items()}
+    yield _counter("errors", "Refusals by code.", errors)
+    for field, (name, meaning) in _GAUGES.items():
+        yield Metric(f"steno_{name}", "gauge", meaning, (Sample("", {}, getattr(report, field)),))
+    yield _histogram("group_commands", "Commands of each group commit.", report.groups)
+    yield _histogram("sync_seconds", "How long each sync took.", report.sync_s)
+
+
+def prometheus_text(report: StatsReport) -> str:
+    """A report in the text format of Prometheus."""
+    lines: list[str] = []
+    for metric in metrics(report):
+        lines.append(f"# HELP {metric.name} {metric.meaning}")
+        lines.append(f"# TYPE {metric.name} {metric.kind}")
+        for sample in metric.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            braces = f"{{{labels}}}" if labels else ""
+            lines.append(f"{metric.name}{sample.suffix}{braces} {sample.value:.16g}")
+    return "\n".join(lines) + "\n"
+
+
+def _counter(
+    name: str, meaning: str, values: Mapping[tuple[tuple[str, str], ...], float]
+) -> Metric:
+    samples = tuple(Sample("", dict(labels), value) for labels, value in values.items())
+    return Metric(f"steno_{name}_total", "counter", meaning, samples)
+
+
+def _histogram(name: str, meaning: str, report: HistogramReport) -> Metric:
+    bounds = [*(f"{bound:g}" for bound in report.bounds), "+Inf"]
+    counts = list(accumulate(report.counts))
+    samples = [
+        Sample("_bucket", {"le": bound}, count) for bound, count in zip(bounds, counts, strict=True)
+    ]
+    samples += [Sample("_sum", {}, report.total), Sample("_count", {}, counts[-1])]
+    return Metric(f"steno_{name}", "histogram", meaning, tuple(samples))

@@ -1,0 +1,107 @@
+"""What the daemon tells of what it did: to a person, as JSON, and to Prometheus."""
+
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import steno
+from steno_protocol.commands import Stats
+from steno_protocol.errors import ErrorCode
+from steno_protocol.replies import StatsReport
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+
+MESSAGE = {"role": "user", "content": "hi"}
+
+
+def _report(client: steno.BlockingClient) -> StatsReport:
+    return client.request(Stats(), StatsReport)[0]
+
+
+def _samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_what_was_appended_synced_and_refused_is_counted(root: Path) -> None:
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        before = _report(client)
+        assert (before.appended_records, sum(before.groups.counts)) == (0, 0)
+        session = client.open("demo")
+        ack = session.append_message([MESSAGE, MESSAGE])
+        session.append_message(MESSAGE)
+        session.checkpoint()
+        session.revert_to(0)
+        with pytest.raises(steno.Conflict):
+            session.append_message(MESSAGE, expect=ack.first)
+        told = _report(client)
+    assert told.appended_records == 4
+    size = (root / "sessions" / "demo" / "context_1.jsonl").stat().st_size
+    assert told.appended_bytes == size
+    assert (sum(told.groups.counts), told.groups.total) == (3, 3)
+    assert len(told.sync_s.counts) == len(told.sync_s.bounds) + 1
+    assert sum(told.sync_s.counts) >= 3
+    assert told.sync_s.total > 0
+    assert told.rewrites == {"reverted": 1}
+    assert told.errors == {ErrorCode.CONFLICT: 1}
+    assert (told.clients, told.subscribers, told.sessions_open, told.queued) == (1, 1, 1, 0)
+    assert told.open_files > 4
+    assert told.resident_bytes > 1 << 20
+
+
+def test_stats_are_told_to_people_programs_and_prometheus(root: Path) -> None:
+    steno_call = Steno(root)
+    steno_call("append", "demo", "hi")
+    steno_call("append", "demo", "late", "--expect", "0:0")
+    shown = steno_call("stats").out
+    assert "appended  1 record, " in shown
+    assert "errors    1 conflict" in shown
+    assert "sync took, ms" in shown
+    document = steno_call("stats", "--json").document
+    assert document["errors"]["conflict"] == 1
+    assert document.keys() == {name for name in StatsReport.__struct_fields__ if name != "id"}
+    samples = _samples(steno_call("stats", "--format", "prometheus").out)
+    assert samples["steno_appended_records_total", ()] == 1
+    assert samples["steno_errors_total", ("conflict",)] == 1
+    assert samples["steno_group_commands_count", ()] == 1
+    assert (
+        samples["steno_sync_seconds_bucket", ("+Inf",)] == samples["steno_sync_seconds_count", ()]
+    )
+
+
+def test_stats_start_no_daemon(root: Path) -> None:
+    assert Steno(root)("stats").code == 5
+    assert not (root / "stenod.lock").exists()
+
+
+def test_prometheus_reads_the_same_numbers_from_the_loopback(root: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (root / "config.toml").write_text(f"[metrics]\nport = {port}\n")
+    with ForegroundDaemon(root) as daemon:
+        daemon.wait_for(" metrics ")
+        Steno(root)("append", "demo", "hi")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            served = _samples(answer.read().decode())
+        told = _samples(Steno(root)("stats", "--format", "prometheus").out)
+        assert served.keys() >= told.keys()
+        assert served["steno_appended_records_total", ()] == 1
+        assert daemon.stop() == 0
+
+
+def test_a_port_that_is_taken_keeps_the_daemon_from_starting(root: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (root / "config.toml").write_text(f"[metrics]\nport = {port}\n")
+        ran = Steno(root)("start")
+    assert ran.code == 5
+    assert f"metrics.port {port} of 127.0.0.1 cannot be used" in ran.err
