@@ -47,7 +47,7 @@ from steno_protocol.replies import AnyReply, Done, ErrorReply, Lines, Reply
 
 RECORD = b'{"role":"user","content":"hi"}'
 
-TAKE_RECORDS = {"append", "append_wire"}
+TAKE_RECORDS = {"append", "append_wire", "compact_commit"}
 SIMPLE_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(st.characters(codec="utf-8"), max_size=20),
     int: st.integers(-(2**63), 2**64 - 1),
@@ -64,6 +64,8 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         return _bounded(arguments[0], arguments[1])
     if origin is typing.Literal:
         return st.sampled_from(arguments)
+    if origin is tuple and arguments[1:] == (...,):
+        return st.lists(_values(arguments[0]), max_size=3).map(tuple)
     if origin is list:
         return st.lists(_values(arguments[0]), max_size=3)
     if origin is dict:
@@ -84,7 +86,10 @@ def _bounded(hint: Any, meta: msgspec.Meta) -> st.SearchStrategy[Any]:
         return st.from_regex(meta.pattern)
     if hint is str:
         text = st.characters(codec="utf-8")
-        return st.text(text, max_size=min(meta.max_length or 20, 20))
+        longest = min(meta.max_length or 20, 20)
+        return st.text(text, min_size=meta.min_length or 0, max_size=longest)
+    if hint is not int:
+        return _values(hint)
     least, most = (typing.cast("int | None", bound) for bound in (meta.ge, meta.le))
     return st.integers(least, most if most is not None else 2**53)
 
@@ -220,7 +225,9 @@ def _smallest(name: str) -> dict[str, Any]:
     """A header of this command that has its required fields only."""
     values = {
         "session": "demo", "key": "k1", "protocol": 1, "checkpoint_id": 0, "token_count": 0,
-        "prompt": "", "generation": 0, "subscription": "s1", "bytes": 1,
+        "prompt": "", "generation": 0, "subscription": "s1", "bytes": 1, "lease": "k1",
+        "cut": "0:1", "at": "0:2", "message": "hi", "mail_id": "m1", "new_session": "other",
+        "crc": 0,
     }  # fmt: skip
     required = [field.name for field in msgspec.structs.fields(COMMANDS[name]) if field.required]
     return {"command": name, **{field: values[field] for field in required}}
