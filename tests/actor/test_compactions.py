@@ -1,0 +1,353 @@
+"""Compactions beside a writer: leases, what comes meanwhile, and ids that only rise."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+from steno_protocol.commands import CompactAbort
+from steno_protocol.errors import Busy, Conflict, StenoError
+from steno_protocol.replies import Compaction
+from stenod.compactions import Compactions
+from support.lines import (
+    SESSION,
+    append,
+    checkpoint,
+    clear,
+    compact,
+    compact_begin,
+    revert,
+    usage,
+    user,
+)
+from support.writing import Desk, Sent
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+SUMMARY = user("so far")
+
+
+def compactions_at(desk: Desk) -> Compactions:
+    shop = desk.workshop
+    return Compactions(shop.read, shop.monotonic, shop.wall)
+
+
+def abort(lease: str) -> CompactAbort:
+    return CompactAbort(session=SESSION, lease=lease)
+
+
+async def fill(desk: Desk) -> None:
+    """Four messages and a checkpoint."""
+    for number in range(4):
+        await desk.do(append(f"k{number}"), user(str(number)))
+    await desk.do(checkpoint("c0"))
+
+
+async def commit(desk: Desk, answer: Compaction, key: str = "commit") -> Sent:
+    named = compact(key, answer.cut, answer.at, answer.checkpoint_id)
+    return await desk.do(named, SUMMARY)
+
+
+def texts(desk: Desk) -> list[str]:
+    records = map(json.loads, desk.file().splitlines())
+    return [
+        str(record.get("content", record.get("id", record.get("token_count"))))
+        for record in records
+    ]
+
+
+def ids(desk: Desk) -> list[int]:
+    records = map(json.loads, desk.file().splitlines())
+    return [record["id"] for record in records if record["role"] == "_checkpoint"]
+
+
+# --- leases ------------------------------------------------------------------------------------
+
+
+async def test_a_second_compactor_is_told_who_is_at_it_and_for_how_long() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        answer = await compactions.begin(desk.writer, compact_begin("a", by="worker-1"))
+        assert (answer.at, answer.cut, answer.messages) == ("0:5", "0:2", 2)
+        assert (answer.checkpoint_id, answer.lease_ms) == (1, 60_000)
+        desk.now_s += 20
+
+        with pytest.raises(Busy, match=r"worker-1 is compacting the session \(lease a, 40 s left"):
+            await compactions.begin(desk.writer, compact_begin("b"))
+
+
+async def test_a_lease_is_renewed_by_asking_again_and_gets_the_same_answer() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        first = await compactions.begin(desk.writer, compact_begin("a", lease_ms=10_000))
+        for _ in range(5):
+            desk.now_s += 9
+            await desk.do(append(f"m{desk.now_s}"), user("meanwhile"))
+            again = await compactions.begin(desk.writer, compact_begin("a", lease_ms=10_000))
+            assert again == first
+            with pytest.raises(Busy):
+                await compactions.begin(desk.writer, compact_begin("b"))
+
+
+async def test_a_lease_that_ran_out_keeps_nobody_waiting_and_its_commit_is_still_right() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        first = await compactions.begin(desk.writer, compact_begin("a"))
+        desk.now_s += 61
+        second = await compactions.begin(desk.writer, compact_begin("b"))
+        assert second.checkpoint_id == first.checkpoint_id + 1
+
+        assert (await commit(desk, first, "a")).ack.checkpoint_id == 1
+        late = await commit(desk, second, "b")
+
+        assert isinstance(late.error, Conflict)
+        assert late.error.head == "1:5"
+
+
+async def test_who_gives_up_lets_the_next_one_in_and_gives_the_id_back() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        first = await compactions.begin(desk.writer, compact_begin("a"))
+        compactions.abort(desk.writer, abort("b"))
+        with pytest.raises(Busy):
+            await compactions.begin(desk.writer, compact_begin("b"))
+
+        compactions.abort(desk.writer, abort("a"))
+        compactions.abort(desk.writer, abort("a"))
+
+        second = await compactions.begin(desk.writer, compact_begin("b"))
+        assert second == first
+
+
+@pytest.mark.parametrize("rewrite", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
+async def test_a_rewrite_ends_a_compaction_and_its_lease(rewrite: Any) -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        answer = await compactions.begin(desk.writer, compact_begin("a"))
+        await desk.do(rewrite)
+        before = desk.file()
+
+        assert isinstance((await commit(desk, answer)).error, Conflict)
+        assert desk.file() == before
+        await desk.do(append("m"), user("5"), user("6"), user("7"))
+        assert (await compactions.begin(desk.writer, compact_begin("b"))).at.startswith("1:")
+
+
+async def test_after_a_commit_the_next_compaction_may_begin_at_once() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        answer = await compactions.begin(desk.writer, compact_begin("a"))
+        await commit(desk, answer)
+
+        again = await compactions.begin(desk.writer, compact_begin("b"))
+
+        assert (again.at, again.cut, again.checkpoint_id) == ("1:5", "1:2", 2)
+
+
+@pytest.mark.parametrize(("preserve", "why"), [(4, "nothing before the last 4"), (0, "task away")])
+async def test_where_there_is_nothing_to_do_there_is_no_lease_and_no_id(
+    preserve: int, why: str
+) -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        timeline = desk.file("timeline.jsonl")
+
+        answer = await compactions.begin(desk.writer, compact_begin("a", preserve=preserve))
+
+        assert (answer.messages, answer.at, answer.cut) == (0, "0:5", "0:0")
+        assert why in (answer.why or "")
+        assert desk.file("timeline.jsonl") == timeline
+        assert (await compactions.begin(desk.writer, compact_begin("b"))).checkpoint_id == 1
+
+
+async def test_a_look_that_fails_late_does_not_end_the_lease_of_the_next_compactor() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        release = anyio.Event()
+        looks = 0
+
+        async def run(work: Callable[[], T]) -> T:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                await release.wait()
+                raise OSError(5, "unreadable")
+            return work()
+
+        compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)
+        failed: list[BaseException] = []
+
+        async def look() -> None:
+            try:
+                await compactions.begin(desk.writer, compact_begin("a"))
+            except OSError as error:
+                failed.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            await desk.settle()
+            with pytest.raises(Busy):
+                await compactions.begin(desk.writer, compact_begin("b"))
+            desk.now_s += 61
+            await compactions.begin(desk.writer, compact_begin("b"))
+            release.set()
+
+        assert len(failed) == 1
+        with pytest.raises(Busy, match="lease b"):
+            await compactions.begin(desk.writer, compact_begin("c"))
+
+
+async def test_files_that_are_closed_during_the_look_are_opened_again() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        looks = 0
+
+        async def run(work: Callable[[], T]) -> T:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                desk.writer._abandon()
+            return work()
+
+        compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)
+
+        answer = await compactions.begin(desk.writer, compact_begin("a"))
+
+        assert (answer.cut, looks) == ("0:2", 2)
+        assert (await commit(desk, answer)).ack.head == "1:5"
+
+
+async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+
+        async def run(work: Callable[[], T]) -> T:
+            await desk.do(clear(f"c{desk.now_s}"))
+            desk.now_s += 1
+            return work()
+
+        compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)
+        with pytest.raises(Conflict, match="again and again"):
+            await compactions.begin(desk.writer, compact_begin("a"))
+
+
+# --- what comes meanwhile ----------------------------------------------------------------------
+
+
+async def test_what_comes_while_the_model_thinks_is_kept_in_its_order() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        await fill(desk)
+        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
+        later = [
+            desk.send(append("m1"), user("5"), user("6")),
+            desk.send(checkpoint("m2")),
+            desk.send(usage("m3", 99)),
+            desk.send(compact("commit", answer.cut, answer.at, answer.checkpoint_id), SUMMARY),
+            desk.send(append("m4"), user("7")),
+        ]
+        await desk.wait_for(lambda: later[-1].answer is not None)
+
+        assert [one.ack.head for one in later] == ["0:7", "0:8", "0:9", "1:9", "1:10"]
+        assert texts(desk) == ["1", "so far", "2", "3", "5", "6", "2", "99", "2", "7"]
+        assert ids(desk) == [1, 2]
+        await desk.wait_for(lambda: reader.data.endswith(desk.file()))
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_ids_rise_whatever_is_under_way_when_a_compaction_begins(turns: int) -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        sent = [desk.send(checkpoint(f"x{number}")) for number in range(2)]
+        await desk.settle(turns)
+        begun: list[Compaction] = []
+
+        async def begin() -> None:
+            begun.append(await compactions_at(desk).begin(desk.writer, compact_begin("a")))
+            desk.changed()
+
+        desk.spawn(begin)
+        for number in range(6):
+            sent.append(desk.send(checkpoint(f"y{number}"), *()))
+            await desk.settle(1)
+        await desk.wait_for(lambda: bool(begun) and sent[-1].answer is not None)
+
+        done = await commit(desk, begun[0])
+
+        assert ids(desk)[0] == done.ack.checkpoint_id
+        assert ids(desk) == sorted(set(ids(desk)))
+        assert (await desk.do(checkpoint("next"))).ack.checkpoint_id == ids(desk)[-2] + 1
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_compaction_that_begins_during_a_rewrite_is_of_before_or_after(turns: int) -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        rewrite = desk.send(revert("r", 0))
+        await desk.settle(turns)
+
+        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
+        await desk.wait_for(lambda: rewrite.answer is not None)
+        done = await commit(desk, answer)
+
+        if answer.at.startswith("1:"):
+            assert (answer.at, answer.cut, done.ack.head) == ("1:4", "1:2", "2:5")
+        else:
+            assert isinstance(done.error, Conflict)
+
+
+# --- the next daemon ---------------------------------------------------------------------------
+
+
+async def test_a_commit_is_right_after_a_restart_and_its_id_is_still_its_own() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
+    async with Desk(desk.disk).open() as again:
+        await again.do(checkpoint("later"))
+
+        done = await commit(again, answer)
+
+        assert done.ack.checkpoint_id == answer.checkpoint_id
+        assert ids(again) == [1, 2]
+        repeated = await commit(again, answer)
+        assert (repeated.ack.duplicate, repeated.ack.head) == (True, done.ack.head)
+
+
+async def test_a_commit_that_is_repeated_by_two_daemons_is_applied_once() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))
+        first = await commit(desk, answer)
+    async with Desk(desk.disk).open() as again:
+        named = compact("commit", answer.cut, answer.at, answer.checkpoint_id, repeat=True)
+        second = (await again.do(named, SUMMARY)).ack
+
+    assert second.duplicate
+    assert (second.head, second.checkpoint_id, second.rotated) == (
+        first.ack.head,
+        first.ack.checkpoint_id,
+        first.ack.rotated,
+    )
+
+
+async def test_a_begin_of_a_session_that_cannot_be_read_holds_no_lease() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        desk.disk.fail_next("read", 5)
+        with pytest.raises((OSError, StenoError)):
+            await compactions.begin(desk.writer, compact_begin("a"))
+
+        assert (await compactions.begin(desk.writer, compact_begin("b"))).messages == 2
