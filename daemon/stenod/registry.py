@@ -199,21 +199,37 @@ class Registry:
 
     async def verify(self, session: str) -> Verification:
         """Look through all files of a session for damage; it is not opened for writing."""
+        place = self._trees.place(session)
         async with self._verifying:
-            live = self._opened(session, "context") is not None
-            context = await self.readable(session, "context", None)
+            is_live = await self._is_live(session)
+            if is_live:
+                context = await self.readable(session, "context", None)
+            else:
+                context = await self._shop.read(lambda: self._trees.readable(place, None))
             try:
                 wire = await self.readable(session, "wire", None)
+                live = context.generation if is_live else None
                 try:
-                    place = self._trees.place(session)
-                    generation = context.generation if live else None
                     return await self._shop.read(
-                        lambda: self._trees.verify(place, context.view, wire.view, live=generation)
+                        lambda: self._trees.verify(place, context.view, wire.view, live=live)
                     )
                 finally:
                     wire.view.release()
             finally:
                 context.view.release()
+
+    async def _is_live(self, session: str) -> bool:
+        """True for an open session whose file is as its writer left it.
+
+        What another program changed is taken in by the next command; until then it is looked at
+        as the file of a session that is not open.
+        """
+        found = self._addresses.get(session)
+        if found is None or found.opened("context") is None:
+            return False
+        await found.context.rest()
+        opened = found.opened("context")
+        return opened is not None and not opened.log.is_foreign_changed()
 
     async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""

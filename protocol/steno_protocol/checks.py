@@ -173,7 +173,7 @@ def check_session(
     *,
     sizes: dict[str, int],
     live: int | None = None,
-    owned: bool = True,
+    repairable: frozenset[str] | None = None,
 ) -> int:
     """Check a session's folder; returns its present generation.
 
@@ -184,7 +184,7 @@ def check_session(
             next opening's to put right. All of a file that is not named is looked at.
         live: the present generation of a session that is being written: what a rewrite is changing
             right now is not judged.
-        owned: steno wrote it, so that only steno repairs what its timeline speaks of.
+        repairable: the files that a repair by the caller would change; None is all of them.
     """
     names = folder.names()
     past = sorted(n for n in map(places.generation_of, names) if n is not None)
@@ -197,7 +197,8 @@ def check_session(
         if name in mended:
             _check_mended(check, folder, name)
         else:
-            _check_lines(check, folder, name, sizes.get(name), owned=owned)
+            is_repairable = repairable is None or name in repairable
+            _check_lines(check, folder, name, sizes.get(name), remedies=is_repairable)
     _Structure(check, folder, past, present, rewrites, is_live=live is not None).check(names)
     return present
 
@@ -209,18 +210,16 @@ def _files(names: Sequence[str], past: Sequence[int]) -> list[str]:
 
 
 def _check_lines(
-    check: Check, folder: Folder, name: str, whole: int | None, *, owned: bool
+    check: Check, folder: Folder, name: str, whole: int | None, *, remedies: bool
 ) -> None:
     facts = folder.facts(name)
     if facts is None:
         return
     size = facts.size if whole is None else whole
-    # Positions and fingerprints of the other files are told in the timeline.
-    is_repairable = not owned or name in (places.CONTEXT, places.WIRE)
     data = blocks(lambda count, offset: folder.read(name, count, offset), size)
     try:
         dialect = dialect_of(name, in_session=True)
-        scanner = check_file(check, name, data, dialect, remedies=is_repairable)
+        scanner = check_file(check, name, data, dialect, remedies=remedies)
     except FileNotFoundError:
         return  # an old generation expired meanwhile
     except OSError as error:
@@ -235,7 +234,7 @@ def _check_lines(
 def _check_mended(check: Check, folder: Folder, name: str) -> None:
     """What a repair left behind has the damage that it repaired, which is no news."""
     apart = Check(check.progress)
-    _check_lines(apart, folder, name, None, owned=True)
+    _check_lines(apart, folder, name, None, remedies=False)
     check.files += apart.files
     if apart.damage:
         what = f"its {apart.damage} damaged places were left out by the repair that followed it"

@@ -248,6 +248,12 @@ WELD_DEPTH_MAX: Final = 1000
 CHECKED_KEYS_MAX: Final = 262_144
 """Commands of one file among which a check sees one that is there twice; about 25 MiB."""
 
+VERIFY_TIMEOUT_S: Final = 3600.0
+"""How long the command line waits for a session to be looked through, about 100 MiB a second."""
+
+REPAIR_BACKUPS_MAX: Final = 16
+"""Originals that repairs of one file leave beside it: more mean that something damages it again."""
+
 VERIFICATIONS_MAX: Final = 2
 """Sessions that are verified at a time: each reads all files of one, and writers are to go on."""
 

@@ -19,6 +19,7 @@ GROUPS: Final = {
     "compaction": ("compact",),
     "keeping": ("title", "label", "archive", "unarchive", "delete"),
     "moving": ("export", "import"),
+    "checking": ("verify", "repair"),
     "wire": ("wire", "replay", "emit"),
     "service": ("status", "start", "stop", "restart", "logs", "clients", "config", "stats"),
     "access": ("keys",),

@@ -1,0 +1,187 @@
+"""The subcommand `verify`: damage told with its place, of sessions and of any transcript."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from steno.blocking import BlockingClient
+from steno.cli import contract
+from steno.cli.connection import connected
+from steno.cli.exits import Exit, WrongUsage
+from steno.cli.output import Output, printable
+from steno.cli.progress import Progress
+from steno.cli.transcripts import LocalFolder, Transcripts, is_session_id, transcripts_at
+from steno.cli.wording import count, size
+from steno_protocol import limits, places
+from steno_protocol.checks import Check, check_file, check_session
+from steno_protocol.commands import Verify
+from steno_protocol.damage import Finding
+from steno_protocol.dialects import dialect_of
+from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.replies import CheckFinding, Verification
+
+
+def verify(options: Namespace, output: Output) -> int:
+    """Check sessions and paths, and say what was found."""
+    if options.all == bool(options.targets):
+        raise WrongUsage("name sessions, files or folders, or give --all for every session")
+    told = _Told(output)
+    paths = [target for target in options.targets if not is_session_id(target)]
+    sessions = [target for target in options.targets if is_session_id(target)]
+    if sessions or options.all:
+        _verify_sessions(options, sessions, told)
+    for path in paths:
+        _verify_path(path, told)
+    return told.exit
+
+
+class Checked(NamedTuple):
+    """What was found.
+
+    Attributes:
+        where: what the names of files stand below: a session or a folder.
+        path: the file or folder that was checked, None for a session.
+    """
+
+    report: Verification
+    where: str
+    path: str | None
+
+
+class _Told:
+    """What was told so far, and the exit code that it comes to."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self._damage = 0
+        self._has_failed = False
+
+    @property
+    def exit(self) -> int:
+        if self._damage:
+            return Exit.DAMAGED
+        return Exit.FAILED if self._has_failed else Exit.DONE
+
+    def report(self, found: Checked, target: str) -> None:
+        """One session, folder or file, which the command line called `target`."""
+        report, path = found.report, found.path
+        self._damage += report.damage
+        if self.output.as_json:
+            self.output.document(contract.checked(report, path))
+            return
+        for finding in report.findings:
+            self.output.write(printable(told(finding, found.where, target), one_line=True))
+        self.output.flush()
+        self.output.say(_summary(report, path or found.where))
+
+    def failed(self, error: StenoError) -> None:
+        """One of several could not be checked; the others are."""
+        self._has_failed = True
+        self.output.error(error)
+
+
+def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
+    """What is found in the files of a folder."""
+    checked_bytes = 0
+
+    def tell(more_bytes: int) -> None:
+        nonlocal checked_bytes
+        checked_bytes += more_bytes
+        progress.tell(f"{size(checked_bytes)} of {found.folder}")
+
+    with closing(LocalFolder(found.folder)) as folder:
+        names = list(found.names)
+        if found.is_session and places.CONTEXT in names:
+            check = Check(tell)
+            repairable = frozenset({places.WIRE}) if found.is_owned else None
+            generation = check_session(check, folder, sizes={}, repairable=repairable)
+            report = check.report(None, generation)
+            yield Checked(report, str(found.folder), str(found.folder))
+            looked_at = {file.file for file in check.files}
+            names = [name for name in names if name not in looked_at]
+        for name in names:
+            check = Check(tell)
+            dialect = dialect_of(name, in_session=found.is_session)
+            is_repairable = not found.is_owned or name == places.WIRE
+            try:
+                check_file(check, name, folder.blocks(name), dialect, remedies=is_repairable)
+            except OSError as error:
+                check.add(name, Finding("unreadable", f"it cannot be read: {error.strerror}"))
+            path = str(found.folder / name)
+            yield Checked(check.report(None), str(found.folder), path)
+
+
+def verify_session(client: BlockingClient, session: str) -> Verification:
+    """What the daemon finds in a session."""
+    try:
+        return client.request(Verify(session=session), Verification)[0]
+    except NotFound as error:
+        if Path(session).exists():
+            message = f"there is no such session; as a path it is ./{session}"
+            raise NotFound(message, session=session) from error
+        raise
+
+
+def patient(options: Namespace) -> Namespace:
+    """The options, with the time that looking through a large session may take."""
+    if options.timeout is None:
+        options.timeout = limits.VERIFY_TIMEOUT_S
+    return options
+
+
+def told(finding: CheckFinding, where: str, repair: str) -> str:
+    """One line about a finding: where it is, what it is, what to do."""
+    line = f":{finding.line}" if finding.line else ""
+    place = f" (byte {finding.offset}, {count(finding.bytes, 'byte')})" if finding.bytes else ""
+    note = "" if finding.damage else "note: "
+    return f"{where}/{finding.file}{line}: {note}{finding.what}{place}{_advice(finding, repair)}"
+
+
+def _advice(finding: CheckFinding, repair: str) -> str:
+    match finding.remedy:
+        case "cut":
+            return f"; `steno repair {repair}` leaves it out"
+        case "split":
+            return f"; `steno repair {repair}` puts whole records on lines of their own"
+        case "end":
+            return f"; `steno repair {repair}` ends it"
+        case "opening":
+            return "; the next command that writes keeps a copy and cuts it"
+        case _ if finding.damage:
+            return "; it stays as it is"
+        case _:
+            return ""
+
+
+def _summary(report: Verification, where: str) -> str:
+    records = sum(file.records for file in report.files)
+    found = f"{count(report.damage, 'damaged place')}" if report.damage else "no damage"
+    notes = f", {count(report.notes, 'note')}" if report.notes else ""
+    files = count(len(report.files), "file")
+    return f"{where}: {count(records, 'record')} in {files}, {found}{notes}"
+
+
+def _verify_sessions(options: Namespace, sessions: list[str], told: _Told) -> None:
+    with connected(patient(options)) as client, Progress(told.output, "checking") as progress:
+        if options.all:
+            sessions = [entry.session for entry in client.sessions()]
+        for session in progress.over(sessions):
+            try:
+                report = verify_session(client, session)
+            except StenoError as error:
+                if not options.all:
+                    raise
+                told.failed(error)
+                continue
+            progress.clear()
+            told.report(Checked(report, session, None), session)
+
+
+def _verify_path(path: str, told: _Told) -> None:
+    with Progress(told.output, "checking") as progress:
+        for found in transcripts_at(path):
+            for checked in _check_local(found, progress):
+                progress.clear()
+                told.report(checked, path)

@@ -1,0 +1,201 @@
+"""A transcript that is repaired in place: killed at any call it is the original or the repaired."""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steno.cli import mending
+from steno.cli.transcripts import LocalFolder
+from steno_protocol import limits
+from steno_protocol.checks import edits_of
+from steno_protocol.dialects import OtherDialect
+from steno_protocol.errors import Conflict, OutcomeUnknown, StorageFailed, TooLarge
+from support.lines import foreign
+
+DAMAGED = foreign("a") + b'{"role":"us' + foreign("b") + b"garbage\n" + foreign("c")[:-1]
+MENDED = foreign("a") + foreign("b") + foreign("c")
+
+CALLS = ("open", "write", "pwrite", "fchown", "fchmod", "fsync", "link", "rename", "unlink", "stat")
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    file = tmp_path / "talk.jsonl"
+    file.write_bytes(DAMAGED)
+    return file
+
+
+def repair(path: Path) -> str | None:
+    """Repair a file as the command does."""
+    with closing(LocalFolder(path.parent)) as folder:
+        mending.lock(folder, path.parent)
+        original = mending.original_of(folder, path.name)
+        _, edits = edits_of(folder.blocks(path.name), OtherDialect())
+        return mending.mend(folder, path, original, edits) if edits else None
+
+
+def failure_of(path: Path) -> type[Exception] | None:
+    """How a repair ends."""
+    try:
+        repair(path)
+    except (StorageFailed, OutcomeUnknown, OSError) as error:
+        return type(error)
+    return None
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, at_call: Callable[[int], None]) -> None:
+    """Have every call of the system counted, and something done before it."""
+    done = 0
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal done
+            done += 1
+            at_call(done)
+            return real(*arguments, **options)
+
+        return call
+
+    for name in CALLS:
+        monkeypatch.setattr(mending.os, name, counted(getattr(os, name)))
+
+
+def die_at(number: int, path: Path) -> int:
+    """Repair in a child that is killed before its call of this number; how it ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                count_calls(
+                    patch,
+                    lambda call: os.kill(os.getpid(), signal.SIGKILL) if call == number else None,
+                )
+                repair(path)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def originals(path: Path) -> list[bytes]:
+    return [file.read_bytes() for file in sorted(path.parent.glob("talk.jsonl.before-repair-*"))]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_repair_that_is_killed_at_any_call_leaves_the_original_or_the_repaired_file(
+    talk: Path,
+) -> None:
+    states, number, end = set[bytes](), 1, -signal.SIGKILL
+    while end == -signal.SIGKILL:
+        for file in talk.parent.iterdir():
+            file.unlink()
+        talk.write_bytes(DAMAGED)
+        end = die_at(number, talk)
+        now = talk.read_bytes()
+        states.add(now)
+        assert now in (DAMAGED, MENDED)
+        assert all(kept == DAMAGED for kept in originals(talk))
+
+        repair(talk)
+        assert talk.read_bytes() == MENDED
+        assert originals(talk) == [DAMAGED]
+        assert len(list(talk.parent.iterdir())) == 2, "nothing that was begun is left"
+        number += 1
+    assert states == {DAMAGED, MENDED}
+    assert number > 8
+
+
+def test_a_repair_whose_disk_fails_at_any_call_tells_what_is_true(talk: Path) -> None:
+    told, failing = set[type[Exception]](), 0
+    has_failed = True
+    while has_failed:
+        failing += 1
+        for file in talk.parent.iterdir():
+            file.unlink()
+        talk.write_bytes(DAMAGED)
+        has_failed = False
+
+        def fail(call: int, failing: int = failing) -> None:
+            nonlocal has_failed
+            if call == failing:
+                has_failed = True
+                raise OSError(28, "No space left on device")
+
+        with pytest.MonkeyPatch.context() as patch:
+            count_calls(patch, fail)
+            kind = failure_of(talk)
+        if kind is not None:
+            told.add(kind)
+            assert talk.read_bytes() == (MENDED if kind is OutcomeUnknown else DAMAGED)
+        repair(talk)
+        assert (talk.read_bytes(), originals(talk)) == (MENDED, [DAMAGED])
+    assert told == {OSError, StorageFailed, OutcomeUnknown}
+
+
+def test_new_bytes_are_synced_before_the_name_and_the_name_before_the_end(
+    talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            told.append(name)
+            return real(*arguments, **options)
+
+        return call
+
+    for name in ("fsync", "link", "rename"):
+        monkeypatch.setattr(mending.os, name, noting(name))
+    repair(talk)
+    assert told == ["fsync", "link", "fsync", "rename", "fsync"]
+
+
+def test_a_file_that_changes_while_it_is_looked_at_is_left_alone(
+    talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.link
+
+    def link(*arguments: Any, **options: Any) -> None:
+        with talk.open("ab") as file:
+            file.write(b"more\n")
+        real(*arguments, **options)
+
+    monkeypatch.setattr(mending.os, "link", link)
+    with pytest.raises(Conflict, match="changed while"):
+        repair(talk)
+    assert talk.read_bytes() == DAMAGED + b"more\n"
+
+
+def test_what_is_written_into_the_original_after_its_last_look_is_told(
+    talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.rename
+    writer = talk.open("ab", buffering=0)
+
+    def rename(*arguments: Any, **options: Any) -> None:
+        writer.write(b"late\n")
+        real(*arguments, **options)
+
+    monkeypatch.setattr(mending.os, "rename", rename)
+    with writer, pytest.raises(Conflict, match=f"from byte {len(DAMAGED)} on"):
+        repair(talk)
+    assert talk.read_bytes() == MENDED
+    assert originals(talk) == [DAMAGED + b"late\n"]
+
+
+def test_originals_beside_a_file_are_bounded(talk: Path) -> None:
+    for _ in range(limits.REPAIR_BACKUPS_MAX):
+        talk.unlink()
+        talk.write_bytes(DAMAGED)
+        repair(talk)
+    talk.unlink()
+    talk.write_bytes(DAMAGED)
+    with pytest.raises(TooLarge, match="remove those"):
+        repair(talk)
+    assert talk.read_bytes() == DAMAGED
