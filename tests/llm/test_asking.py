@@ -205,6 +205,14 @@ async def test_a_cancelled_question_hangs_up() -> None:
         assert await anyio.to_thread.run_sync(server.hung_up.wait, 10)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://a\0b", "http://127.0.0.1:0", "http://[::1]:1", "http://é/"]
+)
+async def test_a_url_that_leads_nowhere_is_told_and_no_crash(url: str) -> None:
+    with ModelServer(chat()) as server:
+        assert (await failure_of(Asker(server, base_url=url))).status is None
+
+
 async def test_a_server_that_is_not_there_is_named() -> None:
     with ModelServer(chat()) as server:
         pass

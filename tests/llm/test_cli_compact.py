@@ -1,5 +1,6 @@
 """`steno compact` as a shell runs it: a real daemon, and a model that does as it is told."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -70,6 +71,17 @@ def test_a_compaction_prints_the_head_and_tells_what_it_does(
     assert SUMMARY.splitlines()[1] in summary
     assert preserved == ["demo 4", "answer 4"]
     assert session.token_count < 1000
+
+
+def test_on_a_terminal_the_seconds_are_counted(
+    command: Steno, client: steno.BlockingClient
+) -> None:
+    filled(client)
+    with ModelServer(chat()) as server:
+        words = ("compact", "demo", "--model", "m", "--base-url", server.base_url)
+        shown = command.on_terminal(80, *words)
+    assert "asking m for a summary: 0 s" in shown
+    assert "became a summary" in shown
 
 
 def test_the_document_of_a_compaction_has_every_key(
@@ -197,6 +209,7 @@ def test_a_worker_compacts_what_is_due_while_agents_go_on_and_one_failure_stops_
     bad, good, small = (filled(client, session) for session in ("w/bad", "w/good", "w/small"))
     other = filled(client, "other")
     small.clear()
+    filled(client, "w/archived").describe(archived=True)
     with ModelServer(answering_all_but_bad) as server:
         process = command.begin(
             "compact", "w/", "--watch", "--max-context-size", "1000", "--reserved", "0",
@@ -215,6 +228,8 @@ def test_a_worker_compacts_what_is_due_while_agents_go_on_and_one_failure_stops_
                     session.append_message({"role": "user", "content": f"more {number}"})
                 session.update_token_count(900)
                 assert process.stdout.readline().startswith(f"{session.id} ")
+                # The next daemon is there by itself.
+                os.kill(client.status().pid, signal.SIGKILL)
             process.terminate()
             assert "Traceback" not in process.stderr.read()
         assert process.returncode == 0

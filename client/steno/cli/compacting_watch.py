@@ -36,6 +36,13 @@ class Rule:
     why: str | None
     interval_s: float
 
+    def is_for(self, session: str) -> bool:
+        """Sessions of a mount only when the prefix names it.
+
+        Another program may have them in its memory, and would not notice a rewrite.
+        """
+        return session.startswith(self.prefix) and (":" in self.prefix or ":" not in session)
+
 
 class Watch:
     """Looks after sessions until it is cancelled; one that fails does not stop the others."""
@@ -51,7 +58,8 @@ class Watch:
 
     async def run(self) -> None:
         """Work; a compaction that is under way when this is cancelled is given up."""
-        whose = f"the sessions that begin with {self._rule.prefix}" if self._rule.prefix else "all"
+        prefix = self._rule.prefix
+        whose = f"the sessions that begin with {prefix}" if prefix else "the sessions of the root"
         self._output.say(f"watching {whose}, every {duration(self._rule.interval_s)}")
         async with anyio.create_task_group() as tasks:
             while True:
@@ -60,12 +68,13 @@ class Watch:
 
     async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
         try:
-            entries = await self._client.sessions(self._rule.prefix)
+            entries = await self._client.sessions(self._rule.prefix, archived="no")
         except StenoError as error:
             self._tell_once(error)
             return
         self._list_failed = False
-        for entry in self._book.to_look_at(entries, anyio.current_time()):
+        ours = [entry for entry in entries if self._rule.is_for(entry.session)]
+        for entry in self._book.to_look_at(ours, anyio.current_time()):
             if await self._is_due(entry):
                 self._book.begun(entry.session)
                 tasks.start_soon(self._compact, entry.session)

@@ -50,9 +50,9 @@ async def post(call: Call) -> Response | Lost:
             return await _exchange(client, call)
         except httpx2.ConnectTimeout:
             return Lost(f"no connection within {limits.MODEL_CONNECT_S:g} s")
-        except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
             return Lost(_words(error), is_final=True)
-        except httpx2.TransportError as error:
+        except httpx2.HTTPError as error:
             return Lost(_words(error))
 
 

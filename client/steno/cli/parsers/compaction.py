@@ -23,7 +23,7 @@ def add_compact(commands: Subcommands) -> None:
         " from OPENAI_API_KEY or ANTHROPIC_API_KEY, and goes over https or to this machine only."
         " With --max-context-size only a session that is full enough is compacted. With --watch it"
         " runs until it is told to end, and compacts each session that SESSION is the beginning of"
-        " once it is full enough.",
+        " once it is full enough; those of a mount only when SESSION names it.",
         example="steno compact demo --model qwen3 --base-url http://127.0.0.1:8080/v1\n"
         "steno compact --watch --model qwen3 --base-url http://127.0.0.1:8080/v1"
         " --max-context-size 200000",
