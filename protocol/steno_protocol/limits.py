@@ -331,6 +331,12 @@ LOG_POLL_S: Final = 0.2
 HOUSEKEEPING_S: Final = 30.0
 """The daemon's only timer: closes idle sessions and re-checks the socket."""
 
+DOCTOR_SYNCS_MAX: Final = 8
+"""Syncs by which `steno doctor` times a disk: the middle of so many is not moved by one hiccup."""
+
+DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
+"""With less room than this `steno doctor` warns: a busy day of agents writes as much."""
+
 IDLE_LOOK_S: Final = 0.01
 """A daemon that is to end when nobody uses it looks no more often than this whether somebody does."""
 

@@ -27,6 +27,7 @@ start       started version pid root endpoint
 stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
+doctor      root problems warnings findings [{check state told remedy}]
 stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
             slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored queued
             queued_most queued_bytes sessions_open clients subscribers open_files resident_bytes

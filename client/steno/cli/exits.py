@@ -35,7 +35,7 @@ MEANINGS: Final = {
     Exit.NOT_FOUND: "not found: no such session, checkpoint, generation, position, log or match",
     Exit.UNREACHABLE: "no daemon answered; nothing happened",
     Exit.UNKNOWN: "nobody knows whether it happened: repeat it with the key that is named",
-    Exit.DAMAGED: "verify found damage; nothing was changed",
+    Exit.DAMAGED: "verify found damage, or doctor a problem; nothing was changed",
     Exit.INTERRUPTED: "interrupted",
 }
 """Each exit code in words, as `steno --help` shows them."""

@@ -21,7 +21,7 @@ GROUPS: Final = {
     "moving": ("export", "import"),
     "checking": ("verify", "repair"),
     "wire": ("wire", "replay", "emit"),
-    "service": ("status", "start", "stop", "restart", "logs", "clients", "config", "stats"),
+    "service": ("status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor"),
     "access": ("keys",),
     "demonstration": ("demo",),
 }

@@ -11,7 +11,7 @@ from steno.cli import contract
 from steno.cli.connection import connected, root_of
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, table
-from steno.cli.wording import count, duration, number
+from steno.cli.wording import count, duration, moment, number
 from steno_protocol import limits, places
 from steno_protocol.errors import Busy, OutcomeUnknown, Unreachable
 from steno_protocol.replies import ClientEntry, StatusReport
@@ -161,6 +161,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
         ("sessions", f"{number(report.sessions_open)} open"),
         ("clients", f"{number(report.clients)}, {count(report.dropped, 'message')} dropped"),
         ("queued", count(report.queued, "command")),
+        ("last slow sync", _moment(report.slow_sync_at)),
         ("appended", count(report.appended_records, "record")),
         (
             "syncs",
@@ -168,6 +169,10 @@ def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
         ),
     ]
     return rows + [("mount", f"{name}: {folder}") for name, folder in report.mounts.items()]
+
+
+def _moment(at: float | None) -> str:
+    return "none" if at is None else moment(at)
 
 
 def _client_row(entry: ClientEntry) -> tuple[str, ...]:

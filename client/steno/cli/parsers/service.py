@@ -58,6 +58,17 @@ def add_logs(commands: Subcommands) -> None:
     )
 
 
+def add_doctor(commands: Subcommands) -> None:
+    command(
+        commands,
+        "doctor",
+        "doctor:doctor",
+        "look at everything a daemon needs, and say what to do about what is not well",
+        "Works without a daemon, and beside one that hangs; starts none, and changes nothing.",
+        example="steno doctor",
+    )
+
+
 def add_stats(commands: Subcommands) -> None:
     parser = command(
         commands,

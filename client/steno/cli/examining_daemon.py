@@ -1,0 +1,146 @@
+"""The doctor's look at a daemon: who holds the root, whether it answers, and what lies about."""
+
+import os
+import stat
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from steno.blocking import BlockingClient, connect_sync
+from steno.cli.configuration import read_file, unread
+from steno.cli.findings import Finding, ok, problem, warning
+from steno.cli.service import is_free
+from steno.cli.wording import count, duration, moment
+from steno_protocol import __version__, limits, places
+from steno_protocol.commands import Configuration
+from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.places import LockNote
+from steno_protocol.replies import ConfigurationReport, OptionEntry, StatusReport
+
+
+def examine_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
+    """The lock, the socket, and the daemon that should be behind them."""
+    if not root.is_dir():
+        return
+    note = _note(root)
+    socket = _socket(root, note)
+    if is_free(root):
+        yield ok("lock", "no daemon holds the root: one is started when it is needed")
+        yield from _unused_socket(socket)
+        return
+    held = f"held by pid {note.pid}" if note else "held, and its holder is just starting"
+    yield ok("lock", held)
+    yield from _folder_of(socket)
+    yield from _answering(options, root, note, socket)
+
+
+def _answering(
+    options: Namespace, root: Path, note: LockNote | None, socket: Path
+) -> Iterator[Finding]:
+    timeout_s = options.timeout or limits.PROBE_TIMEOUT_S
+    try:
+        with connect_sync(root, spawn=False, timeout=timeout_s) as client:
+            report = client.status()
+            entries = _entries(client)
+    except Incompatible as error:
+        yield problem("daemon", error.message, "steno restart")
+        return
+    except (Unreachable, OutcomeUnknown) as error:
+        yield _silent(error.message, note, socket, root)
+        return
+    yield _version(report)
+    yield from _state(report)
+    with suppress(BadRequest):
+        for line in unread(entries, read_file(root, {})):
+            yield warning("daemon", line, f"kill -HUP {report.pid}, or `steno restart`")
+
+
+def _entries(client: BlockingClient) -> list[OptionEntry]:
+    """What the daemon goes by; an old one may not know the question."""
+    with suppress(StenoError):
+        return client.request(Configuration(), ConfigurationReport)[0].options
+    return []
+
+
+def _version(report: StatusReport) -> Finding:
+    told = f"stenod {report.version}, pid {report.pid}, up for {duration(report.uptime_s)}"
+    if report.version != __version__:
+        return warning("daemon", f"{told}; this command is {__version__}", "steno restart")
+    return ok("daemon", told)
+
+
+def _state(report: StatusReport) -> Iterator[Finding]:
+    if report.draining:
+        yield warning("daemon", f"it is ending, {count(report.queued, 'command')} to go", "wait")
+    if report.slow_sync_at is not None:
+        yield warning(
+            "daemon",
+            f"a sync was slow at {moment(report.slow_sync_at)}, the slowest took"
+            f" {report.slowest_sync_s:.2f} s",
+            "see what else writes to this disk; `steno logs` names each slow sync",
+        )
+
+
+def _silent(why: str, note: LockNote | None, socket: Path, root: Path) -> Finding:
+    """The finding of a daemon that holds the root and does not answer."""
+    if note is not None and _is_stopped(note.pid):
+        told = f"pid {note.pid} holds the root and is stopped"
+        return problem("daemon", told, f"let it go on: kill -CONT {note.pid}")
+    log = root / places.LOG
+    if not socket.exists():
+        told = f"it holds the root, but its socket {socket} is gone"
+        end = f"kill {note.pid}: it drains" if note else f"see {log}"
+        return problem("daemon", told, f"{end}, and the next command starts another")
+    end = f"kill {note.pid}" if note else "kill its process"
+    return problem("daemon", f"it does not answer: {why}", f"see {log}; if it hangs, {end}")
+
+
+def _unused_socket(socket: Path) -> Iterator[Finding]:
+    try:
+        found = socket.lstat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid():
+        yield ok("socket", f"{socket} was left behind by a daemon that was killed: harmless")
+    else:
+        yield problem(
+            "socket",
+            f"{socket} is no socket of yours, so no daemon can listen there",
+            "move it away, or choose another --socket",
+        )
+
+
+def _folder_of(socket: Path) -> Iterator[Finding]:
+    folder = socket.parent
+    with suppress(FileNotFoundError):
+        found = folder.stat()
+        if found.st_uid != os.getuid():
+            yield problem(
+                "socket", f"{folder} belongs to uid {found.st_uid}", "choose another --socket"
+            )
+        elif found.st_mode & 0o022:
+            yield warning("socket", f"others may write into {folder}", f"chmod 700 {folder}")
+
+
+def _socket(root: Path, note: LockNote | None) -> Path:
+    if note is not None:
+        return Path(note.endpoint.removeprefix("ipc://"))
+    return Path(places.socket_path(str(root), None, os.environ, os.getuid()))
+
+
+def _note(root: Path) -> LockNote | None:
+    try:
+        return msgspec.json.decode((root / places.LOCK).read_bytes(), type=LockNote)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError, IndexError):
+        # The name in brackets may hold anything, so what follows the last one counts.
+        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return told.rpartition(")")[2].split()[0] in {"T", "t"}
+    return False

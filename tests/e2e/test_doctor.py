@@ -1,0 +1,215 @@
+"""`steno doctor`: without a daemon, beside a well one and one that hangs, on broken roots."""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steno_protocol import PROTOCOL_VERSION, commands, places, replies
+from steno_protocol.errors import ErrorCode
+from steno_protocol.frames import Request
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+from support.scripted_daemon import Answers, Script, ScriptedDaemon
+
+WELL, PROBLEM = 0, 7
+
+
+def _examine(root: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    ran = Steno(root)("doctor", "--json", *arguments)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for finding in ran.document["findings"]:
+        assert set(finding) == {"check", "state", "told", "remedy"}
+        assert bool(finding["remedy"]) == (finding["state"] != "ok")
+        found.setdefault(finding["check"], []).append(finding)
+    return ran.code, found
+
+
+def _states(findings: list[dict[str, Any]]) -> list[str]:
+    return [finding["state"] for finding in findings]
+
+
+def test_a_root_that_does_not_exist_yet_is_well_and_stays_away(root: Path) -> None:
+    code, found = _examine(root, "--root", str(root / "new"))
+    assert code == WELL
+    assert "is not there yet" in found["root"][0]["told"]
+    assert not (root / "new").exists()
+
+
+def test_a_healthy_daemon_is_well_and_nothing_is_left_behind(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    before = sorted(root.iterdir())
+    code, found = _examine(root)
+    assert code == WELL, found
+    assert found.keys() == {
+        "versions", "root", "config", "disk", "sync", "lock", "daemon", "sessions",
+    }  # fmt: skip
+    assert found["daemon"][0]["told"].startswith("stenod ")
+    assert "1 session, nothing to tell" in found["sessions"][0]["told"]
+    assert sorted(root.iterdir()) == before
+
+
+def test_the_findings_are_readable(root: Path) -> None:
+    root.chmod(0o755)
+    shown = Steno(root).on_terminal(100, "doctor")
+    assert "mode 755" in shown
+    assert f"→ chmod 700 {root}" in shown
+    assert "0 problems, 1 warning on" in shown
+
+
+def test_looking_starts_no_daemon(root: Path) -> None:
+    _examine(root)
+    assert not (root / places.LOCK).exists()
+
+
+def test_a_daemon_that_is_stopped_is_told_with_what_wakes_it(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        code, found = _examine(root, "--timeout", "0.3")
+        assert code == PROBLEM
+        (finding,) = found["daemon"]
+        assert finding["told"] == f"pid {daemon.pid} holds the root and is stopped"
+        assert finding["remedy"].endswith(f"kill -CONT {daemon.pid}")
+        os.kill(daemon.pid, signal.SIGCONT)
+        assert _examine(root)[0] == WELL
+
+
+def test_a_daemon_whose_socket_was_removed_is_told(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        (root / places.SOCKET).unlink()
+        code, found = _examine(root, "--timeout", "0.3")
+        assert f"kill {daemon.pid}" in found["daemon"][0]["remedy"]
+    assert code == PROBLEM
+    assert "is gone" in found["daemon"][0]["told"]
+
+
+def test_a_socket_that_a_killed_daemon_left_is_harmless_and_another_file_is_not(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        daemon.kill()
+        code, found = _examine(root)
+        assert (code, _states(found["socket"])) == (WELL, ["ok"])
+    (root / places.SOCKET).unlink()
+    (root / places.SOCKET).write_text("precious")
+    code, found = _examine(root)
+    assert (code, _states(found["socket"])) == (PROBLEM, ["problem"])
+
+
+def test_a_daemon_of_another_version_is_told_also_when_it_knows_less(root: Path) -> None:
+    with (
+        ScriptedDaemon(root, _old(root), root=str(root)) as daemon,
+        (root / places.LOCK).open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note = places.LockNote(
+            pid=os.getpid(), version="0.0.1", root=str(root), endpoint=daemon.endpoint
+        )
+        lock.write(msgspec.json.encode(note).decode())
+        lock.flush()
+        code, found = _examine(root)
+    assert code == WELL
+    (finding,) = found["daemon"]
+    assert "stenod 0.0.1, pid 1" in finding["told"]
+    assert finding["remedy"] == "steno restart"
+
+
+def _old(root: Path) -> Script:
+    status = replies.StatusReport(
+        version="0.0.1", protocol=PROTOCOL_VERSION, pid=1, root=str(root), endpoint="",
+        uptime_s=1.0, mounts={}, sessions_open=0, clients=1, queued=0, appended_records=0,
+        syncs=0, sync_s=0.0, slowest_sync_s=0.0, dropped=0,
+    )  # fmt: skip
+    refused = replies.ErrorReply(code=ErrorCode.BAD_REQUEST, message="what?")
+
+    def answer(request: Request) -> Answers | None:
+        match request.command:
+            case commands.Status():
+                return [(status, None)]
+            case commands.Configuration():
+                return [(refused, None)]
+            case _:
+                return None
+
+    return answer
+
+
+@pytest.mark.parametrize("what", ["file", "config", "mount"])
+def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str) -> None:
+    broken = root
+    if what == "file":
+        broken = root / "file"
+        broken.write_text("")
+    elif what == "config":
+        (root / places.CONFIG).write_text("[log]\nlevle = 'info'\n")
+    else:
+        (root / places.CONFIG).write_text("[mounts]\nkimi = '/nowhere/at/all'\n")
+    code, found = _examine(root, "--root", str(broken))
+    check = "root" if what == "file" else "config"
+    states = {state for finding in found[check] for state in [finding["state"]]}
+    assert code == (WELL if what == "mount" else PROBLEM)
+    assert ("warning" if what == "mount" else "problem") in states
+    assert "versions" in found
+    assert "disk" in found
+
+
+def test_too_little_room_is_a_problem(root: Path) -> None:
+    (root / places.CONFIG).write_text("[disk]\nfree_bytes = '4096 TB'\n")
+    code, found = _examine(root)
+    assert code == PROBLEM
+    assert "less than the floor" in found["disk"][0]["told"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "told"),
+    [
+        (b'{"role":"user","cont', "its last line is not finished"),
+        (b'{"role":"user"\n', "its last line is no JSON"),
+        (b"\0\0\0\0\n", "NUL bytes"),
+    ],
+)
+def test_a_session_whose_end_is_torn_is_told(root: Path, tail: bytes, told: str) -> None:
+    steno = Steno(root)
+    steno("append", "team/demo", "hi")
+    steno("stop")
+    context = root / places.SESSIONS / "team" / "demo" / places.CONTEXT
+    with context.open("ab") as file:
+        file.write(tail)
+    # It has stood still for a while.
+    os.utime(context, (1, 1))
+    code, found = _examine(root)
+    assert code == WELL
+    (finding,) = found["sessions"]
+    assert finding["state"] == "warning"
+    assert finding["told"].startswith("team/demo: ")
+    assert told in finding["told"]
+    steno("append", "team/demo", "again")
+    (finding,) = _examine(root)[1]["sessions"]
+    assert "1 damage in quarantine" in finding["told"]
+
+
+def test_a_slow_sync_is_remembered(root: Path) -> None:
+    (root / places.CONFIG).write_text("[disk]\nslow_sync_s = 0\n")
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    _, found = _examine(root)
+    assert any("a sync was slow at" in finding["told"] for finding in found["daemon"])
+    shown = dict(line.split("  ", 1) for line in steno("status").out.splitlines())
+    assert shown["last slow sync"].strip() != "none"
+    assert json.loads(steno("status", "--json").out)["slow_sync_at"] > 0
+
+
+def test_somebody_else_at_the_socket_is_no_daemon(root: Path) -> None:
+    with ForegroundDaemon(root):
+        (root / places.SOCKET).unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(root / places.SOCKET))
+            other.listen()
+            code, found = _examine(root, "--timeout", "0.3")
+    assert code == PROBLEM
+    assert "does not answer" in found["daemon"][0]["told"]
