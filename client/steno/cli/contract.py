@@ -44,6 +44,7 @@ checked     session path generation files [{file bytes lines records crc}] findi
             of session and path one is null; PROTOCOL.md lists kinds and remedies
 repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
             that it is about, kept_in where the damaged file is now, null if it was not replaced
+completion  shell script
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
 

@@ -23,6 +23,7 @@ GROUPS: Final = {
     "wire": ("wire", "replay", "emit"),
     "service": ("status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor"),
     "access": ("keys",),
+    "shell": ("completion",),
     "demonstration": ("demo",),
 }
 """Each module of `steno.cli.parsers` and the subcommands in it, in the order of `steno --help`."""
