@@ -61,7 +61,7 @@ class Writer:
         self._opened: Opened | None = None
         self._unsynced_since: float | None = None
         self._opening = anyio.Lock()
-        self._is_serving = False
+        self.is_serving = False
         self._has_ended = False
         self._unpublished: list[bytes] = []
         self._marked = 0
@@ -77,7 +77,7 @@ class Writer:
     @property
     def is_idle(self) -> bool:
         """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
-        is_busy = self._is_serving or self._opening.locked()
+        is_busy = self.is_serving or self._opening.locked()
         at_rest = not is_busy and not self.mailbox and not self.feed
         return at_rest and self._unsynced_since is None
 
@@ -143,13 +143,13 @@ class Writer:
         """Write until the mailbox is closed and empty, then sync, mark and close the files."""
         try:
             while await self._wait():
-                self._is_serving = True
+                self.is_serving = True
                 group = self.mailbox.take()
                 self.used_at = self._shop.monotonic()
                 if group:
                     await self._serve_group(group)
                 await self._sync_when_due()
-                self._is_serving = False
+                self.is_serving = False
                 if self.mailbox:
                     # A fast disk makes no task wait, and the others are to have their turn.
                     await anyio.lowlevel.checkpoint()
@@ -470,7 +470,7 @@ class Writer:
     def _close(self) -> None:
         opened = self._opened
         # In the middle of a group nobody knows how far it came: the next opening finds out.
-        if opened is not None and not self._is_serving:
+        if opened is not None and not self.is_serving:
             with contextlib.suppress(OSError):
                 if self._unsynced_since is not None:
                     opened.log.sync()

@@ -254,6 +254,10 @@ VERIFY_TIMEOUT_S: Final = 3600.0
 REPAIR_BACKUPS_MAX: Final = 16
 """Originals that repairs of one file leave beside it: more mean that something damages it again."""
 
+VERIFY_LOOKS_MAX: Final = 4
+"""Looks at a session that another program changed, before one is believed though its writer was
+faster each time."""
+
 VERIFICATIONS_MAX: Final = 2
 """Sessions that are verified at a time: each reads all files of one, and writers are to go on."""
 

@@ -1,0 +1,80 @@
+"""A session that is being written and rewritten is verified without a false alarm."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import steno
+from steno_protocol.commands import Repair, Verify
+from steno_protocol.replies import Ack, Verification
+
+ROUNDS = 40
+
+
+def _write(root: Path, name: str, stop: threading.Event, failures: list[BaseException]) -> None:
+    try:
+        with steno.connect_sync(root, name=name) as client:
+            session = client.open("demo", follow=False)
+            while not stop.is_set():
+                number = session.checkpoint(add_user_message=True).checkpoint_id
+                session.append_message([{"role": "user", "content": name}] * 3)
+                session.append_wire("StepBegin", {"n": 1})
+                if name == "reverter" and number:
+                    try:
+                        session.revert_to(number)
+                    except steno.NotFound:
+                        continue  # the checkpoint went with a revert to an earlier one
+    except BaseException as error:
+        failures.append(error)
+        raise
+
+
+def test_verify_beside_writers_and_reverts_finds_nothing(root: Path) -> None:
+    stop, failures = threading.Event(), list[BaseException]()
+    with steno.connect_sync(root) as client:
+        client.open("demo", follow=False)
+        writers = [
+            threading.Thread(target=_write, args=(root, name, stop, failures))
+            for name in ("writer", "reverter")
+        ]
+        for writer in writers:
+            writer.start()
+        try:
+            reports = [
+                client.request(Verify(session="demo"), Verification)[0] for _ in range(ROUNDS)
+            ]
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+    assert failures == []
+    assert [finding for report in reports for finding in report.findings] == []
+    assert reports[-1].generation > 0
+
+
+def test_a_repair_takes_place_beside_writers(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.append_message({"role": "user", "content": "before"})
+        with (root / "sessions" / "demo" / "context.jsonl").open("ab") as file:
+            file.write(b'{"role":"us{"role":"user","content":"welded"}\n')
+            file.write(b'{"role":"user","content":"whole"}\n')
+        follower = client.open("demo")
+        report = client.request(Verify(session="demo"), Verification)[0]
+        assert [finding.kind for finding in report.findings] == ["welded"]
+        session.append_message({"role": "user", "content": "meanwhile"})
+        (file,) = [each for each in report.files if each.file == "context.jsonl"]
+        command = Repair(
+            session="demo", key="mend", generation=0, bytes=file.bytes, crc=file.crc, repeat=True
+        )
+        ack = client.request(command, Ack)[0]
+        again = client.request(command, Ack)[0]
+        assert (ack.head, again.head, again.duplicate) == ("1:4", "1:4", True)
+        assert follower.wait_for(ack.head)
+        told = [message["content"] for message in follower.history]
+        assert told == ["before", "welded", "whole", "meanwhile"]
+        other = Repair(session="demo", key="more", generation=1, bytes=file.bytes, crc=0)
+        with pytest.raises(steno.Conflict, match="verify it again") as refused:
+            client.request(other, Ack)
+        assert refused.value.head == "1:4"
