@@ -71,11 +71,14 @@ class Custody:
             return
         self._swept_at = now
         for folder in self._trees.folders():
-            left, expired = await self._shop.read(lambda folder=str(folder): self._sweep(folder))
-            if left or expired:
-                self._shop.tell("swept", folder=str(folder), forks=left, trash=expired)
+            await self._sweep(str(folder))
 
-    def _sweep(self, folder: str) -> tuple[int, int]:
+    async def _sweep(self, folder: str) -> None:
+        left, expired = await self._shop.read(lambda: self._removed(folder))
+        if left or expired:
+            self._shop.tell("swept", folder=folder, forks=left, trash=expired)
+
+    def _removed(self, folder: str) -> tuple[int, int]:
         try:
             tree = self._disk.open_root(folder)
         except OSError:

@@ -5,7 +5,7 @@ Everything here blocks; nothing is changed.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from steno_protocol import limits, records
@@ -77,12 +77,14 @@ class Cut:
         size: bytes of that generation before it.
         wire_lines: lines of its wire file before it.
         wire_size: their bytes.
+        next_id: the id of the next checkpoint, unless the lines before the cut tell of a higher.
     """
 
     at: Position
     size: int
     wire_lines: int
     wire_size: int
+    next_id: int = 0
 
 
 def cut(source: Captured, command: Fork) -> Cut:
@@ -188,7 +190,10 @@ def _before_checkpoint(source: Captured, checkpoint_id: int) -> Cut:
         for generation in timeline.lineage(source.timeline, source.generation):
             found = _lines_before(source, generation, checkpoint_id)
             if found is not None:
-                return _at_position(source, Position(generation, found))
+                chosen = _at_position(source, Position(generation, found))
+                # What is cut off gives its id free, and the first lines of a compaction tell of
+                # none before it.
+                return replace(chosen, next_id=checkpoint_id)
     valid = f"0 to {count - 1} exist" if count else "the session has none yet"
     raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=source.session)
 

@@ -29,9 +29,6 @@ from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView, SharedHandle
 from stenod.trees import Place, Trees
 
-FORKED: Final = "forked"
-"""The timeline's word in the new session."""
-
 FORK: Final = "fork"
 """The timeline's word in the session that it was made of."""
 
@@ -326,7 +323,7 @@ def _shortened(entry: Happening, chosen: Cut, view: FileView) -> Happening:
 
 def _first_entry(source: Captured, chosen: Cut, wanted: Wanted, title: str) -> Happening:
     return Happening(
-        kind=FORKED,
+        kind=timeline.FORKED,
         generation=chosen.at.generation,
         kept=chosen.at.line,
         at=wanted.now,
@@ -340,6 +337,7 @@ def _first_entry(source: Captured, chosen: Cut, wanted: Wanted, title: str) -> H
             "bytes": chosen.size,
             "wire_at": f"0:{chosen.wire_lines}",
             "title": title,
+            **({"checkpoint_id": chosen.next_id} if chosen.next_id else {}),
         },
     )
 
@@ -387,7 +385,7 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
 
 
 def _forked(entries: list[Happening]) -> Happening | None:
-    return next((entry for entry in entries if entry.kind == FORKED), None)
+    return next((entry for entry in entries if entry.kind == timeline.FORKED), None)
 
 
 def _answer(

@@ -132,8 +132,7 @@ class Registry:
         for session in found:
             self._forget(session)
         for writer in writers:
-            writer.mailbox.close()
-            await self._wait_for(lambda writer=writer: writer not in self._serving)
+            await self._end(writer)
         why = "its files were closed: subscribe again"
         try:
             yield
@@ -328,6 +327,11 @@ class Registry:
             item.to.refuse(error)
         self._tell_changed()
         self._shop.flush()
+
+    async def _end(self, writer: Writer) -> None:
+        """Let a writer write what is queued, and return when its task is over."""
+        writer.mailbox.close()
+        await self._wait_for(lambda: writer not in self._serving)
 
     def _check_kept_out(self, place: Place) -> None:
         if any(_is_within(place, other) for other in self._kept_out):

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
-from steno_protocol.replies import SessionStat
+from steno_protocol.replies import Happening, SessionStat
 from stenod.core import timeline
-from support.lines import append, checkpoint, prompt, revert, usage, user
+from support.lines import append, checkpoint, line, prompt, revert, usage, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import apply, find_key
 from support.whole_sessions import HEADER, PATH, TREE, World, deaths, part, turn
@@ -189,6 +189,32 @@ def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str
     kinds = [entry.kind for entry in world.stored("other").happenings()]
     assert kinds == (["reverted", "forked"] if at.startswith("1") else ["forked"])
     assert timeline.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
+
+
+def test_the_id_of_the_checkpoint_that_a_compaction_began_with_is_the_next_in_its_fork() -> None:
+    world = World(SimulatedDisk())
+    old = b"".join(line({"role": "_checkpoint", "id": number}) for number in range(3))
+    new = line({"role": "_checkpoint", "id": 3}) + user("a summary") + b"\n"
+    compacted = Happening(
+        kind="compacted",
+        generation=1,
+        key="c",
+        details={
+            "lines": 2,
+            "old": timeline.fingerprint(len(old), old),
+            "new": timeline.fingerprint(len(new), new),
+        },
+    )
+    world.disk.plant(f"{PATH}/context_1.jsonl", old)
+    world.disk.plant(f"{PATH}/context.jsonl", new)
+    world.disk.plant(f"{PATH}/timeline.jsonl", timeline.encode(compacted))
+
+    made = world.fork("f", checkpoint_id=3)
+
+    assert (made.head, made.n_checkpoints) == ("1:0", 3)
+    opened = world.stored("other").open(create=False)
+    assert apply(opened, checkpoint("c3")).checkpoint_id == 3
+    assert world.fork("g", "older", checkpoint_id=1).head == "0:1"
 
 
 def test_a_file_that_can_have_no_second_name_is_copied() -> None:

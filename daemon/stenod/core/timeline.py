@@ -39,6 +39,9 @@ _KEEPING_IDS: Final = {"prompted", "restored", "mended"}
 COMPACTING: Final = "compacting"
 """A compaction was begun, and this id is its checkpoint's."""
 
+FORKED: Final = "forked"
+"""The session was made of another one's past; before a checkpoint, that one's id is the next."""
+
 VOIDED: Final = "voided"
 
 Fingerprint = tuple[int, int]
@@ -150,8 +153,15 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
     A revert reuses the id of its target, which is more than 0 when that began the file of a
     compaction.
     """
-    rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
-    while (entry := rewrites.get(present)) is not None:
+    known = list(entries)
+    rewrites = {entry.generation: entry for entry in known if entry.kind in REWRITES}
+    forks = {entry.generation: entry for entry in known if entry.kind == FORKED}
+    while True:
+        if present in forks and (number := _count(forks[present].details.get("checkpoint_id"))):
+            return number
+        entry = rewrites.get(present)
+        if entry is None:
+            return 0
         if entry.kind == "reverted":
             return _count(entry.details.get("checkpoint_id"))
         source = entry.details.get("from", present - 1)
@@ -159,7 +169,6 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
         if entry.kind not in _KEEPING_IDS or not is_past:
             return 0
         present = source
-    return 0
 
 
 def unreserved_id(entries: Iterable[Happening], present: int) -> int:
