@@ -5,11 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from steno_protocol.commands import Mutation, WriteSystemPrompt
+from steno_protocol.commands import (
+    Clear,
+    CompactCommit,
+    DeliverDmail,
+    Mutation,
+    RestoreGeneration,
+    RevertTo,
+    SendDmail,
+    WriteSystemPrompt,
+)
 from steno_protocol.errors import (
     BadRequest,
     Busy,
     Conflict,
+    Exists,
     Expired,
     NotFound,
     OutcomeUnknown,
@@ -17,14 +27,19 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from steno_protocol.events import AnyEvent, Gone, Lagged, Live, Records, Reset
+from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
-from steno_protocol.replies import Ack
+from steno_protocol.replies import Ack, Compaction
 from stenod.feed import Subscriber
 from support import lines
 from support.writing import Sent
 
 Make = Callable[[bool], Mutation]
+
+_WEIGHTS = {
+    "append": 10, "batch": 6, "call": 3, "result": 3, "checkpoint": 5, "usage": 2, "prompt": 1,
+    "revert": 3, "clear": 1, "restore": 1, "compact": 4, "mail": 3, "deliver": 4,
+}  # fmt: skip
 
 
 class Fate(Enum):
@@ -87,7 +102,7 @@ class Order:
         match error:
             case OutcomeUnknown() | Busy() | ShuttingDown():
                 return
-            case Conflict() | NotFound() | BadRequest():
+            case Conflict() | NotFound() | BadRequest() | Exists():
                 is_refused = True
             case StorageFailed() | Expired():
                 is_refused = self.gives_up
@@ -110,6 +125,7 @@ class Orders:
         self._chance = chance
         self._wall_s = wall_s
         self.all: list[Order] = []
+        self.begun: list[Compaction] = []
 
     def draw(self, head: Position) -> Order:
         """One more order of a client that last saw the session end at `head`."""
@@ -128,16 +144,39 @@ class Orders:
         def make(repeat: bool) -> Mutation:
             return build(key, repeat=repeat, **how)
 
-        match chance.choices(
-            ["append", "batch", "checkpoint", "usage", "prompt", "revert", "clear", "restore"],
-            [10, 6, 4, 2, 1, 3, 1, 1],
-        )[0]:
+        match chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]:
             case "append":
                 records, build = [lines.user(f"{number}")], lines.append
             case "batch":
                 count = chance.randint(2, 5)
                 records = [lines.user(f"{number} {part}" * part) for part in range(count)]
                 build = lines.append
+            case "call":
+                calls = [{"id": f"t{number % 2}", "type": "function"}]
+                record = {"role": "assistant", "content": None, "tool_calls": calls}
+                records, build = [lines.line(record)[:-1]], lines.append
+            case "result":
+                record = {"role": "tool", "content": "ok", "tool_call_id": f"t{number % 2}"}
+                records, build = [lines.line(record)[:-1]], lines.append
+            case "compact":
+                records = [lines.user(f"summary {number}")]
+                named = self._draw_compaction(head)
+
+                def build(key: str, **how: object) -> Mutation:
+                    return lines.compact(key, *named, **how)
+
+            case "mail":
+                target = chance.choice([0, 0, 1, 2, 4])
+
+                def build(key: str, **how: object) -> Mutation:
+                    return lines.mail(key, target, **how)
+
+            case "deliver":
+                mail_id, shown = self._draw_mail(), chance.random() < 0.5
+
+                def build(key: str, **how: object) -> Mutation:
+                    return lines.deliver(key, mail_id, add_user_message=shown, **how)
+
             case "checkpoint":
                 shown = chance.random() < 0.5
 
@@ -172,6 +211,23 @@ class Orders:
         self.all.append(order)
         return order
 
+    def _draw_compaction(self, head: Position) -> tuple[str, str, int]:
+        """Cut, end and id as a compactor was told them, now or long ago; sometimes made up."""
+        chance = self._chance
+        if not self.begun or chance.random() < 0.05:
+            cut = Position(head.generation, chance.randint(0, head.line + 1))
+            return str(cut), str(head), chance.randint(0, 9)
+        told = self.begun[-1] if chance.random() < 0.8 else chance.choice(self.begun)
+        return told.cut, told.at, told.checkpoint_id
+
+    def _draw_mail(self) -> str:
+        """A mail that a client knows of, the latest most of the time."""
+        mails = [order for order in self.all if is_mail(order)]
+        known = [order.key for order in mails if order.fate is Fate.DONE]
+        if not known or self._chance.random() < 0.1:
+            return mails[-1].key if mails else "nobody"
+        return known[-1] if self._chance.random() < 0.8 else self._chance.choice(known)
+
     def waiting(self) -> list[Order]:
         """Those that a client would send again now."""
         return [order for order in self.all if order.fate is Fate.OPEN and not order.copies]
@@ -195,6 +251,7 @@ class Follower:
         self.position = position
         self.incarnation = ""
         self.seen: dict[Position, bytes] = {}
+        self.mail: DmailEvent | None = None
         self.subscriber: Subscriber | None = None
         self._present: list[bytes] | None = [] if from_start else None
 
@@ -207,6 +264,8 @@ class Follower:
                 self._take_reset(event)
             case Live():
                 assert Position.parse(event.head) == self.position
+            case DmailEvent():
+                self.mail = event
             case Lagged() | Gone():
                 self.subscriber = None
         return True
@@ -236,8 +295,13 @@ class Follower:
 
 def is_rewrite(order: Order) -> bool:
     """True for an order that replaces the file; a prompt may."""
-    kinds = ("RevertTo", "Clear", "RestoreGeneration")
-    return type(order.command).__name__ in kinds
+    kinds = (RevertTo, Clear, RestoreGeneration, CompactCommit, DeliverDmail)
+    return isinstance(order.command, kinds)
+
+
+def is_mail(order: Order) -> bool:
+    """True for an order that sends a D-Mail: a line of the timeline."""
+    return isinstance(order.command, SendDmail)
 
 
 def is_prompt(order: Order) -> bool:

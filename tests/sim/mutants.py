@@ -7,11 +7,15 @@ from typing import Any
 from unittest.mock import patch
 
 from sim.simulation import World, play, world_of
-from stenod import mending, recovery, writer
-from stenod.core import lines
+from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
+from stenod import compacting, mending, recovery, writer
+from stenod.core import dmail, lines
+from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.speculation import Speculation
+from stenod.feed import Feed
 from stenod.mending import FileEnd
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
@@ -88,6 +92,13 @@ _replace = JsonlLog.replace
 _store = writer.Writer._store
 
 
+def _lines_of_any_generation(log: Any, machine: Any, command: Any) -> tuple[int, int]:
+    cut, at = Position.parse(command.cut), Position.parse(command.at)
+    if not 0 < cut.line <= at.line <= machine.head.line:
+        raise BadRequest("not those of a compaction")
+    return cut.line, at.line
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     return None
 
@@ -125,6 +136,14 @@ MUTANTS = {
     "a record that is published before it is durable": Mutant(
         writer.Writer, "_store", _publish_before_commit
     ),
+    "a compaction of a session that was rewritten since": Mutant(
+        compacting, "_lines_named", _lines_of_any_generation
+    ),
+    "a cut that a late result does not move": Mutant(
+        Conversation, "whole", lambda self, line: line
+    ),
+    "a mail that outlives its checkpoint": Mutant(dmail, "outlives", lambda mail, entry: True),
+    "a mail that nobody is told of when they come late": Mutant(Feed, "begin_with", _nothing),
     "foreign lines that nobody notices": Mutant(JsonlLog, "is_foreign_changed", lambda self: False),
 }
 """Every guard that the simulation is known to miss."""

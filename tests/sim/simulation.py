@@ -10,14 +10,16 @@ import anyio
 from sim import verdict
 from sim.clients import Fate, Follower, Order, Orders
 from steno_protocol import limits, places
+from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
+from stenod.compactions import Compactions
 from stenod.core import timeline
 from stenod.feed import Subscriber
 from stenod.recovery import OpenHow
-from support.lines import foreign
+from support.lines import SESSION, compact_begin, foreign
 from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
-from support.stored_session import NOW_S
+from support.stored_session import NOW_S, StoredSession
 from support.writing import PATH, Desk
 
 LIVES = 4
@@ -121,6 +123,9 @@ class Simulation:
         self._tick()
         desk = Desk(self._disk, wall_s=self._wall_s, shared=self._world.shared)
         desk._tasks = tasks
+        self._compactions = Compactions(
+            desk.workshop.read, desk.workshop.monotonic, desk.workshop.wall
+        )
 
         async def open_session() -> None:
             try:
@@ -179,6 +184,8 @@ class Simulation:
         for _ in range(chance.randint(1, 4)):
             self._send(desk, self._choose_order())
         if chance.random() < 0.3:
+            self._compact(desk)
+        if chance.random() < 0.3:
             self._follow(desk)
         if chance.random() < 0.3:
             self._grant(desk)
@@ -209,6 +216,23 @@ class Simulation:
             if self._chance.random() < 0.08:
                 order.copies.append(desk.send(order.make(True), *order.records))
 
+    def _compact(self, desk: Desk) -> None:
+        """Begin a compaction, or give one up; who commits it later knows of no lease."""
+        lease = self._chance.choice(["first", "second"])
+        if self._chance.random() < 0.2:
+            self._compactions.abort(desk.writer, CompactAbort(session=SESSION, lease=lease))
+            return
+        command = compact_begin(lease, preserve=self._chance.randint(1, 3))
+
+        async def begin() -> None:
+            with contextlib.suppress(StenoError, OSError):
+                answer = await self._compactions.begin(desk.writer, command)
+                assert bool(answer.messages) != bool(answer.why)
+                if answer.messages:
+                    self._orders.begun.append(answer)
+
+        desk.spawn(begin)
+
     def _follow(self, desk: Desk) -> None:
         if desk.writer.opened is None:
             return
@@ -225,6 +249,7 @@ class Simulation:
         # Nobody was ever shown a record that a crash could take back.
         desk.feed.check(follower.position)
         credit = self._chance.choice([1100, 5000, 100_000])
+        follower.mail = None
         follower.subscriber = Subscriber(follower.send, follower.position, credit)
         desk.feed.add(follower.subscriber)
 
@@ -269,6 +294,7 @@ class Simulation:
         async with anyio.create_task_group() as tasks:
             desk = self._start(tasks)
             await desk.settle(20)
+            self._follow(desk)
             while waiting := self._orders.waiting():
                 for order in waiting:
                     self._send(desk, order)
@@ -288,6 +314,7 @@ class Simulation:
         for follower in self._followers:
             if follower.subscriber is None:
                 desk.feed.check(follower.position)
+                follower.mail = None
                 follower.subscriber = Subscriber(follower.send, follower.position, 1 << 20)
                 desk.feed.add(follower.subscriber)
             desk.feed.grant(follower.subscriber, 1 << 20)
@@ -309,6 +336,7 @@ class Simulation:
             timeline.decode(tree[f"{PATH}/{places.TIMELINE}"]),
             self._orders.all,
             self._followers,
+            waiting=StoredSession(self._disk, PATH).mail(),
             has_foreign=self._world.has_foreign,
         )
 

@@ -4,20 +4,21 @@ It reads the files as any JSON program would, and shares no code with the daemon
 the timeline's entries.
 """
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from sim.clients import Fate, Follower, Order, is_prompt, is_rewrite
+from sim.clients import Fate, Follower, Order, is_mail, is_prompt, is_rewrite
+from sim.files import Files, Lines, checkpoints_in
+from sim.files import record_of as _record
+from sim.mail_verdict import check_mail, check_told
+from sim.rewrites import expected_lines
+from steno_protocol.commands import CompactCommit, Mutation
 from steno_protocol.positions import Position
-from steno_protocol.replies import Ack, Happening
+from steno_protocol.replies import Ack, Happening, Mail
 
 _STAMP = re.compile(r"([A-Za-z0-9_-]+)(?:\.(\d+)/(\d+))?")
 
-REWRITE_KINDS = ("reverted", "cleared", "prompted", "restored")
-
-Lines = Sequence[bytes]
+REWRITE_KINDS = ("reverted", "cleared", "prompted", "restored", "compacted", "delivered")
 
 
 def check(
@@ -26,6 +27,7 @@ def check(
     orders: Sequence[Order],
     followers: Sequence[Follower],
     *,
+    waiting: Mail | None,
     has_foreign: bool,
 ) -> None:
     """Check everything that steno promises of one session.
@@ -33,59 +35,86 @@ def check(
     Raises:
         AssertionError: a promise is broken; the message says which.
     """
-    batches = [dict(_batches(lines, has_foreign=has_foreign)) for lines in generations]
     rewrites = [entry for entry in happenings if entry.kind in REWRITE_KINDS]
+    batches = _batches(generations, rewrites, has_foreign=has_foreign)
     for order in orders:
         _check_answers(order)
+        if is_mail(order):
+            continue
         if is_rewrite(order):
             _check_rewrite(order, rewrites)
         elif not (is_prompt(order) and any(entry.key == order.key for entry in rewrites)):
             _check_records(order, generations, batches)
-    _check_generations(generations, rewrites, has_foreign=has_foreign)
+    commands = {order.key: order.command for order in orders}
+    begun = {
+        entry.generation: Position.parse(command.at).line
+        for entry in rewrites
+        if isinstance(command := commands[entry.key or ""], CompactCommit)
+    }
+    files = Files(generations, {entry.generation: entry for entry in rewrites}, begun)
+    _check_generations(files, commands, has_foreign=has_foreign)
+    told = check_mail(files, happenings, orders)
+    assert told == (waiting.id if waiting is not None else None)
+    for follower in followers:
+        check_told(follower, told)
     for follower in followers:
         for position, data in follower.seen.items():
             found = generations[position.generation][position.line]
             assert found == data, f"a follower saw {data!r} at {position}, the file has {found!r}"
 
 
-def _batches(lines: Lines, *, has_foreign: bool) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Key, first line and size of every command in a file; each is whole, and there once."""
-    seen = set[str]()
+def _batches(
+    generations: Sequence[Lines], rewrites: Sequence[Happening], *, has_foreign: bool
+) -> list[dict[str, tuple[int, int]]]:
+    """For each file the first line and the size of every command in it."""
+    compactions = {entry.key for entry in rewrites if entry.kind == "compacted"}
+    found: list[dict[str, tuple[int, int]]] = []
+    earlier = set[str]()
+    for lines in generations:
+        batches: dict[str, tuple[int, int]] = {}
+        for key, first, size in _batches_in(lines, earlier, has_foreign=has_foreign):
+            # A compaction's token count is a line of its own.
+            assert key not in batches or key in compactions, f"{key} is there twice"
+            batches[key] = first, size
+        found.append(batches)
+        earlier |= batches.keys()
+    return found
+
+
+def _batches_in(
+    lines: Lines, earlier: set[str], *, has_foreign: bool
+) -> Iterator[tuple[str, int, int]]:
+    """Key, first line and size of every command in a file: each is whole.
+
+    Only its end may be left of one that was whole `earlier`: a compaction drops heads.
+    """
     number = 0
     while number < len(lines):
-        record = _record(lines[number], has_foreign=has_foreign)
-        match = _STAMP.fullmatch(str(record.get("_id", "")))
+        match = _STAMP.fullmatch(
+            str(_record(lines[number], has_foreign=has_foreign).get("_id", ""))
+        )
         # Another program that writes behind a torn line of ours keeps it from being cut.
         if match is None or (has_foreign and not _is_whole(lines[number:], match)):
             assert has_foreign, f"a line of nobody: {lines[number]!r}"
             number += 1
             continue
-        key, size = match[1], int(match[3] or 1)
-        expected = [key] if size == 1 else [f"{key}.{part}/{size}" for part in range(size)]
-        found = [_record(line).get("_id") for line in lines[number : number + size]]
+        key, first, size = match[1], int(match[2] or 0), int(match[3] or 1)
+        expected = [key] if size == 1 else [f"{key}.{part}/{size}" for part in range(first, size)]
+        found = [_record(line).get("_id") for line in lines[number : number + size - first]]
         assert found == expected, f"a batch that is not whole: {found} instead of {expected}"
-        assert key not in seen, f"{key} is there twice"
-        seen.add(key)
-        yield key, (number, size)
-        number += size
+        assert first == 0 or key in earlier or has_foreign, f"{key} lost its head"
+        if first == 0:
+            yield key, number, size
+        number += size - first
 
 
 def _is_whole(lines: Lines, match: re.Match[str]) -> bool:
-    key, size = match[1], int(match[3] or 1)
+    key, first, size = match[1], int(match[2] or 0), int(match[3] or 1)
     if size == 1:
         return True
-    expected = [f"{key}.{part}/{size}" for part in range(size)]
-    return [_record(line, has_foreign=True).get("_id") for line in lines[:size]] == expected
-
-
-def _record(line: bytes, *, has_foreign: bool = False) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        assert has_foreign, f"a line that is not JSON: {line!r}"
-        return {}
-    assert isinstance(record, dict)
-    return record
+    expected = [f"{key}.{part}/{size}" for part in range(first, size)]
+    found = [_record(line, has_foreign=True).get("_id") for line in lines[: size - first]]
+    return found == expected
 
 
 def _check_answers(order: Order) -> None:
@@ -135,47 +164,30 @@ def _check_records(
 def _check_content(order: Order, ack: Ack, lines: Lines) -> None:
     for line, given in zip(lines, order.records, strict=bool(order.records)):
         record = _record(line)
-        assert {key: record[key] for key in ("role", "content")} == _record(given)
+        public = {key: value for key, value in record.items() if not key.startswith("_")}
+        assert public == _record(given)
         assert record.get("_by") == order.command.by
     if ack.checkpoint_id is not None:
         assert _record(lines[0])["id"] == ack.checkpoint_id
 
 
 def _check_generations(
-    generations: Sequence[Lines], rewrites: Sequence[Happening], *, has_foreign: bool
+    files: Files, commands: Mapping[str, Mutation], *, has_foreign: bool
 ) -> None:
     """Each rewrite made its generation out of the one before, line by line."""
     if not has_foreign:
-        numbers = [entry.generation for entry in rewrites]
-        assert numbers == list(range(1, len(generations))), f"{numbers}, {len(generations)} files"
-    for entry in rewrites:
-        before, after = generations[entry.generation - 1], generations[entry.generation]
-        # What another program appended while the file was being rewritten stays where it wrote it.
-        before = before[: entry.details["old_lines"]]
-        count = entry.details["lines"]
-        expected = _rewritten(entry, before, generations)
-        if entry.kind == "prompted":
-            assert _record(after[0])["role"] == "_system_prompt"
-            assert list(after[1:count]) == expected, "the prompt changed other lines"
-        else:
-            assert list(after[:count]) == expected, f"{entry.kind} kept other lines"
+        numbers = sorted(files.rewrites)
+        count = len(files.generations)
+        assert numbers == list(range(1, count)), f"{numbers}, {count} files"
+        for lines in files.generations:
+            ids = [number for number, _ in checkpoints_in(lines)]
+            assert ids == sorted(set(ids)), f"ids that do not rise: {ids}"
+    for entry in files.rewrites.values():
+        after = files.generations[entry.generation][: entry.details["lines"]]
+        before = files.before(entry)
+        expected = expected_lines(files, entry, commands[entry.key or ""])
+        found = [line for line, wanted in zip(after, expected, strict=True) if wanted != line]
+        made = [line for line, wanted in zip(after, expected, strict=True) if wanted is None]
+        assert found == made, f"{entry.kind} kept other lines"
         if entry.kept:
-            assert before[: entry.kept] == after[: entry.kept]
-
-
-def _rewritten(entry: Happening, before: Lines, generations: Sequence[Lines]) -> list[bytes]:
-    match entry.kind:
-        case "reverted":
-            wanted = entry.details["checkpoint_id"]
-            ids = [_record(line, has_foreign=True).get("id") for line in before]
-            return list(before[: ids.index(wanted)])
-        case "cleared":
-            return []
-        case "prompted":
-            has_prompt = (
-                bool(before)
-                and _record(before[0], has_foreign=True).get("role") == "_system_prompt"
-            )
-            return list(before[1:] if has_prompt else before)
-        case _:
-            return [line for line in generations[entry.details["from"]] if line.endswith(b"\n")]
+            assert list(before[: entry.kept]) == list(after[: entry.kept])
