@@ -14,7 +14,6 @@ from steno_protocol.commands import (
     COMMANDS,
     AnyCommand,
     Append,
-    AppendWire,
     Command,
     Status,
     Subscribe,
@@ -105,7 +104,7 @@ def _any_of(union: Any) -> st.SearchStrategy[Any]:
 
 
 def _records_for(command: Command) -> list[bytes]:
-    return [RECORD] if isinstance(command, (Append, AppendWire)) else []
+    return [RECORD] if command_name(command) in TAKE_RECORDS else []
 
 
 def _refusal(frames: Sequence[bytes]) -> StenoError:
