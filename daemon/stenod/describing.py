@@ -16,7 +16,7 @@ import msgspec
 from steno_protocol import limits, places
 from steno_protocol._json import is_array, is_object
 from steno_protocol.commands import Describe, List
-from steno_protocol.errors import Corrupt
+from steno_protocol.errors import Corrupt, ErrorCode, OutcomeUnknown
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 
@@ -61,7 +61,8 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
 
     Raises:
         Corrupt: the file is damaged; nothing was changed.
-        OSError: the disk failed; the file is as before or as after.
+        OutcomeUnknown: the disk failed when it was changed.
+        OSError: the disk failed; nothing was changed.
     """
     data = _content(disk, folder)
     try:
@@ -75,12 +76,28 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
         ) from None
     changed = {**state, **_changes(command, is_archived=is_archived, now=now)}
     # What kimi-cli takes for its default need not be there.
-    save(disk, folder, {name: value for name, value in changed.items() if value is not None})
+    _write(disk, folder, {name: value for name, value in changed.items() if value is not None})
+    try:
+        disk.rename(folder, places.STATE_NEW, places.STATE)
+        disk.fsync(folder)
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"the description may be changed, and the disk refused to keep it ({error}): describe"
+            " the session again",
+            session=command.session,
+            code=ErrorCode.STORAGE_FAILED,
+        ) from None
     return _description(_decode(_encode(changed)))
 
 
 def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
-    """Replace a session's `state.json`, durably and in one instant."""
+    """Give a new session its `state.json`; durable once the folder is synced."""
+    _write(disk, folder, state)
+    disk.rename(folder, places.STATE_NEW, places.STATE)
+
+
+def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
+    """Write a session's next `state.json` beside the one that is there, synced."""
     jsonl.remove(disk, folder, places.STATE_NEW)
     handle = disk.open_new(folder, places.STATE_NEW)
     try:
@@ -88,8 +105,6 @@ def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
         disk.fsync(handle)
     finally:
         disk.close(handle)
-    disk.rename(folder, places.STATE_NEW, places.STATE)
-    disk.fsync(folder)
 
 
 def _content(disk: Disk, folder: int) -> bytes:

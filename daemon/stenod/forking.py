@@ -16,7 +16,7 @@ import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.commands import Fork
-from steno_protocol.errors import BadRequest, Busy, Exists, NotFound
+from steno_protocol.errors import BadRequest, Busy, ErrorCode, Exists, NotFound, OutcomeUnknown
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, SessionStat
 from stenod import describing, recovery
@@ -128,7 +128,8 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
         BadRequest, NotFound: there is no such instant to cut at.
         Exists: something lies at its place already.
         Busy: this very fork is being made.
-        OSError: the disk failed; it was not made, unless the last sync of all failed.
+        OutcomeUnknown: the disk failed when it was at its place.
+        OSError: the disk failed; it was not made.
     """
     chosen = cut(source, wanted.command)
     with contextlib.ExitStack() as held:
@@ -138,13 +139,28 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
         try:
             remove_all(disk, nest)
             _build(disk, trees, source, chosen, wanted, nest)
-            _put_in_place(disk, trees, nest, wanted)
+            parent = _held(held, disk, trees.open_parent(wanted.target, create=True))
+            _put_in_place(disk, trees, nest, parent, wanted)
         finally:
             # What is left over costs room only, and the next start of a daemon removes it.
             with contextlib.suppress(OSError):
                 remove_all(disk, nest)
                 disk.remove_folder(forks, wanted.command.key)
-    answer = find(disk, trees, wanted)
+    return _made(disk, trees, wanted)
+
+
+def _made(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat:
+    """The answer of a fork that is at its place; now it cannot be undone."""
+    try:
+        answer = find(disk, trees, wanted)
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"the fork {wanted.target.session!r} is at its place, and the disk refused to keep it"
+            f" there ({error}): send the command again with its key",
+            session=wanted.source.session,
+            code=ErrorCode.STORAGE_FAILED,
+            key=wanted.command.key,
+        ) from None
     if answer is None:
         raise NotFound(
             f"the fork {wanted.target.session!r} was made, and removed by somebody at once",
@@ -236,19 +252,21 @@ def _build(
         described = {"custom_title": title, "title_generated": True} if title else {}
         state = {"version": 1, **described, "forked_from": wanted.source.session}
         describing.save(disk, folder, state)
+        disk.fsync(folder)
 
 
-def _put_in_place(disk: Disk, trees: Trees, nest: int, wanted: Wanted) -> None:
-    parent = trees.open_parent(wanted.target, create=True)
+def _put_in_place(disk: Disk, trees: Trees, nest: int, parent: int, wanted: Wanted) -> None:
+    """The instant in which the fork is there; durable once the parent is synced."""
     try:
-        disk.move(nest, _BUILT, parent, wanted.target.segments[-1])  # the instant
-        disk.fsync(parent)  # now it cannot be undone
+        disk.move(nest, _BUILT, parent, wanted.target.segments[-1])
     except OSError as error:
         if error.errno in _TAKEN:
             raise _taken(wanted) from None
+        # A disk that fails may have done it all the same.
+        if disk.stat_name(nest, _BUILT) is None:
+            _made(disk, trees, wanted)
+            return
         raise
-    finally:
-        disk.close(parent)
 
 
 def _sync_place(disk: Disk, trees: Trees, target: Place) -> None:

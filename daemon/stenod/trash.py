@@ -15,7 +15,7 @@ from typing import Final
 
 from steno_protocol import limits, places
 from steno_protocol.commands import Delete
-from steno_protocol.errors import BadRequest, Held, NotFound
+from steno_protocol.errors import BadRequest, ErrorCode, Held, NotFound, OutcomeUnknown
 from steno_protocol.replies import Deleted
 from stenod.removing import remove_all
 from stenod.store.disk import Disk
@@ -72,7 +72,8 @@ def discard(disk: Disk, trees: Trees, place: Place, command: Delete, now: float)
     Raises:
         NotFound: there is no such session.
         Held: another daemon has it open, or one below it.
-        OSError: the disk failed; it is where it was, unless the last sync failed.
+        OutcomeUnknown: the disk failed while it was moved.
+        OSError: the disk failed; it is where it was.
     """
     with contextlib.ExitStack() as held:
         folder = _held(held, disk, trees.open_folder(place))
@@ -84,9 +85,18 @@ def discard(disk: Disk, trees: Trees, place: Place, command: Delete, now: float)
         parent = _held(held, disk, trees.open_parent(place))
         entry = _Entry("", int(now), command.key, _flat(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
-        disk.move(parent, place.segments[-1], trash, name)  # the instant
-        disk.fsync(trash)  # now it cannot be undone
-        disk.fsync(parent)
+        try:
+            disk.move(parent, place.segments[-1], trash, name)  # the instant
+            disk.fsync(trash)  # now it cannot be undone
+            disk.fsync(parent)
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"the session may be in the trash, and the disk refused to keep it there ({error}):"
+                " send the command again with its key",
+                session=place.session,
+                code=ErrorCode.STORAGE_FAILED,
+                key=command.key,
+            ) from None
         return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session))
 
 
