@@ -86,7 +86,10 @@ class Custody:
             return 0, 0
         try:
             wall = self._shop.wall()
-            return forking.sweep(self._disk, tree), trash.sweep(self._disk, tree, wall)
+            return (
+                forking.sweep(self._disk, tree),
+                trash.sweep(self._disk, tree, wall, self._expiry_s),
+            )
         finally:
             self._disk.close(tree)
 
@@ -241,8 +244,17 @@ class Custody:
             async with self._registry.ended(place):
                 now = self._shop.wall()
                 return await self._shop.read(
-                    lambda: trash.discard(self._disk, self._trees, place, command, now)
+                    lambda: trash.discard(
+                        self._disk, self._trees, place, command, now, self._expiry_s
+                    )
                 )
 
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
-        return await self._shop.read(lambda: trash.find(self._disk, self._trees, place, command))
+        return await self._shop.read(
+            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s)
+        )
+
+    @property
+    def _expiry_s(self) -> float:
+        """How long what was deleted is kept."""
+        return self._shop.settings().number("disk.trash_days") * limits.DAY_S

@@ -35,13 +35,14 @@ class _Entry:
     key: str
     session: str
 
-    @property
-    def expires_at(self) -> float:
-        return self.at_s + limits.TRASH_EXPIRY_S
 
-
-def find(disk: Disk, trees: Trees, place: Place, command: Delete) -> Deleted | None:
+def find(
+    disk: Disk, trees: Trees, place: Place, command: Delete, expiry_s: float
+) -> Deleted | None:
     """The first answer of a deletion that was done before, durable now.
+
+    Args:
+        expiry_s: how long what was deleted is kept.
 
     Raises:
         BadRequest: its key deleted another session.
@@ -63,10 +64,12 @@ def find(disk: Disk, trees: Trees, place: Place, command: Delete) -> Deleted | N
             )
         # Whoever moved it there may have died before the sync.
         disk.fsync(trash)
-        return _answer(place, entry)
+        return _answer(place, entry, expiry_s)
 
 
-def discard(disk: Disk, trees: Trees, place: Place, command: Delete, now: float) -> Deleted:
+def discard(
+    disk: Disk, trees: Trees, place: Place, command: Delete, now: float, expiry_s: float
+) -> Deleted:
     """Move a session that nobody writes to the trash, with those below it; durable on return.
 
     Raises:
@@ -97,17 +100,17 @@ def discard(disk: Disk, trees: Trees, place: Place, command: Delete, now: float)
                 code=ErrorCode.STORAGE_FAILED,
                 key=command.key,
             ) from None
-        return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session))
+        return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session), expiry_s)
 
 
-def sweep(disk: Disk, tree: int, now: float) -> int:
+def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     """Remove what has expired from the trash of a tree, at most so much; how many it was."""
     try:
         trash = disk.open_folder(tree, places.TRASH)
     except OSError:
         return 0
     try:
-        expired = [entry for entry in _entries(disk, trash) if entry.expires_at < now]
+        expired = [entry for entry in _entries(disk, trash) if entry.at_s + expiry_s < now]
         chosen = sorted(expired, key=lambda entry: entry.at_s)[: limits.TRASH_SWEEP_ENTRIES_MAX]
         return sum(_removed(disk, trash, entry.name) for entry in chosen)
     finally:
@@ -150,8 +153,9 @@ def _lock_all(held: contextlib.ExitStack, disk: Disk, folder: int, place: Place)
         _lock_all(held, disk, below, place)
 
 
-def _answer(place: Place, entry: _Entry) -> Deleted:
-    return Deleted(trash=f"{place.tree}/{places.TRASH}/{entry.name}", expires_at=entry.expires_at)
+def _answer(place: Place, entry: _Entry, expiry_s: float) -> Deleted:
+    trash = f"{place.tree}/{places.TRASH}/{entry.name}"
+    return Deleted(trash=trash, expires_at=entry.at_s + expiry_s)
 
 
 def _flat(place: Place) -> str:

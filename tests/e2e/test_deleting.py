@@ -145,6 +145,14 @@ def test_a_start_removes_what_expired_and_what_a_fork_left_behind(root: Path) ->
         assert not left.parent.exists()
 
 
+def test_the_trash_expires_as_the_configuration_says(root: Path) -> None:
+    (root / "config.toml").write_text("[disk]\ntrash_days = 2\n")
+    with steno.connect_sync(root) as client:
+        client.open("demo", follow=False)
+        deleted = client.delete("demo")
+        assert deleted.expires_at == int(Path(deleted.trash).name.split(".")[0]) + 2 * limits.DAY_S
+
+
 def test_a_deleted_session_can_be_put_back_by_hand(root: Path) -> None:
     with steno.connect_sync(root) as client:
         client.open("demo").append_message(message("one"))

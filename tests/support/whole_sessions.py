@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steno_protocol import places
+from steno_protocol import limits, places
 from steno_protocol.commands import Delete, Describe, Fork, List
 from steno_protocol.replies import Deleted, SessionEntry, SessionStat
 from stenod import describing, forking, trash
@@ -24,6 +24,7 @@ from support.stored_session import NOW_S, StoredSession
 ROOT = "/disk"
 TREE = f"{ROOT}/{places.SESSIONS}"
 PATH = f"{TREE}/{SESSION}"
+EXPIRY_S = limits.TRASH_EXPIRY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,14 @@ class World:
         """Delete a session, step by step as the daemon does."""
         trees, command = self.trees, Delete(session=session, key=key)
         place = trees.place(session)
-        found = trash.find(self.disk, trees, place, command)
-        return found or trash.discard(self.disk, trees, place, command, now)
+        found = trash.find(self.disk, trees, place, command, EXPIRY_S)
+        return found or trash.discard(self.disk, trees, place, command, now, EXPIRY_S)
 
     def sweep(self, now: float = NOW_S) -> tuple[int, int]:
         """What a daemon does at its start."""
         tree = self.disk.open_root(TREE)
         try:
-            return forking.sweep(self.disk, tree), trash.sweep(self.disk, tree, now)
+            return forking.sweep(self.disk, tree), trash.sweep(self.disk, tree, now, EXPIRY_S)
         finally:
             self.disk.close(tree)
 
