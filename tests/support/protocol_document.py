@@ -123,11 +123,12 @@ def _type_text(type_: inspect.Type) -> str:
         case inspect.IntType(ge=None, le=None):
             return "integer"
         case inspect.IntType():
-            return f"integer {type_.ge}..{'' if type_.le is None else type_.le}"
+            low, high = ("" if each is None else each for each in (type_.ge, type_.le))
+            return f"integer {low}..{high}"
         case inspect.StrType(pattern=str() as pattern):
             return _PATTERNS[pattern]
         case inspect.StrType(max_length=int() as most):
-            return f"text 0..{most} characters"
+            return f"text {type_.min_length or 0}..{most} characters"
         case inspect.LiteralType():
             return " or ".join(f'`"{value}"`' for value in sorted(type_.values, key=str))
         case inspect.EnumType():
