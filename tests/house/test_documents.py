@@ -211,6 +211,20 @@ def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentPars
     assert missing == []
 
 
+def test_every_command_has_its_document_of_json_described(parser: ArgumentParser) -> None:
+    from steno.cli import contract
+
+    described = contract.__doc__ or ""
+    kinds = {line.split()[0] for line in described.splitlines() if line and line[0] != " "}
+    leaves = {
+        " ".join(str(sub.prog).split()[1:])
+        for each in subcommands(parser).values()
+        for sub in all_parsers(each)
+        if not subcommands(sub)
+    }
+    assert {name for name in leaves - kinds if f"`{name}`" not in described} == set()
+
+
 def test_the_version_of_the_distribution_is_the_one_that_the_code_tells() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__

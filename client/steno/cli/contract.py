@@ -1,29 +1,33 @@
 """The documents of `--json`: what each one holds, and that every key is always there.
 
 ack         session first last head durability duplicate checkpoint_id rotated overtaken key
+            `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
+            `emit`, and `usage` and `prompt` when they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
             forked_from}]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
 hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
+turn        turn cursor timestamp at user_input `turns`: one a line; at is null where not known
 state       session head generation system_prompt token_count token_count_with_pending
             n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
 usage       session token_count token_count_with_pending usages [{cursor token_count}]
 prompt      session system_prompt
 stat        session head bytes generation token_count token_count_with_pending n_checkpoints
             has_system_prompt created stamp incarnation folder open title labels archived
-            forked_from                                          `fork`, `undo`: of the new session
+            forked_from                `stat`, `open`, and of the new session `fork` and `undo`
 description session title labels archived       `title`, `label`, `archive`, `unarchive`
 mail        session mail {id checkpoint_id message cursor by at}, null when none waits
+                                                `dmail show`
 sent        as ack, and mail_id                 `dmail send`
-delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given
-deleted     session trash expires_at
+delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given       `dmail deliver`
+deleted     session trash expires_at            `delete`
 compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
             --watch one a line; all but the first three are null when nothing was to be done
 timeline    session head entries [{kind generation kept at by why key details inferred}]
 status      version protocol pid root endpoint uptime_s mounts sessions_open clients queued
             appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored draining
-start       started version pid root endpoint
+start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
@@ -44,6 +48,8 @@ checked     session path generation files [{file bytes lines records crc}] findi
             of session and path one is null; PROTOCOL.md lists kinds and remedies
 repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
             that it is about, kept_in where the damaged file is now, null if it was not replaced
+key         name right public and, of `keys new`, file; `keys list`: {"clients": [...]}
+revoked     {"revoked": name}                   `keys revoke`
 completion  shell script
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
@@ -57,7 +63,7 @@ from typing import Any, Final
 
 import msgspec
 
-from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, WireRecord
+from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, Turn, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 from steno_protocol.replies import CheckFinding, Happening, SessionStat, StatsReport, Verification
@@ -99,6 +105,17 @@ def reset(value: Reset) -> dict[str, Any]:
 def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
     """A line of text that was looked for; `at` is None where its time is not known."""
     return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
+
+
+def turn(number: int, value: Turn) -> dict[str, Any]:
+    """A turn, and the number that it is forked after."""
+    return {
+        "turn": number,
+        "cursor": str(value.cursor),
+        "timestamp": value.timestamp,
+        "at": None if value.at is None else str(value.at),
+        "user_input": value.user_input,
+    }
 
 
 def state(session: str, value: ContextState) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
-from steno.cli.output import Output, printable
+from steno.cli.output import Output, printable, shortened
 from steno.cli.reading import tell_reset
+from steno.cli.texts import texts_of
 from steno.cli.wording import instant, number
 from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEvent, WireRecord
 from steno_protocol import limits
@@ -34,6 +35,23 @@ def wire(options: Namespace, output: Output) -> int:
         output.say(f"no event of {options.session} lies there: `steno emit` appends one")
     elif output.is_terminal and not output.as_json:
         output.say(f"{number(shown)} of version {version}")
+    return Exit.DONE
+
+
+def turns(options: Namespace, output: Output) -> int:
+    """List the turns, with the numbers that a fork is told."""
+    with connected(options) as client:
+        found = client.session(options.session).turns()
+    for turn_number, turn in enumerate(found):
+        if output.as_json:
+            output.document(contract.turn(turn_number, turn))
+            continue
+        said = " ".join(texts_of({"content": turn.user_input}))
+        line = f"{turn_number:>3}  {turn.cursor}  {instant(turn.timestamp)}  {said}"
+        line = printable(line, one_line=True)
+        output.write(line if output.width is None else shortened(line, output.width))
+    if not found:
+        output.say(f"no turn of {options.session} is known: the event TurnBegin begins one")
     return Exit.DONE
 
 

@@ -10,9 +10,9 @@ from steno.cli.exits import MEANINGS, Exit
 from steno_protocol import __version__
 
 GROUPS: Final = {
-    "reading": ("sessions", "show", "read", "tail"),
+    "reading": ("sessions", "stat", "show", "read", "tail"),
     "searching": ("grep",),
-    "writing": ("append", "checkpoint", "revert", "clear", "usage", "prompt"),
+    "writing": ("open", "append", "checkpoint", "revert", "clear", "usage", "prompt"),
     "history": ("timeline", "restore"),
     "branching": ("fork", "undo"),
     "mail": ("dmail",),
@@ -20,12 +20,14 @@ GROUPS: Final = {
     "keeping": ("title", "label", "archive", "unarchive", "delete"),
     "moving": ("export", "import"),
     "checking": ("verify", "repair"),
-    "wire": ("wire", "replay", "emit"),
-    "service": ("status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor"),
+    "wire": ("wire", "turns", "replay", "emit"),
+    "service": (
+        "status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor",
+    ),
     "access": ("keys",),
     "shell": ("completion",),
     "demonstration": ("demo",),
-}
+}  # fmt: skip
 """Each module of `steno.cli.parsers` and the subcommands in it, in the order of `steno --help`."""
 
 _EPILOG: Final = "exit codes:\n" + "\n".join(

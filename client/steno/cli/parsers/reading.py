@@ -37,6 +37,16 @@ def add_sessions(commands: Subcommands) -> None:
     )  # fmt: skip
 
 
+def add_stat(commands: Subcommands) -> None:
+    parser = command(
+        commands, "stat", "looking:stat", "say how a session is",
+        "Where it ends, its token counts and checkpoints, its title and labels, its folder. It is"
+        " neither created nor repaired.",
+        example="steno stat demo",
+    )  # fmt: skip
+    session_argument(parser)
+
+
 def add_show(commands: Subcommands) -> None:
     parser = command(
         commands, "show", "showing:show", "show a conversation to a person",

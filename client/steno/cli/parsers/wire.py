@@ -26,6 +26,16 @@ def add_wire(commands: Subcommands) -> None:
     _wire_span(parser)
 
 
+def add_turns(commands: Subcommands) -> None:
+    parser = command(
+        commands, "turns", "events:turns", "list the turns of a session",
+        "Number, position in the wire file, time, and what the user said. `steno fork --turn`"
+        " takes the number.",
+        example="steno turns demo",
+    )  # fmt: skip
+    session_argument(parser)
+
+
 def add_replay(commands: Subcommands) -> None:
     parser = command(
         commands, "replay", "events:replay", "list the events with the pauses between them",

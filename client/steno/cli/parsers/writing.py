@@ -17,6 +17,26 @@ ROLES: Final = ("user", "assistant", "system", "tool")
 """What `append` can write."""
 
 
+def add_open(commands: Subcommands) -> None:
+    parser = command(
+        commands, "open", "looking:open_session", "make a session ready, and make it if it is not",
+        "What a crash left behind is put in order now instead of with the first append. Prints the"
+        " head.",
+        example="steno open team/planner-1 --exclusive",
+    )  # fmt: skip
+    session_argument(parser, by_prefix=False)
+    no_create(parser)
+    parser.add_argument(
+        "--exclusive", action="store_true", help="refuse when the session is there already"
+    )
+    parser.add_argument(
+        "--no-stamp", action="store_true",
+        help="for a new session: its lines bear no _id and _by, so that they are the caller's byte"
+        " for byte, and a repeat is recognised only while the daemon lives",
+    )  # fmt: skip
+    parser.set_defaults(changes=True)
+
+
 def add_append(commands: Subcommands) -> None:
     parser = command(
         commands, "append", "writing:append", "append messages",

@@ -1,0 +1,70 @@
+"""`steno stat`, `open` and `turns`, as a shell calls them."""
+
+from pathlib import Path
+
+from support.command import Steno
+from support.session_files import records_in
+
+STAT = {
+    "session", "head", "bytes", "generation", "token_count", "token_count_with_pending",
+    "n_checkpoints", "has_system_prompt", "created", "stamp", "incarnation", "folder", "open",
+    "title", "labels", "archived", "forked_from",
+}  # fmt: skip
+
+
+def test_a_session_is_made_once_and_may_be_wanted_new_or_old(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("open", "demo", "--no-create").code == 4
+    made = steno("open", "demo")
+    assert (made.code, made.out) == (0, "0:0\n")
+    assert made.err == f"steno: demo was made, in {root}/sessions/demo\n"
+    assert "was there already" in steno("open", "demo").err
+    ran = steno("open", "demo", "--exclusive", "--json")
+    assert (ran.code, ran.error["code"]) == (1, "exists")
+    told = steno("open", "other", "--exclusive", "--json").document
+    assert (set(told), told["created"], told["stamp"]) == (STAT, True, True)
+
+
+def test_a_session_without_stamps_holds_what_it_was_given(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("open", "demo", "--no-stamp", "--json").document["stamp"] is False
+    steno("append", "demo", "hi")
+    assert records_in(root, "demo") == [{"role": "user", "content": "hi"}]
+    assert "without _id and _by" in steno("stat", "demo").out
+
+
+def test_stat_tells_where_a_session_ends_and_what_it_is_known_by(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("stat", "demo").code == 4
+    steno("append", "demo", "hello world.")
+    steno("checkpoint", "demo")
+    steno("usage", "demo", "1472")
+    steno("title", "demo", "A title")
+    told = steno("stat", "demo", "--json").document
+    assert (set(told), told["head"], told["n_checkpoints"]) == (STAT, "0:3", 1)
+    rows = dict(line.split("  ", 1) for line in steno("stat", "de").out.splitlines())
+    assert {name: value.strip() for name, value in rows.items()} == {
+        "session": "demo", "title": "A title", "ends at": f"0:3, {told['bytes']} B",
+        "tokens": "1 472, and about 0 not yet counted", "checkpoints": "the next is 1",
+        "generations": "0 left behind", "open": "yes", "folder": f"{root}/sessions/demo",
+    }  # fmt: skip
+
+
+def test_turns_are_listed_with_the_numbers_that_a_fork_takes(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "before")
+    assert "no turn of demo is known" in steno("turns", "demo").err
+    for said in ('"first"', '[{"type":"text","text":"second"}]'):
+        steno("emit", "demo", "TurnBegin", f'{{"user_input":{said}}}', "--timestamp", "1764000000")
+        steno("emit", "demo", "TurnEnd")
+    told = steno("turns", "demo", "--json").documents
+    assert told == [
+        {"turn": 0, "cursor": "0:1", "timestamp": 1764000000.0, "at": "0:1", "user_input": "first"},
+        {"turn": 1, "cursor": "0:3", "timestamp": 1764000000.0, "at": "0:1",
+         "user_input": [{"type": "text", "text": "second"}]},
+    ]  # fmt: skip
+    lines = steno("turns", "demo").out.splitlines()
+    assert [(line.split()[0], line.split()[-1]) for line in lines] == [
+        ("0", "first"), ("1", "second"),
+    ]  # fmt: skip
+    assert max(map(len, steno.on_terminal(30, "turns", "demo").splitlines())) <= 30
