@@ -1,0 +1,273 @@
+"""More of everything than anybody needs: connections, silent followers, lost answers, restarts."""
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zmq
+
+import steno
+from steno_protocol import PROTOCOL_MAGIC, limits
+from steno_protocol.records import stamp_of
+from support.foreground import ForegroundDaemon
+from support.raw_peer import RawPeer
+
+CONNECTIONS = 1_000
+SOCKETS_A_CONTEXT = 500
+FOLLOWERS = 50
+EVENTS = 20_000
+BATCH = 500
+FEW_FILES = 120
+ANSWER_MS = 30_000
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TESTS = Path(__file__).parents[1]
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+@contextmanager
+def sockets(root: Path, count: int) -> Iterator[list["zmq.Socket[bytes]"]]:
+    """So many connections of one process."""
+    contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
+    made: list[zmq.Socket[bytes]] = []
+    try:
+        for number in range(count):
+            if number % SOCKETS_A_CONTEXT == 0:
+                contexts.append(zmq.Context())
+            socket = contexts[-1].socket(zmq.DEALER)
+            made.append(socket)
+            socket.set(zmq.LINGER, 0)
+            socket.set(zmq.RCVTIMEO, ANSWER_MS)
+            socket.connect(f"ipc://{root}/stenod.sock")
+        yield made
+    finally:
+        for socket in made:
+            socket.close(linger=0)
+        for context in contexts:
+            context.term()
+
+
+def ask(socket: "zmq.Socket[bytes]", *records: bytes, **header: object) -> None:
+    socket.send_multipart([PROTOCOL_MAGIC, b"1", json.dumps(header).encode(), *records])
+
+
+def answer(socket: "zmq.Socket[bytes]") -> str:
+    body = json.loads(socket.recv_multipart()[2])
+    return str((body[0] if isinstance(body, list) else body)["kind"])
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """This process may have as many open files as the machine allows."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    if before[1] < 4 * CONNECTIONS:
+        pytest.skip(f"this machine allows {before[1]} open files")
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_thousand_connections_are_all_answered_and_forgotten(root: Path) -> None:
+    record = b'{"role":"user","content":"x"}'
+    with ForegroundDaemon(root) as daemon:
+        with sockets(root, CONNECTIONS) as peers:
+            for number, peer in enumerate(peers):
+                # So many at once are too many to look at files for: some are told to come again.
+                ask(peer, command="open", session=f"s{number % 20}")
+            for number, peer in enumerate(peers):
+                while answer(peer) == "error":
+                    ask(peer, command="open", session=f"s{number % 20}")
+            for number, peer in enumerate(peers):
+                session, key = f"s{number % 20}", f"k{number}"
+                ask(peer, record, command="append", session=session, key=key)
+            assert {answer(peer) for peer in peers} == {"ack"}
+            with steno.connect_sync(root) as client:
+                client.open("another").append_message({"role": "user", "content": "hi"})
+        with steno.connect_sync(root) as client:
+            assert sum(len(list(client.session(f"s{n}").lines())) for n in range(20)) == CONNECTIONS
+            while client.status().clients > 1:
+                # A peer that hung up is noticed when something is sent to it.
+                continue
+        assert resident_bytes(daemon.pid) < 300 * limits.MIB
+
+
+def test_a_daemon_without_file_descriptors_loses_nothing_and_is_replaced(root: Path) -> None:
+    """libzmq aborts when it cannot accept for want of a descriptor; that is a death like others."""
+    command = f'ulimit -n {FEW_FILES}; exec "$0" -m stenod --foreground --root "$1"'
+    daemon = subprocess.Popen(
+        ["sh", "-c", command, sys.executable, str(root)], stderr=subprocess.DEVNULL
+    )
+    with steno.connect_sync(root, name="writer") as client:
+        session = client.open("demo", follow=False)
+        acked = [session.append_message({"role": "user", "content": "one"})]
+        with sockets(root, 2 * FEW_FILES) as peers:
+            for peer in peers:
+                ask(peer, command="status")
+            # Whatever becomes of the daemon and of the others, this client goes on.
+            for number in range(50):
+                message = {"role": "user", "content": f"{number}"}
+                acked.append(session.append_message(message))
+        keys = [stamp.key for line in session.lines() if (stamp := stamp_of(line)) is not None]
+        assert keys == [ack.key for ack in acked]
+        client.drain()
+    daemon.wait(30)
+
+
+def test_followers_that_never_read_cost_bounded_memory_and_nobody_else_time(root: Path) -> None:
+    event = json.dumps({"timestamp": 1.0, "message": {"type": "Step", "payload": {"x": "y" * 200}}})
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        with sockets(root, FOLLOWERS) as peers:
+            for peer in peers:
+                ask(peer, command="subscribe", session="demo", subscription="s", file="wire")
+            assert {answer(peer) for peer in peers} == {"subscribed"}
+            before = resident_bytes(daemon.pid)
+            batch = [json.loads(event)] * BATCH
+            for _ in range(EVENTS // BATCH):
+                session.append_wire(batch, durability="synced")
+            grown = resident_bytes(daemon.pid) - before
+        # A window each at the most, however much was written.
+        assert grown < FOLLOWERS * limits.SUBSCRIPTION_WINDOW_BYTES
+        assert len(list(session.wire_lines())) == EVENTS + 1
+
+
+class LossyProxy:
+    """Stands between clients and a daemon and loses most answers.
+
+    Args:
+        root: of the daemon.
+        lost: how many answers of a hundred.
+    """
+
+    def __init__(self, root: Path, lost: int) -> None:
+        self.endpoint = f"ipc://{root}/proxy.sock"
+        self._lost = lost
+        self._context = zmq.Context()
+        self._front = self._context.socket(zmq.ROUTER)
+        self._front.bind(self.endpoint)
+        self._root = root
+        self._backs: dict[bytes, zmq.Socket[bytes]] = {}
+        self._stop = self._context.socket(zmq.PAIR)
+        self._stop.bind("inproc://stop")
+        self._thread = threading.Thread(target=self._run)
+        self._chance = random.Random(self._lost)
+
+    def __enter__(self) -> "LossyProxy":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stop = self._context.socket(zmq.PAIR)
+        stop.connect("inproc://stop")
+        stop.send(b"")
+        self._thread.join(30)
+        for socket in (stop, self._stop, self._front, *self._backs.values()):
+            socket.close(linger=0)
+        self._context.term()
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._front, zmq.POLLIN)
+        poller.register(self._stop, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            if self._stop in ready:
+                return
+            for client, back in list(self._backs.items()):
+                if back in ready:
+                    self._answer(client, back.recv_multipart())
+            if self._front in ready:
+                client, *frames = self._front.recv_multipart()
+                if client not in self._backs:
+                    self._backs[client] = back = self._context.socket(zmq.DEALER)
+                    back.connect(f"ipc://{self._root}/stenod.sock")
+                    poller.register(back, zmq.POLLIN)
+                self._backs[client].send_multipart(frames)
+
+    def _answer(self, client: bytes, frames: list[bytes]) -> None:
+        is_ack = b'"ack"' in frames[2]
+        if not is_ack or self._chance.randrange(100) >= self._lost:
+            self._front.send_multipart([client, *frames])
+
+
+def test_a_storm_of_repeats_behind_a_proxy_that_loses_answers_applies_each_once(
+    root: Path,
+) -> None:
+    with ForegroundDaemon(root), LossyProxy(root, lost=50) as proxy:
+        with steno.connect_sync(endpoint=proxy.endpoint, timeout=120) as client:
+            session = client.open("demo", follow=False)
+            acks = [
+                session.append_message({"role": "user", "content": f"{number}"})
+                for number in range(3)
+            ]
+        peer = RawPeer(root)
+        keys = [f"storm-{number}" for number in range(20)]
+        record = b'{"role":"user","content":"storm"}'
+        for _ in range(100):
+            for key in keys:
+                header = {"command": "append", "session": "demo", "key": key, "repeat": True}
+                peer.send(PROTOCOL_MAGIC, key.encode(), json.dumps(header).encode(), record)
+        assert peer.ask("status")["kind"] == "status"
+        peer.close()
+        with steno.connect_sync(root) as client:
+            lines = list(client.session("demo").lines())
+        found = [stamp.key for line in lines if (stamp := stamp_of(line)) is not None]
+        assert found == [*(ack.key for ack in acks), *keys]
+
+
+ROUNDS = 12
+
+
+def test_an_end_under_load_loses_nothing_however_often_it_comes(root: Path) -> None:
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "support.racers", "work", str(root), "1000000"],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said: list[list[str]] = [[], []]
+    readers = [
+        threading.Thread(target=lambda w=writer, s=lines: s.extend(w.stdout))
+        for writer, lines in zip(writers, said, strict=True)
+    ]
+    for reader in readers:
+        reader.start()
+    with steno.connect_sync(root) as client:
+        session = client.open("race", follow=False)
+        for _ in range(ROUNDS):
+            head = session.stat().head
+            while session.stat().head == head:
+                pass
+            client.drain()
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.close()
+        for reader, writer in zip(readers, writers, strict=True):
+            reader.join(60)
+            assert writer.wait(60) == 0
+            assert writer.stdout is not None
+            writer.stdout.close()
+        lines = list(session.lines())
+    held = [
+        stamp.key for line in lines if (stamp := stamp_of(line)) is not None and not stamp.index
+    ]
+    assert len(held) == len(set(held))
+    told = [json.loads(line)["key"] for lines in said for line in lines]
+    assert set(told) <= set(held)
