@@ -154,3 +154,30 @@ def test_any_bytes_behind_whole_lines_never_cost_those_lines(marked: bool, rubbi
     region = ONE + BATCH + rubbish
 
     assert kept(region, marked=marked).startswith(ONE + BATCH)
+
+
+WELDS = {
+    "a half and a whole one": b'{"role":"assistant","content":"a' + foreign("theirs"),
+    "two whole ones": foreign("a")[:-1] + foreign("theirs"),
+}
+
+
+@MARKED
+@pytest.mark.parametrize("weld", WELDS.values(), ids=WELDS)
+def test_a_foreign_record_welded_to_another_is_left_for_a_repair(marked: bool, weld: bytes) -> None:
+    assert kept(ONE + weld, marked=marked) == ONE + weld
+    assert kept(ONE + weld + b'{"role":"us', marked=marked) == ONE + weld
+
+
+@MARKED
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"role":"us' + ONE,  # ours: it was swallowed, so nobody was told that it is there
+        b'{"role":"user","content":[{"type":"text","text":"a"}\n',
+        b"\0\0" + foreign("theirs"),
+        b'{"role":"us' + foreign("theirs")[:-1],
+    ],
+)
+def test_what_only_looks_like_a_weld_is_cut(marked: bool, line: bytes) -> None:
+    assert kept(BATCH + line, marked=marked) == BATCH

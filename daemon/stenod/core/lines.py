@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from steno_protocol.context import Blank, Damaged, parse_line
 from steno_protocol.records import Stamp, stamp_of
+from steno_protocol.welded import whole_records
+from steno_protocol.wire import Metadata, WireRecord, parse_wire_line
 
 _decode = msgspec.json.Decoder().decode
 
@@ -93,7 +96,7 @@ def _first_damage(lines: list[bytes], *, marked: bool) -> tuple[int | None, str 
 
 def _damaged_end(lines: list[bytes]) -> tuple[int | None, str | None]:
     index = len(lines)
-    while index and not (lines[index - 1].endswith(b"\n") and _is_whole(lines[index - 1])):
+    while index and not (lines[index - 1].endswith(b"\n") and _is_settled(lines[index - 1])):
         index -= 1
     return (index, "an unfinished or damaged last line") if index < len(lines) else (None, None)
 
@@ -101,17 +104,35 @@ def _damaged_end(lines: list[bytes]) -> tuple[int | None, str | None]:
 def _is_damaged(line: bytes, *, marked: bool) -> bool:
     if b"\0" in line or not line.endswith(b"\n"):
         return True
-    return marked and not _is_whole(line)
+    return marked and not _is_settled(line)
 
 
-def _is_whole(line: bytes) -> bool:
-    return not line.strip() or is_object(line)
+def _is_settled(line: bytes) -> bool:
+    """True for a line that no crash has left like this."""
+    return not line.strip() or is_object(line) or _is_welded(line)
 
 
 def _is_foreign(line: bytes) -> bool:
-    return (
-        line.endswith(b"\n") and bool(line.strip()) and stamp_of(line) is None and is_object(line)
-    )
+    if not line.endswith(b"\n") or not line.strip() or stamp_of(line) is not None:
+        return False
+    return is_object(line) or _is_welded(line)
+
+
+def _is_welded(line: bytes) -> bool:
+    """True for a line into which another program wrote a whole record behind half a one.
+
+    A crash leaves no newline behind a half line, and NULs where it lost something. What bears our
+    stamp was not applied, because that line swallowed it, and is cut with it.
+    """
+    if b"\0" in line or not line.endswith(b"\n") or stamp_of(line) is not None:
+        return False
+    spans = whole_records(line[:-1], _is_record, ended=True)
+    return any(_is_record(line[span.start : span.end]) for span in spans)
+
+
+def _is_record(data: bytes) -> bool:
+    is_message = not isinstance(parse_line(data), (Blank, Damaged))
+    return is_message or isinstance(parse_wire_line(data), (Metadata, WireRecord))
 
 
 def _is_unended_foreign(line: bytes) -> bool:
