@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from steno_protocol.commands import (
     Clear,
@@ -35,6 +36,7 @@ from support import lines
 from support.writing import Sent
 
 Make = Callable[[bool], Mutation]
+Build = Callable[..., Mutation]
 
 _WEIGHTS = {
     "append": 10, "batch": 6, "call": 3, "result": 3, "checkpoint": 5, "usage": 2, "prompt": 1,
@@ -139,77 +141,60 @@ class Orders:
         expect = str(head) if chance.random() < 0.1 else None
         durability = "written" if chance.random() < 0.2 else "synced"
         how = {"expect": expect, "durability": durability, "by": chance.choice([None, "planner"])}
-        records: list[bytes] = []
+        kind = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        build, records = self._draw_lines(kind, number) or self._draw_rest(kind, number, head)
 
         def make(repeat: bool) -> Mutation:
             return build(key, repeat=repeat, **how)
 
-        match chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]:
-            case "append":
-                records, build = [lines.user(f"{number}")], lines.append
-            case "batch":
-                count = chance.randint(2, 5)
-                records = [lines.user(f"{number} {part}" * part) for part in range(count)]
-                build = lines.append
-            case "call":
-                calls = [{"id": f"t{number % 2}", "type": "function"}]
-                record = {"role": "assistant", "content": None, "tool_calls": calls}
-                records, build = [lines.line(record)[:-1]], lines.append
-            case "result":
-                record = {"role": "tool", "content": "ok", "tool_call_id": f"t{number % 2}"}
-                records, build = [lines.line(record)[:-1]], lines.append
-            case "compact":
-                records = [lines.user(f"summary {number}")]
-                named = self._draw_compaction(head)
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.compact(key, *named, **how)
-
-            case "mail":
-                target = chance.choice([0, 0, 1, 2, 4])
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.mail(key, target, **how)
-
-            case "deliver":
-                mail_id, shown = self._draw_mail(), chance.random() < 0.5
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.deliver(key, mail_id, add_user_message=shown, **how)
-
-            case "checkpoint":
-                shown = chance.random() < 0.5
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.checkpoint(key, add_user_message=shown, **how)
-
-            case "usage":
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.usage(key, number, **how)
-
-            case "prompt":
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.prompt(key, f"prompt {number}", **how)
-
-            case "revert":
-                target = chance.randint(0, 3)
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.revert(key, target, **how)
-
-            case "clear":
-                build = lines.clear
-            case _:
-                generation = chance.randint(0, 3)
-
-                def build(key: str, **how: object) -> Mutation:
-                    return lines.restore(key, generation, **how)
-
         order = Order(key, make, records, gives_up=chance.random() < 0.3)
         self.all.append(order)
         return order
+
+    def _draw_lines(self, kind: str, number: int) -> tuple[Build, list[bytes]] | None:
+        """What an order of this kind appends, None if it appends no messages."""
+        match kind:
+            case "append":
+                return lines.append, [lines.user(f"{number}")]
+            case "batch":
+                count = self._chance.randint(2, 5)
+                texts = [f"{number} {part}" * part for part in range(count)]
+                return lines.append, [lines.user(text) for text in texts]
+            case "call":
+                calls = [{"id": f"t{number % 2}", "type": "function"}]
+                record = {"role": "assistant", "content": None, "tool_calls": calls}
+                return lines.append, [lines.line(record)[:-1]]
+            case "result":
+                record = {"role": "tool", "content": "ok", "tool_call_id": f"t{number % 2}"}
+                return lines.append, [lines.line(record)[:-1]]
+            case _:
+                return None
+
+    def _draw_rest(self, kind: str, number: int, head: Position) -> tuple[Build, list[bytes]]:
+        """What an order of this kind asks for, and the record that comes with it."""
+        chance = self._chance
+        match kind:
+            case "compact":
+                cut, at, own = self._draw_compaction(head)
+                build = partial(lines.compact, cut=cut, at=at, checkpoint_id=own)
+                return build, [lines.user(f"summary {number}")]
+            case "mail":
+                return partial(lines.mail, checkpoint_id=chance.choice([0, 0, 1, 2, 4])), []
+            case "deliver":
+                mail_id, shown = self._draw_mail(), chance.random() < 0.5
+                return partial(lines.deliver, mail_id=mail_id, add_user_message=shown), []
+            case "checkpoint":
+                return partial(lines.checkpoint, add_user_message=chance.random() < 0.5), []
+            case "usage":
+                return partial(lines.usage, token_count=number), []
+            case "prompt":
+                return partial(lines.prompt, text=f"prompt {number}"), []
+            case "revert":
+                return partial(lines.revert, checkpoint_id=chance.randint(0, 3)), []
+            case "clear":
+                return lines.clear, []
+            case _:
+                return partial(lines.restore, generation=chance.randint(0, 3)), []
 
     def _draw_compaction(self, head: Position) -> tuple[str, str, int]:
         """Cut, end and id as a compactor was told them, now or long ago; sometimes made up."""
