@@ -17,7 +17,7 @@ from steno_protocol.settings import Settings
 
 _logger = logging.getLogger("stenod")
 
-_QUIET: Final = frozenset({"refused"})
+_QUIET: Final = frozenset({"refused", "connected"})
 """What happens in the course of work: of interest to who looks for something."""
 
 _WARNINGS: Final = frozenset(

@@ -26,6 +26,7 @@ from stenod.blocking import Adaptive, in_thread
 from stenod.config import Config
 from stenod.counting import Statistics
 from stenod.custody import Custody
+from stenod.faults import fault_of
 from stenod.idleness import Idleness
 from stenod.mailbox import Budget
 from stenod.metrics import MetricsServer
@@ -195,7 +196,7 @@ class Daemon:
         try:
             await work()
         except Exception as error:
-            journal.tell("internal", error=repr(error))
+            journal.tell("internal", error=fault_of(error))
 
     def _make_remote(self) -> RemoteTransport | None:
         """The socket for other machines, if one is wanted.

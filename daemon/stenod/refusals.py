@@ -13,6 +13,7 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
+from stenod.faults import fault_of
 
 
 class Refusals:
@@ -52,7 +53,7 @@ class Refusals:
 
     def internal(self, error: Exception) -> Internal:
         """A fault of steno itself, met before anything was written."""
-        self._note("internal", repr(error))
+        self._note("internal", fault_of(error))
         return Internal(
             f"steno itself failed ({type(error).__name__}); nothing was written: please report it"
             " with the daemon's log",

@@ -1,6 +1,5 @@
 """From message to answer: decodes each request, gives it to who can serve it, tells who asked."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
@@ -76,6 +75,7 @@ from steno_protocol.rights import right_needed
 from stenod.admission import Admission
 from stenod.compactions import Compactions
 from stenod.custody import Custody, Whole
+from stenod.faults import fault_of
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
@@ -95,7 +95,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     request_id: bytes
     session: str | None
     outbox: Outbox
-    errors: Counter[str]
+    refused: Callable[[str, str | None], None]
 
     def reply(self, body: Reply) -> None:
         """Queue the answer."""
@@ -104,7 +104,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the answer."""
         told = ErrorReply.of(error, self.session)
-        self.errors[told.code] += 1
+        self.refused(told.code, told.session)
         self.reply(told)
 
 
@@ -152,7 +152,6 @@ class Router:
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
         self._is_draining = False
-        self._errors = workshop.statistics.errors
         self._reporter = reporter
 
     def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> None:
@@ -173,11 +172,11 @@ class Router:
                 # There is nobody to answer: without a request id no client could match it.
                 self.ignored += 1
                 return
-            _Asker(peer, request_id, None, self._outbox, self._errors).refuse(error)
+            _Asker(peer, request_id, None, self._outbox, self._count_refusal).refuse(error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
-        asker = _Asker(peer, request.id, session, self._outbox, self._errors)
+        asker = _Asker(peer, request.id, session, self._outbox, self._count_refusal)
         try:
             if user is not None:
                 self._check_right(peer, user, command)
@@ -195,6 +194,10 @@ class Router:
         """Take no more commands."""
         self._is_draining = self._reporter.is_draining = True
         self._registry.close()
+
+    def _count_refusal(self, code: str, session: str | None) -> None:
+        self._shop.statistics.errors[code] += 1
+        self._shop.tell("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
         """What the daemon did, in numbers."""
@@ -294,8 +297,10 @@ class Router:
         except OSError as error:
             asker.refuse(StorageFailed(f"the files cannot be read: {error}"))
         except Exception as error:
-            self._shop.tell("internal", error=repr(error))
-            asker.refuse(Internal(f"steno itself failed: {error!r}; please report it"))
+            self._shop.tell("internal", error=fault_of(error))
+            asker.refuse(
+                Internal(f"steno itself failed: {fault_of(error)}; please report it with the log")
+            )
         finally:
             self._readers -= 1
             asker.peer.looking.discard(asker.request_id)

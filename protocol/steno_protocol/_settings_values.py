@@ -7,10 +7,10 @@ from steno_protocol.errors import BadRequest
 
 _MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _ADDRESS: Final = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}|\*)")
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]i?)?B?")
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
 _UNITS: Final = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
-    "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+    "ki": 2**10, "Ki": 2**10, "K": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
 }  # fmt: skip
 
 _EXAMPLES: Final = {

@@ -39,7 +39,13 @@ def test_the_environment_overrides_the_file() -> None:
 
 @pytest.mark.parametrize(
     ("given", "size"),
-    [('"10 GiB"', 10 << 30), ("4096", 4096), ('"1.5 MB"', 1_500_000), ('"7k"', 7000)],
+    [
+        ('"10 GiB"', 10 << 30),
+        ('"64 KiB"', 64 << 10),
+        ("4096", 4096),
+        ('"1.5 MB"', 1_500_000),
+        ('"7k"', 7000),
+    ],
 )
 def test_a_size_is_a_number_or_has_a_unit(given: str, size: int) -> None:
     assert _read(f"[disk]\nroot_bytes = {given}\n").count("disk.root_bytes") == size

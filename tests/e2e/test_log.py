@@ -1,0 +1,148 @@
+"""The daemon's log: one event a line, rotated, and never a word of what is in a session."""
+
+import json
+import re
+import resource
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import steno
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+from support.raw_peer import RawPeer
+
+CANARY = "XYZZY-plugh"
+"""A secret that agents talk about."""
+
+EVENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) \w+( .*)?\n")
+
+
+def _secret(text: str = "") -> dict[str, str]:
+    return {"role": "user", "content": f"{CANARY} {text}"}
+
+
+def _talk(client: steno.BlockingClient) -> None:
+    """Use every verb that takes a text, with a secret in it."""
+    session = client.open("demo")
+    session.write_system_prompt(f"you know {CANARY}")
+    session.append_message([_secret(), _secret("too")])
+    session.checkpoint(add_user_message=True)
+    session.append_wire("TurnBegin", {"user_input": CANARY}, durability="synced")
+    session.send_dmail(checkpoint_id=0, message=f"to myself: {CANARY}")
+    session.append_message(_secret("late"))
+    mail = session.pending_dmail()
+    assert mail is not None
+    session.deliver_dmail(mail.id)
+    session.revert_to(0, why=f"because of {CANARY}")
+    session.compact(lambda _: f"a summary with {CANARY}")
+    session.clear(why=CANARY)
+    session.restore_generation(0)
+
+
+def _lie(root: Path) -> None:
+    """Say what no client of ours would, with a secret in it."""
+    secret = CANARY.encode()
+    records = (
+        b'{"role":"user","content":"' + secret,
+        b'{"role":"_' + secret + b'","content":"a"}',
+        b'{"role":"user","content":"\\ud800 ' + secret + b'"}',
+        b'{"role":"user","content":' + b"[" * 200 + b'"' + secret + b'"' + b"]" * 200 + b"}",
+        b'{"role":"user","content":"' + secret + b'\xff"}',
+        b'"' + secret + b'"',
+    )
+    with closing(RawPeer(root)) as peer:
+        for record in records:
+            assert peer.ask("append", record, session="demo", key="lie")["kind"] == "error"
+            peer.ask("append_wire", record, session="demo", key="lie")
+        peer.ask("write_system_prompt", session="demo", key="lie", prompt=CANARY, expect="0:0")
+        peer.ask_bytes(b'{"command":"append","' + secret + b'":1}')
+        peer.ask_bytes(secret)
+        peer.send(b"STENO/1", b"", secret)
+
+
+def _interfere(root: Path, client: steno.BlockingClient) -> None:
+    """Write behind the daemon's back, whole lines and a half one, and fill the disk."""
+    session = client.open("demo", follow=False)
+    context = root / "sessions" / "demo" / "context.jsonl"
+    with context.open("a") as file:
+        file.write(json.dumps(_secret("foreign")) + "\n" + CANARY)
+    session.append_message(_secret("after"))
+
+
+def _errors_of(*calls: Callable[[], object]) -> list[str]:
+    told: list[str] = []
+    for call in calls:
+        with pytest.raises(steno.StenoError) as refused:
+            call()
+        told.append(str(refused.value))
+    return told
+
+
+def _meet_errors(client: steno.BlockingClient) -> list[str]:
+    """What somebody else is told who does everything wrong in the same session."""
+    session = client.open("demo", follow=False)
+    message = {"role": "user", "content": "harmless"}
+    return _errors_of(
+        lambda: session.append_message(message, expect="0:0"),
+        lambda: session.revert_to(99),
+        lambda: session.restore_generation(99),
+        lambda: session.deliver_dmail("nothing"),
+        lambda: session.send_dmail(checkpoint_id=99, message="x"),
+        lambda: client.open("demo", exclusive=True),
+        lambda: session.fork("demo"),
+    )
+
+
+def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Path) -> None:
+    (root / "config.toml").write_text("[log]\nlevel = 'debug'\n[disk]\nslow_sync_s = 0\n")
+    with (
+        ForegroundDaemon(root) as daemon,
+        steno.connect_sync(root, spawn=False) as client,
+        steno.connect_sync(root, spawn=False) as other,
+    ):
+        _talk(client)
+        _lie(root)
+        _interfere(root, client)
+        told = _meet_errors(other)
+        size = (root / "sessions" / "demo" / "context.jsonl").stat().st_size
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        with pytest.raises(steno.StorageFailed):
+            client.session("demo").append_message(_secret("no room"))
+        daemon.wait_for(" storage_failed ")
+        daemon.stop()
+    log = "".join(daemon.log)
+    for event in ("rewritten", "refused", "foreign_change", "slow_sync", "storage_failed", "ended"):
+        assert f" {event} " in log
+    assert CANARY not in log
+    assert CANARY not in "".join(told)
+
+
+def test_every_event_is_one_line_with_its_fields(root: Path) -> None:
+    (root / "config.toml").write_text("[log]\nlevel = 'debug'\n[disk]\nslow_sync_s = 0\n")
+    steno_call = Steno(root)
+    steno_call("append", "demo", "hi")
+    steno_call("append", "demo", "hi", "--expect", "0:0")
+    steno_call("stop")
+    lines = (root / "stenod.log").read_text().splitlines(keepends=True)
+    assert [line for line in lines if EVENT.fullmatch(line) is None] == []
+    slow = next(line for line in lines if " slow_sync " in line)
+    assert re.search(r'WARNING slow_sync session="demo" took_s=[0-9.e-]+ expected_s=0.0\n', slow)
+    assert any('refused code="conflict" session="demo"' in line for line in lines)
+
+
+def test_the_log_is_rotated_and_only_so_many_old_ones_are_kept(root: Path) -> None:
+    (root / "config.toml").write_text("[log]\nlevel = 'debug'\nfile_bytes = '64 KiB'\nfiles = 2\n")
+    steno_call = Steno(root)
+    steno_call("start")
+    with closing(RawPeer(root)) as peer:
+        while not (root / "stenod.log.2").exists():
+            for _ in range(100):
+                peer.ask("stat", session="nowhere")
+    steno_call("stop")
+    logs = sorted(path.name for path in root.glob("stenod.log*"))
+    assert logs == ["stenod.log", "stenod.log.1", "stenod.log.2"]
+    assert all((root / name).stat().st_size <= 64 * 1024 for name in logs)
+    assert steno_call("logs", "-n", "1").out.split()[3] == "ended"
