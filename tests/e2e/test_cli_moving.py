@@ -142,7 +142,8 @@ def test_an_export_for_kimi_comes_back_as_the_session_that_it_was(
     ran = steno("import", copy, "team/again", "--json")
     assert ran.code == 0
     assert ran.document == {
-        "session": "team/again", "folder": copy, "head": "0:6", "damaged": 0, "state": "imported",
+        "session": "team/again", "folder": copy, "head": "0:6", "damaged": 0,
+        "state": "imported", "why": None,
         "bytes": (tmp_path / "copy" / "context.jsonl").stat().st_size,
     }  # fmt: skip
     old, new = (steno("show", name, "--json").document for name in ("demo", "team/again"))
@@ -216,9 +217,16 @@ def test_what_cannot_be_taken_is_told_and_the_rest_is_taken(root: Path, tmp_path
     steno("append", "taken", "something else")
     ran = steno("import", str(tmp_path))
     assert (ran.code, ran.out) == (1, "good\n")
-    assert "has space/context.jsonl is left out: its path makes no session id" in ran.err
+    assert "has space is left out: the path " in ran.err
     assert "steno: taken is left out: another session lies at" in ran.err
     assert "steno: 2 sessions of 3 left out" in ran.err
+    told = steno("import", str(tmp_path), "--json").documents
+    assert {(each["session"], each["state"]) for each in told} == {
+        (None, "left_out"), ("good", "there"), ("taken", "left_out"),
+    }  # fmt: skip
+    assert {frozenset(each) for each in told} == {
+        frozenset({"session", "folder", "head", "bytes", "damaged", "state", "why"})
+    }
     one = steno("import", str(tmp_path / "taken"), "--json")
     assert (one.code, one.out, one.error["code"]) == (1, "", "exists")
     assert "something else" in steno("show", "taken").out

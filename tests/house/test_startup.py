@@ -53,7 +53,11 @@ with steno.connect_sync() as client:
 def test_a_one_shot_command_loads_no_event_loop(root: Path, unavoidable: set[str]) -> None:
     code = """
 from steno.cli import main
-for arguments in (["append", "demo", "hi"], ["sessions"], ["read", "demo"], ["status"]):
-    assert main(arguments) == 0
+for call in (
+    "append demo hi", "sessions", "read demo", "status", "show dem", "grep hi", "export demo",
+    "label demo +red", "fork demo other", "dmail show demo", "turns demo", "stat demo", "wire demo",
+    "timeline demo", "completion bash", "delete other",
+):
+    assert main(call.split()) == 0, call
 """
     assert set(_loaded_after(code, root)) <= unavoidable

@@ -41,8 +41,8 @@ demo        proved proofs [{claim holds detail}] root session file agents record
 export      session title labels archived forked_from head generation records [{cursor record}]
             events [{cursor record}] timeline damaged                     `export --format json`
 exported    session format path                 `export -o`
-imported    session folder head bytes damaged state          `import`: one a line; state is
-            imported or there
+imported    session folder head bytes damaged state why      `import`: one a line; state is
+            imported, there, or left_out: then why says the reason, and what is not known is null
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies
@@ -174,7 +174,14 @@ def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> 
         "bytes": stat.bytes,
         "damaged": damaged,
         "state": "there" if was_there else "imported",
+        "why": None,
     }
+
+
+def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
+    """A session that an import could not take; one whose path makes no id has none."""
+    known = {"session": session, "folder": str(folder), "state": "left_out", "why": why}
+    return {**known, "head": None, "bytes": None, "damaged": None}
 
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:

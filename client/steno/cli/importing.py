@@ -42,7 +42,7 @@ def import_sessions(options: Namespace, output: Output) -> int:
     """Take in every session of a folder; tells of those that it cannot take, and goes on."""
     found, nameless = find(Path(options.folder), options.session)
     for path in nameless:
-        output.say(f"{path} is left out: its path makes no session id")
+        _tell_left_out(output, None, path.parent, f"the path {path} makes no session id")
     refused = len(nameless)
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / places.SESSIONS
@@ -51,10 +51,11 @@ def import_sessions(options: Namespace, output: Output) -> int:
                 try:
                     taken = _taken_in(foundling, tree, aside, progress)
                 except StenoError as error:
-                    if len(found) == 1:
+                    if len(found) + len(nameless) == 1:
                         raise
                     progress.clear()
-                    output.say(f"{foundling.session} is left out: {error.message}")
+                    folder = foundling.context.parent
+                    _tell_left_out(output, foundling.session, folder, error.message)
                     refused += 1
                     continue
                 progress.clear()
@@ -235,3 +236,10 @@ def _tell(output: Output, client: BlockingClient, foundling: Foundling, *, was_t
     elif damaged:
         what = "line is no record" if damaged == 1 else "lines are no records"
         output.say(f"{number(damaged)} {what} in {stat.session}: kept, and passed over by readers")
+
+
+def _tell_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:
+    if output.as_json:
+        output.document(contract.left_out(session, folder, why))
+    else:
+        output.say(f"{session or folder} is left out: {why}")
