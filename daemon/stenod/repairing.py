@@ -5,19 +5,26 @@ a generation.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from steno_protocol import limits
 from steno_protocol.checks import edits_of
 from steno_protocol.commands import Repair
-from steno_protocol.damage import Edit, kept_pieces
+from steno_protocol.damage import Edit, Finding, kept_pieces
 from steno_protocol.dialects import ContextDialect
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.positions import Position
+from steno_protocol.records import stamp_of
+from steno_protocol.welded import Span
 from stenod.core.lines import whole_lines
 from stenod.core.machine import Machine
 from stenod.core.replay import Replay
+from stenod.lookup import look_up
 from stenod.plans import Plan
 from stenod.store.log import Copy, Log, Piece
+
+_STAMP_BYTES_MAX: Final = 256
+"""More than a stamp with its newline can have."""
 
 
 def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
@@ -46,7 +53,9 @@ def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
 
 def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
     """What the repair changes, if the file still begins with what was verified."""
-    scanner, edits = edits_of(_verified(log, command.bytes), ContextDialect())
+    scanner, edits = edits_of(
+        _verified(log, command.bytes), ContextDialect(), lambda finding: _edits(log, finding)
+    )
     verified = (command.generation, command.bytes, command.crc)
     if verified != (log.generation, scanner.size, scanner.crc):
         raise Conflict(
@@ -62,6 +71,29 @@ def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
             session=machine.session,
         )
     return edits
+
+
+def _edits(log: Log, finding: Finding) -> list[Edit]:
+    """What is done about a finding: no command becomes visible that was applied elsewhere.
+
+    A record of ours that another program's half line swallowed was not applied; its client was told
+    so and sent it again. Parting it from the half line would have it there twice.
+    """
+    if finding.remedy != "split":
+        return list(finding.edits)
+    before, end = Edit(0, finding.offset), finding.offset + finding.size
+    repeated = [
+        Edit(piece.start, piece.end - piece.start)
+        for piece in kept_pieces([before, *finding.edits], end)
+        if isinstance(piece, Span) and _is_applied(log, piece)
+    ]
+    return [*finding.edits, *repeated]
+
+
+def _is_applied(log: Log, span: Span) -> bool:
+    start = max(span.start, span.end - _STAMP_BYTES_MAX)
+    stamp = stamp_of(log.read(log.generation, start, span.end - start))
+    return stamp is not None and look_up(log, "", stamp.key) is not None
 
 
 def _verified(log: Log, size: int) -> Iterator[bytes]:

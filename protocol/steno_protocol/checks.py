@@ -147,15 +147,24 @@ def check_file(
     return scanner
 
 
-def edits_of(data: Iterable[bytes], dialect: Dialect) -> tuple[Scanner, list[Edit]]:
+def edits_of(
+    data: Iterable[bytes],
+    dialect: Dialect,
+    chosen: Callable[[Finding], Iterable[Edit]] = lambda finding: finding.edits,
+) -> tuple[Scanner, list[Edit]]:
     """What a repair of a file changes, and the pass that told.
+
+    Args:
+        data: its blocks.
+        dialect: what it has to hold.
+        chosen: what is done about a finding.
 
     Raises:
         TooLarge: more places than one repair changes.
     """
     scanner, edits = Scanner(dialect), list[Edit]()
     for block in data:
-        edits += [edit for finding in scanner.feed(block) for edit in finding.edits]
+        edits += [edit for finding in scanner.feed(block) for edit in chosen(finding)]
         if len(edits) > limits.REPAIR_EDITS_MAX:
             edits = merged(edits)
         if len(edits) > limits.REPAIR_EDITS_MAX:
@@ -163,7 +172,7 @@ def edits_of(data: Iterable[bytes], dialect: Dialect) -> tuple[Scanner, list[Edi
                 f"more than {limits.REPAIR_EDITS_MAX} places are damaged: this is no transcript,"
                 " or nothing of it is left to repair"
             )
-    edits += [edit for finding in scanner.finish() for edit in finding.edits]
+    edits += [edit for finding in scanner.finish() for edit in chosen(finding)]
     return scanner, merged(edits)
 
 

@@ -129,6 +129,16 @@ def test_what_was_appended_since_it_was_verified_stays() -> None:
     assert found.session.file() == MENDED + stamped("late", ["late"])[0]
 
 
+def test_what_a_half_line_swallowed_and_was_sent_again_is_not_there_twice() -> None:
+    ours, batch = stamped("k1", ["one"]), stamped("k2", ["two", "three"])
+    swallowed = HALF + ours[0] + TWO[:-1] + batch[0] + HALF + THREE[:-1] + ours[0]
+    found = scene(swallowed + ours[0] + batch[0] + batch[1])
+    opened = found.session.open()
+    assert find_key(opened, "k1") is not None
+    apply(opened, repair(verified(found.session)))
+    assert found.session.file() == TWO + THREE + ours[0] + batch[0] + batch[1]
+
+
 @pytest.mark.parametrize("field", ["generation", "bytes", "crc"])
 def test_a_repair_of_what_is_not_what_was_verified_is_refused(field: str) -> None:
     found = scene()
