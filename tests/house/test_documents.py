@@ -13,7 +13,7 @@ import pytest
 
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
-from support.parsers import all_parsers, options, subcommand_in, subcommands
+from support.parsers import all_parsers, arguments, options, subcommand_in, subcommands
 from support.project import PROJECT
 
 README = PROJECT / "README.md"
@@ -168,6 +168,16 @@ def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(
         if not _is_call(parser, name, line.strip())
     ]
     assert wrong == []
+
+
+def test_every_argument_has_its_help_and_tells_its_default(parser: ArgumentParser) -> None:
+    silent = [
+        f"{sub.prog} {name}"
+        for sub in all_parsers(parser)
+        for name, summary, default in arguments(sub)
+        if not summary or (isinstance(default, int | float) and "default" not in summary)
+    ]
+    assert silent == []
 
 
 def test_every_action_of_a_command_is_described_in_the_readme(parser: ArgumentParser) -> None:

@@ -26,6 +26,14 @@ def options(parser: argparse.ArgumentParser) -> set[str]:
     }
 
 
+def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, object]]:
+    """Name, help and default of every argument and option; a flag that is off has none."""
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            default = None if action.nargs == 0 else action.default
+            yield action.dest, action.help or "", default
+
+
 def all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """A parser and those of its subcommands, however deep."""
     yield parser

@@ -26,6 +26,6 @@ def add_restore(commands: Subcommands) -> None:
         example="steno restore demo 0",
     )  # fmt: skip
     session_argument(parser)
-    parser.add_argument("generation", metavar="GENERATION", type=count)
+    parser.add_argument("generation", metavar="GENERATION", type=count, help="its number")
     why(parser)
     mutation(parser)
