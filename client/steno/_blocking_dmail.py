@@ -14,12 +14,19 @@ class BlockingMailSession(BlockingLinkedSession):
         checkpoint_id: int,
         message: str,
         *,
+        replaces: str | None = None,
         key: str | None = None,
         expect: Place | None = None,
     ) -> SentMail:
         """Send a message back to a checkpoint, where it waits; see `Session.send_dmail`."""
         ack = self._change(
-            commands.SendDmail, key, expect, "synced", checkpoint_id=checkpoint_id, message=message
+            commands.SendDmail,
+            key,
+            expect,
+            "synced",
+            checkpoint_id=checkpoint_id,
+            message=message,
+            replaces=replaces,
         )
         return sent_mail_of(ack)
 

@@ -14,6 +14,7 @@ class MailSession(LinkedSession):
         checkpoint_id: int,
         message: str,
         *,
+        replaces: str | None = None,
         key: str | None = None,
         expect: Place | None = None,
     ) -> SentMail:
@@ -22,16 +23,25 @@ class MailSession(LinkedSession):
         It survives a restart of the daemon, and expires in the very rewrite that removes its
         checkpoint. Who subscribes to the session is told of it.
 
+        Args:
+            replaces: the id of the mail that waits, to be given up for this one.
+
         Returns:
             An ack whose `id` is the mail's; the mail is synced to the disk.
 
         Raises:
             NotFound: there is no such checkpoint; the message names the valid range.
-            Exists: another mail waits already.
+            Exists: another mail waits, and not the one that `replaces` names.
             BadRequest: the message is empty or too long.
         """
         ack = await self._change(
-            commands.SendDmail, key, expect, "synced", checkpoint_id=checkpoint_id, message=message
+            commands.SendDmail,
+            key,
+            expect,
+            "synced",
+            checkpoint_id=checkpoint_id,
+            message=message,
+            replaces=replaces,
         )
         return sent_mail_of(ack)
 

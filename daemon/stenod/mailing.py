@@ -32,7 +32,8 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Happenin
         by=command.by,
         at=now,
     )
-    entry = dmail.sent(mail, machine.head)
+    waiting = machine.mail
+    entry = dmail.sent(mail, machine.head, None if waiting is None else waiting.id)
     log.tell(timeline.encode(entry))
     return entry
 

@@ -91,6 +91,9 @@ class Rewriter:
                 )
         except OSError as error:
             raise InDoubt(error) from error
+        replaced = machine.mail
+        if replaced is not None:
+            self._feed.mailed(_event(replaced, "expired"))
         mail = dmail.mail_of(entry)
         ack = machine.mailed(mail, dmail.applied_of(entry))
         self._feed.mailed(_event(mail, "sent"))

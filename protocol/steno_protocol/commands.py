@@ -240,10 +240,14 @@ class SendDmail(Mutation, frozen=True, kw_only=True):
     """Send a message back to a checkpoint; it waits there until somebody delivers it.
 
     The command's key is the mail's id.
+
+    Attributes:
+        replaces: the mail that waits, to be given up for this one.
     """
 
     checkpoint_id: int
     message: Annotated[str, msgspec.Meta(min_length=1, max_length=limits.DMAIL_CHARS_MAX)]
+    replaces: Key | None = None
 
 
 class PendingDmail(SessionCommand, frozen=True, kw_only=True):

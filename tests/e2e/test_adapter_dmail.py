@@ -74,6 +74,17 @@ def test_a_mail_of_another_process_is_fetched_once_and_is_over_after_the_revert(
     assert parent.fetch_pending_dmail() == Mail("again", 1)
 
 
+def test_a_mail_that_was_fetched_and_not_followed_makes_room_for_the_next(file: Path) -> None:
+    with_checkpoints(file, 2)
+    twin = DenwaRenji(file)
+    twin.send_dmail(Mail("first", 0))
+    with pytest.raises(DenwaRenjiError, match="waits already"):
+        twin.send_dmail(Mail("second", 1))
+    assert twin.fetch_pending_dmail() == Mail("first", 0)
+    twin.send_dmail(Mail("second", 1))
+    assert twin.fetch_pending_dmail() == Mail("second", 1)
+
+
 def test_what_cannot_be_sent_is_told_to_the_tool(file: Path) -> None:
     with_checkpoints(file, 1)
     phone = DenwaRenji(file)

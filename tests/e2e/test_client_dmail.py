@@ -81,6 +81,30 @@ async def test_only_the_mail_that_was_named_is_delivered(root: Path) -> None:
         assert waiting.id == second.id
 
 
+async def test_a_mail_is_given_up_for_another_only_by_name(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.append_message({"role": "user", "content": "one"})
+        await session.checkpoint()
+        first = await session.send_dmail(0, "left")
+        with pytest.raises(steno.Exists, match="replaces"):
+            await session.send_dmail(0, "right", replaces="another")
+        second = await session.send_dmail(0, "right", replaces=first.id)
+        mail = await session.pending_dmail()
+        assert mail is not None
+        assert (mail.id, mail.message) == (second.id, "right")
+        with pytest.raises(steno.NotFound, match=f"given up for the mail {second.id}"):
+            await session.deliver_dmail(first.id)
+        assert (await session.send_dmail(0, "left", key=first.id)).duplicate
+        await client.drain()
+    async with connect(root) as client:
+        session = await client.open("demo")
+        mail = await session.pending_dmail()
+        assert mail is not None
+        assert mail.id == second.id
+        await session.deliver_dmail(second.id)
+
+
 async def test_a_repeated_send_is_one_mail_also_when_it_was_delivered_since(root: Path) -> None:
     async with connect(root) as client:
         session = await stepped(client)

@@ -16,6 +16,7 @@ UNIT_ENDINGS = (
     "_CHARS_MAX",
     "_S",
     "_S_MAX",
+    "_MS",
     "_MAX",
     "_MESSAGES",
     "_BITS",

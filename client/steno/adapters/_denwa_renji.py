@@ -39,8 +39,7 @@ class DenwaRenji:
     `fetch_pending_dmail` gives each mail out once; that takes nothing from the daemon. The mail is
     over when the fetcher reverts the context to its checkpoint, as kimi-cli's loop does next: that
     very rewrite expires it. Until then it waits: a process that died in between leaves it to the
-    next one, and a mail that was fetched and not followed keeps the session from getting another
-    until its checkpoint goes.
+    next one. A mail that was fetched here and not followed is given up for the next one sent here.
 
     The methods block until the daemon has answered, as the interface wants it: about a millisecond.
 
@@ -65,7 +64,7 @@ class DenwaRenji:
             DenwaRenjiError: another mail waits, there is no such checkpoint, or the mail is empty.
         """
         try:
-            self._file.send_dmail(dmail.checkpoint_id, dmail.message)
+            self._file.send_dmail(dmail.checkpoint_id, dmail.message, self._given_up())
         except (Exists, NotFound, BadRequest) as error:
             raise _refused(error.message) from error
         self._dmail_type = type(dmail)
@@ -86,6 +85,11 @@ class DenwaRenji:
         fetched = self._dmail_type(message=mail.message, checkpoint_id=mail.checkpoint_id)
         self._fetched.add(mail.id)
         return fetched
+
+    def _given_up(self) -> str | None:
+        """The mail that waits although it was fetched here: kimi-cli drops one that is declined."""
+        mail = self._file.pending_dmail() if self._fetched else None
+        return mail.id if mail is not None and mail.id in self._fetched else None
 
 
 def _refused(message: str) -> DenwaRenjiError:

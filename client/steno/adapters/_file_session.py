@@ -100,9 +100,11 @@ class FileSession:
             raise FileNotFoundError(errno.ENOENT, "there is no file to clear", str(self.path))
         return self._rewrite(lambda session: session.clear())
 
-    def send_dmail(self, checkpoint_id: int, message: str) -> Ack:
+    def send_dmail(self, checkpoint_id: int, message: str, replaces: str | None) -> Ack:
         """Send a D-Mail back to a checkpoint."""
-        return self._change(lambda session: session.send_dmail(checkpoint_id, message))
+        return self._change(
+            lambda session: session.send_dmail(checkpoint_id, message, replaces=replaces)
+        )
 
     def pending_dmail(self) -> Mail | None:
         """The D-Mail that waits; None also when there is no session."""

@@ -18,7 +18,9 @@ def send(options: Namespace, output: Output) -> int:
     text = text_or_stdin(options, "text")
     with connected(options) as client:
         session = client.session(options.session)
-        ack = session.send_dmail(options.checkpoint, text, **_how(options))
+        ack = session.send_dmail(
+            options.checkpoint, text, replaces=options.replaces, **_how(options)
+        )
     if output.as_json:
         output.document({**contract.ack(options.session, ack), "mail_id": ack.key})
         return Exit.DONE

@@ -17,8 +17,15 @@ DELIVERED: Final = "delivered"
 EXPIRED: Final = "expired"
 
 
-def sent(mail: Mail, head: Position) -> Happening:
-    """The timeline's entry of a mail that was sent while the session ended at `head`."""
+def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
+    """The timeline's entry of a mail that was sent while the session ended at `head`.
+
+    Args:
+        mail: the mail.
+        head: where the session ended then.
+        replaces: the mail that was given up for it.
+    """
+    given_up = {} if replaces is None else {"replaces": replaces}
     return Happening(
         kind=SENT,
         generation=head.generation,
@@ -30,6 +37,7 @@ def sent(mail: Mail, head: Position) -> Happening:
             "cursor": mail.cursor,
             "message": mail.message,
             "head": str(head),
+            **given_up,
         },
     )
 
@@ -96,6 +104,8 @@ def what_became_of(entries: Sequence[Happening], mail_id: str) -> str:
     for entry in entries:
         if entry.kind == DELIVERED and entry.details.get("mail") == mail_id:
             return f"it was delivered as generation {entry.generation}"
+        if entry.kind == SENT and entry.details.get("replaces") == mail_id:
+            return f"it was given up for the mail {entry.key}"
         if entry.details.get("expired_mail") == mail_id:
             return f"it expired when the session was {entry.kind} as generation {entry.generation}"
     return "it expired when its checkpoint went"

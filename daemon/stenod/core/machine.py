@@ -126,10 +126,10 @@ class Machine(Speculation):
         return checked.data
 
     def _send(self, command: SendDmail) -> Mailing:
-        if self.mail is not None:
+        if self.mail is not None and self.mail.id != command.replaces:
             raise Exists(
                 f"the D-Mail {self.mail.id} to checkpoint {self.mail.checkpoint_id} waits already:"
-                " one at a time; deliver it first",
+                " one at a time; deliver it first, or name it in `replaces` to give it up",
                 session=self.session,
             )
         return Mailing(command)

@@ -31,6 +31,9 @@ def _add_send(commands: Subcommands) -> None:
     session_argument(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=int, help="the id of one")
     parser.add_argument("text", metavar="TEXT", help="the message, or - for stdin")
+    parser.add_argument(
+        "--replaces", metavar="MAIL_ID", help="the one that waits, to be given up for this one"
+    )
     mutation(parser, key="it is the id of the mail, too", durable=True)
 
 
