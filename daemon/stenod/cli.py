@@ -16,6 +16,7 @@ from steno_protocol.errors import Held, StenoError
 from stenod import config, journal, lifecycle
 from stenod.config import Config
 from stenod.store.lock import RootLock
+from stenod.supervisor import Supervisor, take_supervisor
 
 EXIT_FAILED: Final = 1
 EXIT_HELD: Final = 3
@@ -40,6 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground and log to stderr"
     )
+    parser.add_argument(
+        "--log", metavar="FILE", help="in the foreground, log to this file, which is rotated"
+    )
     return parser
 
 
@@ -47,10 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     options = build_parser().parse_args(arguments)
     lifecycle.prepare_process()
+    # Whoever looks after this process is not told of a daemon that leaves it.
+    supervisor = take_supervisor(os.environ)
     try:
         settings = _settings(options.root, options.socket)
         if options.foreground:
-            return _serve(settings, log=None, ready=None)
+            log = Path(options.log).absolute() if options.log else None
+            return _serve(settings, log=log, ready=None, supervisor=supervisor)
         return _detach(settings)
     except Held as error:
         print(f"stenod: {error}", file=sys.stderr)
@@ -68,7 +75,9 @@ def _settings(root: str | None, socket: str | None) -> Config:
     return config.load(folder, str(Path(path).absolute()))
 
 
-def _serve(settings: Config, *, log: Path | None, ready: int | None) -> int:
+def _serve(
+    settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor
+) -> int:
     journal.start(log)
     journal.adopt(settings.settings)
 
@@ -77,7 +86,7 @@ def _serve(settings: Config, *, log: Path | None, ready: int | None) -> int:
             os.write(ready, b"ready")
             os.close(ready)
 
-    lifecycle.serve(settings, RootLock(settings.root), on_ready)
+    lifecycle.serve(settings, RootLock(settings.root), on_ready, supervisor)
     return 0
 
 
@@ -102,7 +111,8 @@ def _detach(settings: Config) -> int:
 
 def _serve_detached(settings: Config, writer: int) -> int:
     try:
-        return _serve(settings, log=settings.root / places.LOG, ready=writer)
+        log = settings.root / places.LOG
+        return _serve(settings, log=log, ready=writer, supervisor=Supervisor())
     except Exception as error:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
         journal.tell("cannot_start", error=str(error))

@@ -38,6 +38,7 @@ from stenod.reporting import Reporter
 from stenod.router import Router
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
+from stenod.supervisor import Supervisor
 from stenod.transport import Sent, Transport
 from stenod.trees import Trees
 from stenod.workshop import Workshop
@@ -49,10 +50,14 @@ class Daemon:
     Args:
         config: its root, socket and mounts.
         on_ready: called once it answers.
+        supervisor: the service manager, if there is one.
     """
 
-    def __init__(self, config: Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Config, on_ready: Callable[[], None], supervisor: Supervisor
+    ) -> None:
         self._config = config
+        self._supervisor = supervisor
         self._on_ready = on_ready
         self._transport = Transport()
         self._admission = Admission(config.root / KEYS_FOLDER, journal.tell)
@@ -93,7 +98,8 @@ class Daemon:
 
     async def run(self, lock: RootLock) -> None:
         """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
-        self._transport.bind(self._config.socket)
+        self._supervisor.check_listening(self._config.socket)
+        self._transport.bind(self._config.socket, self._supervisor.listening)
         remote = self._remote
         try:
             if remote is not None:
@@ -112,7 +118,10 @@ class Daemon:
                 lock.tell(self._note())
                 journal.tell("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
+                self._supervisor.ready()
+                tasks.start_soon(self._supervisor.keep_watchdog)
                 await self._drained.wait()
+                self._supervisor.stopping()
                 await self._drain()
                 tasks.cancel_scope.cancel()
         finally:
@@ -171,7 +180,9 @@ class Daemon:
             async for number in signals:
                 journal.tell("signal", number=int(number))
                 if number == signal.SIGHUP:
+                    self._supervisor.reloading()
                     self._reload()
+                    self._supervisor.ready()
                 else:
                     self._drained.set()
 
@@ -270,11 +281,13 @@ def prepare_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def serve(config: Config, lock: RootLock, on_ready: Callable[[], None]) -> None:
+def serve(
+    config: Config, lock: RootLock, on_ready: Callable[[], None], supervisor: Supervisor
+) -> None:
     """Run a daemon to its end; releases the lock."""
 
     async def main() -> None:
-        await Daemon(config, on_ready).run(lock)
+        await Daemon(config, on_ready, supervisor).run(lock)
 
     try:
         anyio.run(main)

@@ -58,6 +58,7 @@ class Transport:
         self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.MAXMSGSIZE, limits.RECORD_BYTES_MAX + limits.KIB)
         self._path: Path | None = None
+        self._is_lent = False
         self._inode = 0
         self._frame: zmq.Frame | None = None
         self._handle: Handle | None = None
@@ -65,13 +66,21 @@ class Transport:
         self._is_look_due = False
         self._failed: asyncio.Future[None] | None = None
 
-    def bind(self, path: Path) -> None:
+    def bind(self, path: Path, listening: int | None = None) -> None:
         """Listen at `path`; only the holder of the root's lock may call this.
 
         libzmq deletes whatever lies at the path, so anything but a stale socket of ours is refused.
+
+        Args:
+            path: of the socket.
+            listening: a handle that listens there already; its giver keeps the path.
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_stale_socket(path)
+        if listening is None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_stale_socket(path)
+        else:
+            self._socket.set(zmq.USE_FD, listening)
+            self._is_lent = True
         # The folder keeps others out; this does, too, where somebody opened it to them.
         self._socket.set(zmq.IPC_FILTER_UID, os.getuid())
         self._socket.bind(f"ipc://{path}")
@@ -140,7 +149,7 @@ class Transport:
 
     def close(self) -> None:
         """Stop listening and remove the socket, if the path still is ours."""
-        if self._path is not None and self.is_reachable:
+        if self._path is not None and self.is_reachable and not self._is_lent:
             with contextlib.suppress(OSError):
                 self._path.unlink()
         self._socket.close(linger=0)

@@ -335,6 +335,9 @@ LOG_POLL_S: Final = 0.2
 HOUSEKEEPING_S: Final = 30.0
 """The daemon's only timer: closes idle sessions and re-checks the socket."""
 
+WATCHDOG_S: Final = 30.0
+"""systemd ends a daemon whose event loop has not turned for so long; a slow disk never stops it."""
+
 DOCTOR_SYNCS_MAX: Final = 8
 """Syncs by which `steno doctor` times a disk: the middle of so many is not moved by one hiccup."""
 

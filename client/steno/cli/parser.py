@@ -23,6 +23,7 @@ GROUPS: Final = {
     "wire": ("wire", "turns", "replay", "emit"),
     "service": (
         "status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor",
+        "service",
     ),
     "access": ("keys",),
     "shell": ("completion",),

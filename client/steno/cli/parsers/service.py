@@ -2,6 +2,7 @@
 
 from steno.cli.arguments import (
     Subcommands,
+    actions,
     command,
     count,
     optional_argument,
@@ -56,6 +57,28 @@ def add_logs(commands: Subcommands) -> None:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with what is written from now on"
     )
+
+
+def add_service(commands: Subcommands) -> None:
+    parser = command(
+        commands, "service", "", "let systemd look after the daemon",
+        "Writes units of the user; systemd is not called, and what to run next is said.",
+        example="steno service install",
+    )  # fmt: skip
+    inner = actions(parser)
+    command(
+        inner, "install", "supervision:install", "write the unit files",
+        "A socket that listens always, and the daemon, which starts when somebody connects.",
+        example="steno service install",
+    )  # fmt: skip
+    command(
+        inner, "uninstall", "supervision:uninstall", "remove the files that install wrote",
+        example="steno service uninstall",
+    )  # fmt: skip
+    command(
+        inner, "show", "supervision:show", "print the files and whether they are installed",
+        example="steno service show",
+    )  # fmt: skip
 
 
 def add_doctor(commands: Subcommands) -> None:

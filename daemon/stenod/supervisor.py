@@ -1,0 +1,110 @@
+"""What a service manager is told, and what it hands over: the protocols of systemd, spoken by hand.
+
+    READY=1                      it answers
+    RELOADING=1, MONOTONIC_USEC  it reads its configuration again; READY=1 follows
+    WATCHDOG=1                   its event loop turns, twice as often as WATCHDOG_USEC asks for
+    STOPPING=1                   it drains
+
+Each is one datagram to NOTIFY_SOCKET. A listening socket comes as file handle 3 when LISTEN_PID is
+our own pid.
+Source: sd_notify(3) and sd_listen_fds(3).
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from steno_protocol.errors import BadRequest
+
+_FIRST_HANDLE: Final = 3
+_VARIABLES: Final = (
+    "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Supervisor:
+    """Who looks after this process; nobody, by default.
+
+    Attributes:
+        address: where datagrams go, empty for nobody.
+        watchdog_s: how long a silence may last, 0 for any.
+        listening: the handle of a socket that listens already.
+    """
+
+    address: str = ""
+    watchdog_s: float = 0.0
+    listening: int | None = None
+
+    def ready(self) -> None:
+        """It answers from now on."""
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        """It reads its configuration again; `ready` has to follow."""
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """It drains, and then ends."""
+        self._tell("STOPPING=1")
+
+    async def keep_watchdog(self) -> None:
+        """Say twice in each period that the event loop turns; for ever."""
+        if not self.watchdog_s:
+            return
+        while True:
+            self._tell("WATCHDOG=1")
+            await anyio.sleep(self.watchdog_s / 2)
+
+    def check_listening(self, path: Path) -> None:
+        """Refuse a socket that clients would not find.
+
+        Raises:
+            BadRequest: what was handed over does not listen at `path`.
+        """
+        if self.listening is None:
+            return
+        try:
+            with socket.socket(fileno=os.dup(self.listening)) as handed:
+                where = handed.getsockname()
+                listens = handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        except OSError as error:
+            raise BadRequest(f"the handle that was handed over is no socket: {error}") from None
+        if not listens or where != str(path):
+            raise BadRequest(
+                f"the socket that was handed over is {where!r}, but clients of this root look at"
+                f" {path}: set ListenStream={path}"
+            )
+        os.set_blocking(self.listening, False)
+
+    def _tell(self, text: str) -> None:
+        if not self.address:
+            return
+        # A service manager that has gone is no reason to end.
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out,
+        ):
+            out.sendto(text.encode(), self.address)
+
+
+def take_supervisor(environ: MutableMapping[str, str]) -> Supervisor:
+    """Who looks after this process, by the environment, which forgets it: it is for us alone."""
+    told = {name: environ.pop(name, "") for name in _VARIABLES}
+    pid = str(os.getpid())
+    address = told["NOTIFY_SOCKET"]
+    is_watched = told["WATCHDOG_USEC"].isdecimal() and told["WATCHDOG_PID"] in {"", pid}
+    has_socket = told["LISTEN_PID"] == pid and told["LISTEN_FDS"] == "1"
+    return Supervisor(
+        # An abstract address is written with @ in the place of its NUL.
+        address="\0" + address[1:] if address.startswith("@") else address,
+        watchdog_s=int(told["WATCHDOG_USEC"]) / 1e6 if is_watched else 0.0,
+        listening=_FIRST_HANDLE if has_socket else None,
+    )

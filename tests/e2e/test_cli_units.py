@@ -1,0 +1,97 @@
+"""`steno service`: unit files are written, shown and removed without systemd being there."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stenod.cli import build_parser
+from support.command import Steno
+
+
+def _steno(root: Path, tmp_path: Path) -> Steno:
+    return Steno(root, XDG_CONFIG_HOME=str(tmp_path / "config"), XDG_STATE_HOME=str(tmp_path))
+
+
+def _setting(text: str, name: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith(f"{name}=")]
+    return line.removeprefix(f"{name}=")
+
+
+def test_units_are_written_shown_and_removed(root: Path, tmp_path: Path) -> None:
+    steno = _steno(root, tmp_path)
+    shown = steno("service", "show", "--json").document
+    assert [each["state"] for each in shown["files"]] == ["missing", "missing"]
+    written = steno("service", "install", "--json").document
+    assert [each["state"] for each in written["files"]] == ["installed", "installed"]
+    name = Path(written["files"][0]["path"]).stem
+    assert f"systemctl --user enable --now {name}.socket" in written["next"]
+    for each in written["files"]:
+        path = Path(each["path"])
+        assert path.parent == tmp_path / "config" / "systemd" / "user"
+        assert path.read_text() == each["text"]
+    assert steno("service", "install").code == 0
+    removed = steno("service", "uninstall", "--json").document
+    assert [each["state"] for each in removed["files"]] == ["missing", "missing"]
+    assert steno("service", "uninstall").code == 0
+
+
+def test_the_service_runs_the_daemon_of_this_root_and_the_socket_is_its_own(
+    root: Path, tmp_path: Path
+) -> None:
+    service, listening = _steno(root, tmp_path)("service", "show", "--json").document["files"]
+    words = shlex.split(_setting(service["text"], "ExecStart"))
+    assert words[:4] == [sys.executable, "-P", "-m", "stenod"]
+    options = build_parser().parse_args(words[4:])
+    assert (options.root, options.foreground) == (str(root), True)
+    assert _setting(listening["text"], "ListenStream") == options.socket == f"{root}/stenod.sock"
+    assert _setting(service["text"], "Type") == "notify"
+
+
+def test_the_default_root_has_the_plain_name(tmp_path: Path) -> None:
+    steno = _steno(tmp_path / "steno", tmp_path)
+    files = steno("service", "show", "--json").document["files"]
+    assert [Path(each["path"]).name for each in files] == ["steno.service", "steno.socket"]
+
+
+def test_a_file_that_somebody_else_wrote_is_neither_replaced_nor_removed(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = _steno(root, tmp_path)
+    path = Path(steno("service", "show", "--json").document["files"][1]["path"])
+    path.parent.mkdir(parents=True)
+    path.write_text("[Socket]\n")
+    ran = steno("service", "install")
+    assert ran.code == 1
+    assert f"{path} was not written by steno" in ran.err
+    assert sorted(path.parent.iterdir()) == [path]
+    steno("service", "uninstall")
+    assert path.read_text() == "[Socket]\n"
+
+
+def test_a_root_with_blanks_and_signs_is_quoted(root: Path, tmp_path: Path) -> None:
+    odd = root / 'a "b" 100% $HOME'
+    steno = _steno(root, tmp_path)
+    files = steno("service", "show", "--json", "--root", str(odd)).document["files"]
+    line = _setting(files[0]["text"], "ExecStart")
+    words = shlex.split(line.replace("$$", "$").replace("%%", "%"))
+    assert words[words.index("--root") + 1] == str(odd)
+    assert f'ListenStream={root}/a "b" 100%% $HOME/stenod.sock' in files[1]["text"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("name", ["plain", 'a "b" 100% $HOME'])
+def test_systemd_finds_nothing_wrong_with_the_units(root: Path, tmp_path: Path, name: str) -> None:
+    steno = _steno(root, tmp_path)
+    odd = str(root / name)
+    files = steno("service", "install", "--json", "--root", odd).document["files"]
+    ran = subprocess.run(
+        ["systemd-analyze", "--user", "verify", *(each["path"] for each in files)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(root)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
