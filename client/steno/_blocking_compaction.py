@@ -46,6 +46,9 @@ class BlockingCompactionSession(BlockingLinkedSession):
         except BaseException:
             self._abort(job)
             raise
+        if ack.duplicate:
+            # Only a rewrite ends the lease, and this time there was none.
+            self._abort(job)
         return begun.result(ack, summary)
 
     def _request(self, begun: Begun, instruction: str | None) -> list[Message]:

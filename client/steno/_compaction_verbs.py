@@ -69,6 +69,9 @@ class CompactionSession(LinkedSession):
         except BaseException:
             await self._abort(job)
             raise
+        if ack.duplicate:
+            # Only a rewrite ends the lease, and this time there was none.
+            await self._abort(job)
         return begun.result(ack, summary)
 
     async def _request(self, begun: Begun, instruction: str | None) -> list[Message]:

@@ -237,6 +237,7 @@ async def test_a_repeat_with_the_same_key_gets_the_first_answer(root: Path) -> N
         assert again is not None
         assert again.ack.duplicate
         assert again.ack.head == first.ack.head == session.head
+        assert await session.compact(notes) is not None, "a repeat keeps nobody out"
 
 
 async def test_a_daemon_that_dies_while_the_model_thinks_is_no_harm(root: Path) -> None:
@@ -293,6 +294,18 @@ def test_the_blocking_client_compacts_as_the_async_one_does(root: Path) -> None:
         happened = [entry for entry in session.timeline() if entry.kind == "compacted"]
         assert [entry.why for entry in happened] == ["full"]
         assert session.compact(summarize, preserve=9) is None
+
+
+def test_a_repeat_by_the_blocking_client_keeps_nobody_out(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message([message(f"{number}") for number in range(9)])
+        for is_repeat in (False, True):
+            done = session.compact(lambda _: "notes", key="k1")
+            assert done is not None
+            assert done.ack.duplicate == is_repeat
+
+        assert session.compact(lambda _: "more notes") is not None
 
 
 def test_a_blocking_model_that_fails_changes_nothing_and_keeps_nobody_out(root: Path) -> None:
