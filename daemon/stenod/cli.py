@@ -15,7 +15,7 @@ from steno_protocol import __version__, places
 from steno_protocol.errors import Held, StenoError
 from stenod import config, journal, lifecycle
 from stenod.config import Config
-from stenod.store.lock import RootLock
+from stenod.store.lock import RootLock, check_private
 from stenod.supervisor import Supervisor, take_supervisor
 
 EXIT_FAILED: Final = 1
@@ -71,6 +71,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
     folder = Path(places.root_folder(root, os.environ, str(Path.home())))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = folder.resolve()
+    check_private(folder)
     path = places.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))
 

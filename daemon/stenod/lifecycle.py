@@ -271,6 +271,9 @@ def prepare_process() -> None:
     imported never becomes garbage, and commands hardly make cycles: the collector may look seldom.
     """
     os.umask(0o077)
+    # Conversations lie in this memory, and a core file may be read by whoever collects them.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Until the daemon listens to it, a request to read the configuration again must not end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.freeze()

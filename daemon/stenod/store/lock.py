@@ -3,10 +3,11 @@
 import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from steno_protocol import places
-from steno_protocol.errors import Held
+from steno_protocol.errors import Held, Unauthorized
 
 
 class RootLock:
@@ -41,3 +42,19 @@ class RootLock:
         """Give the root up."""
         os.ftruncate(self._handle, 0)
         os.close(self._handle)
+
+
+def check_private(root: Path) -> None:
+    """Refuse a root in which somebody else could put other files in place of ours.
+
+    Raises:
+        Unauthorized: it is another user's, or everybody may write it.
+    """
+    found = root.stat()
+    if found.st_uid != os.geteuid():
+        raise Unauthorized(
+            f"{root} belongs to user {found.st_uid}, and this is user {os.geteuid()}: run as that"
+            " user, or choose another --root"
+        )
+    if found.st_mode & stat.S_IWOTH:
+        raise Unauthorized(f"everybody may write to {root}: take that away with `chmod o-w {root}`")

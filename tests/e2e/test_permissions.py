@@ -1,0 +1,193 @@
+"""Who may reach what: files, folders and socket are the user's own, and so is the root."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import steno
+from support.command import Steno
+from support.daemons import end_daemon_of
+from support.foreground import ForegroundDaemon
+
+NOBODY = 65534
+SECRET = b'{"role":"user","content":"XYZZY-plugh"}\n'
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def command(root: Path) -> Iterator[Steno]:
+    yield Steno(root)
+    end_daemon_of(root)
+
+
+def as_nobody(attempt: Callable[[], object]) -> str:
+    """What happens to another user who tries something: the name of the error, or `done`."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = "done"
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            attempt()
+        except OSError as error:
+            told = type(error).__name__
+        os.write(writer, told.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        told = pipe.read().decode()
+    os.waitpid(child, 0)
+    return told
+
+
+def start(root: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "stenod", "--root", str(root)],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def fill(root: Path) -> None:
+    """Have every kind of file made that there is."""
+    with steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.append_message({"role": "user", "content": "hi"})
+        session.checkpoint()
+        session.append_wire("TurnBegin", {}, durability="synced")
+        session.revert_to(0)
+        client.drain()
+    with (root / "sessions/demo/context.jsonl").open("ab") as file:
+        file.write(b'{"role":"us')
+    with steno.connect_sync(root) as client:
+        client.open("demo", follow=False)
+        client.drain()
+
+
+def test_everything_that_a_daemon_makes_is_its_users_alone(root: Path) -> None:
+    mask = os.umask(0)
+    try:
+        fill(root)
+    finally:
+        os.umask(mask)
+    made = [path for path in root.rglob("*") if path.name != "start.lock"]
+    names = {path.name for path in made}
+    assert {
+        "context.jsonl",
+        "context_1.jsonl",
+        "wire.jsonl",
+        "timeline.jsonl",
+        "quarantine",
+    } <= names
+    open_to_others = [str(path) for path in made if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+    # Written by this test, under its own mask, and never by the daemon.
+    assert open_to_others == []
+
+
+@as_root
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_another_user_reaches_neither_socket_nor_files(root: Path) -> None:
+    with ForegroundDaemon(root):
+        with steno.connect_sync(root) as client:
+            client.open("demo", follow=False).append_message({"role": "user", "content": "hi"})
+        # Also when somebody opened the way to it.
+        root.chmod(0o755)
+        address = str(root / "stenod.sock")
+        files = [path for path in root.rglob("*") if path.is_file()]
+
+        def connect() -> None:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(address)
+
+        assert as_nobody(connect) == "PermissionError"
+        reached = [str(path) for path in files if as_nobody(path.read_bytes) != "PermissionError"]
+        assert reached == []
+
+
+@as_root
+def test_a_root_of_another_user_is_refused(root: Path) -> None:
+    os.chown(root, NOBODY, NOBODY)
+    ran = start(root)
+    assert (ran.returncode, f"belongs to user {NOBODY}" in ran.stderr) == (1, True)
+    assert list(root.iterdir()) == []
+
+
+def test_a_root_that_everybody_may_write_is_refused(root: Path) -> None:
+    root.chmod(0o777)
+    ran = start(root)
+    assert (ran.returncode, "chmod o-w" in ran.stderr) == (1, True)
+    assert list(root.iterdir()) == []
+
+
+def test_a_daemon_leaves_no_core_file(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        bounds = Path(f"/proc/{daemon.pid}/limits").read_text().splitlines()
+    (core,) = [line.split() for line in bounds if line.startswith("Max core file size")]
+    assert core[4:6] == ["0", "0"]
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_what_is_no_file_of_a_session_is_never_read(command: Steno, kind: str) -> None:
+    command("append", "demo", "hi")
+    command("stop")
+    secret = command.root / "secret.jsonl"
+    secret.write_bytes(SECRET)
+    for name in ("context.jsonl", "wire.jsonl", "timeline.jsonl"):
+        file = command.root / "sessions" / "demo" / name
+        file.unlink(missing_ok=True)
+        match kind:
+            case "link":
+                file.symlink_to(secret)
+            case "fifo":
+                os.mkfifo(file)
+            case _:
+                file.mkdir()
+        for words in (
+            ["read", "demo"],
+            ["wire", "demo"],
+            ["verify", "demo"],
+            ["append", "demo", "x"],
+        ):
+            ran = command(*words, "--timeout", "10")
+            assert "XYZZY" not in ran.out + ran.err
+        if name == "context.jsonl":
+            assert ran.code != 0
+        file.rmdir() if kind == "folder" else file.unlink()
+    assert secret.read_bytes() == SECRET
+
+
+def test_no_link_on_the_way_to_a_session_is_followed(command: Steno) -> None:
+    outside = command.root / "outside" / "demo"
+    outside.mkdir(parents=True)
+    (outside / "context.jsonl").write_bytes(SECRET)
+    command("append", "other", "hi")
+    (command.root / "sessions" / "link").symlink_to(outside.parent)
+    for words in (["read", "link/demo"], ["verify", "link/demo"], ["append", "link/demo", "x"]):
+        ran = command(*words)
+        assert ran.code != 0
+        assert "XYZZY" not in ran.out + ran.err
+    assert (outside / "context.jsonl").read_bytes() == SECRET
+    assert "link" not in command("sessions").out
+
+
+def test_damage_is_told_without_what_is_in_it(command: Steno) -> None:
+    command("append", "demo", "hi")
+    context = command.root / "sessions" / "demo" / "context.jsonl"
+    with context.open("ab") as file:
+        file.write(b'{"role":"us' + SECRET + b"XYZZY\n" + SECRET)
+    told = [
+        command("verify", "demo"),
+        command("repair", "demo"),
+        command("repair", "demo", "--apply"),
+    ]
+    assert [ran.code for ran in told] == [7, 0, 0]
+    assert not any("XYZZY" in ran.out + ran.err for ran in told)
+    assert "XYZZY" not in (command.root / "stenod.log").read_text()
