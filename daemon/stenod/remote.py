@@ -60,7 +60,7 @@ class RemoteTransport(Transport):
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
             raise StorageFailed(
-                f"cannot listen at {endpoint}: {error.strerror}; choose another --listen"
+                f"cannot listen at {endpoint}: {error.strerror}; choose another network.listen"
             ) from None
         return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
