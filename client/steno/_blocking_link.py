@@ -65,17 +65,39 @@ class BlockingLink:
         timeout: float | None = None,
     ) -> tuple[ReplyT, bytes]:
         """As `ask`, with records that go with the command and the block that comes back."""
+        with self._lock:
+            return self.finish(self.begin(command, records, timeout), kind)
+
+    def begin(
+        self,
+        command: commands.Command,
+        records: Sequence[bytes] = (),
+        timeout: float | None = None,
+    ) -> Pending:
+        """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
         timeout = self.timeout if timeout is None else timeout
         with self._lock:
             self._check_open()
             now = time.monotonic()
             pending = self._exchange.submit(command, records, _nothing, now, timeout)
+            if self._connection is not None:
+                self._flush(self._connection)
+            return pending
+
+    def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
+        """Wait for the answer to what was begun, which has to be of this kind."""
+        with self._lock:
+            self._check_open()
             try:
                 self._wait_for(pending)
             finally:
                 self._exchange.forget(pending)
         reply, block = pending.result()
         return expected(reply, kind), block
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody waits for what was begun any more; safe in a finaliser."""
+        self._exchange.forget(pending)
 
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""

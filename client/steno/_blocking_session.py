@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steno._blocking_compaction import BlockingCompactionSession
 from steno._blocking_dmail import BlockingMailSession
 from steno._blocking_forks import BlockingForkingSession
-from steno._blocking_streams import BlockingLines, BlockingRecords, fetch
+from steno._blocking_streams import BlockingRecords, blocking_lines, fetch
 from steno._blocking_subscription import BlockingSubscription
 from steno._blocking_wire import BlockingWireSession
 from steno._messages import Message, encode_messages
@@ -134,7 +134,7 @@ class BlockingSession(
 
     def lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
         """The lines between two positions of one generation as bytes, newline included."""
-        return BlockingLines(self._link, LineReader(self.id, after, until))
+        return blocking_lines(self._link, LineReader(self.id, after, until))
 
     def records(
         self, after: Place | None = None, until: Place | None = None, *, strict: bool = False

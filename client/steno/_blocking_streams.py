@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from steno._pending import Pending
 from steno._reading import LineReader
 from steno._wire import WireReader
 from steno.values import Record, WireRecord
@@ -12,27 +13,38 @@ if TYPE_CHECKING:
     from steno._blocking_link import BlockingLink
 
 
-class BlockingLines(Iterator[bytes]):
-    """Lines as bytes, newline included, fetched block by block."""
+class _Blocks:
+    """Blocks of lines, the next of them on its way while one is used."""
 
     def __init__(self, link: "BlockingLink", reader: LineReader) -> None:
         self._link = link
         self._reader = reader
 
-    def __next__(self) -> bytes:
-        while not self._reader.lines:
-            if not fetch(self._link, self._reader):
-                raise StopIteration
-        return self._reader.lines.popleft()[1]
+    def fetch(self) -> bool:
+        """Have the next block in the reader; False at the end."""
+        return fetch(self._link, self._reader, ahead=True)
+
+    def __del__(self) -> None:
+        if self._reader.ahead is not None:
+            self._link.forget(self._reader.ahead)
+
+
+def blocking_lines(link: "BlockingLink", reader: LineReader) -> Iterator[bytes]:
+    """Lines as bytes, newline included, fetched block by block."""
+    blocks = _Blocks(link, reader)
+    while blocks.fetch():
+        while reader.lines:
+            yield from reader.lines.pop_block()[1]
 
 
 class BlockingRecords(Iterator[Record]):
     """Records with their cursors, fetched block by block and decoded one by one."""
 
     def __init__(self, link: "BlockingLink", reader: LineReader, *, strict: bool) -> None:
-        self._link = link
+        self._blocks = _Blocks(link, reader)
         self._reader = reader
         self._strict = strict
+        self._records = reader.records(strict=strict)
 
     @property
     def damaged(self) -> int:
@@ -40,8 +52,10 @@ class BlockingRecords(Iterator[Record]):
         return self._reader.damaged
 
     def __next__(self) -> Record:
-        while (record := self._reader.record(strict=self._strict)) is None:
-            if not fetch(self._link, self._reader):
+        while (record := next(self._records, None)) is None:
+            # It ends with a block, and with a line that it refuses.
+            self._records = self._reader.records(strict=self._strict)
+            if not self._reader.lines and not self._blocks.fetch():
                 raise StopIteration
         return record
 
@@ -65,10 +79,22 @@ class BlockingWireRecords(Iterator[WireRecord]):
         return record
 
 
-def fetch(link: "BlockingLink", reader: LineReader) -> bool:
-    """Fetch the next block; False at the end."""
-    command = reader.next_command()
-    if command is None:
+def fetch(link: "BlockingLink", reader: LineReader, *, ahead: bool = False) -> bool:
+    """Fetch the next block; False at the end.
+
+    Args:
+        ahead: ask for the one after it at once; who gives up before the end has to forget it.
+    """
+    pending = reader.ahead or _ask(link, reader)
+    reader.ahead = None
+    if pending is None:
         return False
-    reader.take(*link.request(command, replies.Lines))
+    reader.take(*link.finish(pending, replies.Lines))
+    if ahead:
+        reader.ahead = _ask(link, reader)
     return True
+
+
+def _ask(link: "BlockingLink", reader: LineReader) -> Pending | None:
+    command = reader.next_command()
+    return None if command is None else link.begin(command)

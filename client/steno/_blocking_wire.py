@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from steno._blocking_linked import BlockingLinkedSession
-from steno._blocking_streams import BlockingLines, BlockingWireRecords, fetch
+from steno._blocking_streams import BlockingWireRecords, blocking_lines, fetch
 from steno._verbs import Durability, Place, mutation
 from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
 from steno.values import Ack, Turn, ack_of
@@ -42,7 +42,7 @@ class BlockingWireSession(BlockingLinkedSession):
 
     def wire_lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
         """The lines between two positions of the wire file as bytes, the header included."""
-        return BlockingLines(self._link, WireReader(self.id, after, until))
+        return blocking_lines(self._link, WireReader(self.id, after, until))
 
     def wire_version(self) -> str:
         """The version of the events: from the header; `1.1` for a file without one.

@@ -16,6 +16,7 @@ from steno._connecting import connect as connect_now
 from steno._exchange import Exchange
 from steno._follower import Follower
 from steno._mirror import Mirror
+from steno._pending import Pending
 from steno._probe import Ready, hello_of
 from steno._readable import whenever_readable
 from steno._target import Target
@@ -93,16 +94,32 @@ class Link:
         self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
     ) -> tuple[ReplyT, bytes]:
         """As `ask`, with records that go with the command and the block that comes back."""
+        return await self.finish(self.begin(command, records), kind)
+
+    def begin(self, command: commands.Command, records: Sequence[bytes] = ()) -> Pending:
+        """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
         self._check_open()
-        event = anyio.Event()
-        pending = self._exchange.submit(command, records, event.set, time.monotonic(), self.timeout)
+        pending = self._exchange.submit(command, records, _nothing, time.monotonic(), self.timeout)
+        self._push()
+        return pending
+
+    async def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
+        """Wait for the answer to what was begun, which has to be of this kind."""
         try:
-            self._push()
-            await event.wait()
+            if pending.is_done:
+                await anyio.lowlevel.checkpoint()
+            else:
+                event = anyio.Event()
+                pending.wake = event.set
+                await event.wait()
         finally:
             self._exchange.forget(pending)
         reply, block = pending.result()
         return expected(reply, kind), block
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody waits for what was begun any more; safe in a finaliser."""
+        self._exchange.forget(pending)
 
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""
@@ -287,6 +304,10 @@ class Link:
             self._crash = error
             error = Internal(f"the client failed: {error!r}; please report it")
         self._exchange.fail(error, for_ever=True)
+
+
+def _nothing() -> None:
+    """Nobody sleeps on a request before its answer is waited for."""
 
 
 class _Attempt:

@@ -1,9 +1,11 @@
 """A session's lines, read block by block: what to ask next, and what came; pure."""
 
 from collections import deque
+from collections.abc import Iterator
 
+from steno._pending import Pending
 from steno._verbs import Place, place
-from steno.values import Record, decode_line, split_lines
+from steno.values import Record, decode_object, split_lines
 from steno_protocol.commands import Read
 from steno_protocol.context import ContextState
 from steno_protocol.errors import Corrupt, NotFound
@@ -14,17 +16,56 @@ PastState = Place | int
 """A position, or a generation (its end)."""
 
 
+class LineQueue:
+    """Lines in order, to be taken one by one with their cursors or a block at a time without."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[tuple[Position, deque[bytes]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def __iter__(self) -> Iterator[tuple[Position, bytes]]:
+        for first, lines in self._blocks:
+            for number, line in enumerate(lines, first.line):
+                yield Position(first.generation, number), line
+
+    def add(self, first: Position, lines: list[bytes]) -> None:
+        """Lines that follow one another, the first of them at `first`."""
+        if lines:
+            self._blocks.append((first, deque(lines)))
+
+    def popleft(self) -> tuple[Position, bytes]:
+        """The next line and its cursor."""
+        first, lines = self._blocks.popleft()
+        line = lines.popleft()
+        if lines:
+            self._blocks.appendleft((Position(first.generation, first.line + 1), lines))
+        return first, line
+
+    def pop_block(self) -> tuple[Position, deque[bytes]]:
+        """The next lines that follow one another, and the cursor of the first of them."""
+        return self._blocks.popleft()
+
+    def put_back(self, first: Position, lines: deque[bytes]) -> None:
+        """What is left of a block that was popped."""
+        if lines:
+            self._blocks.appendleft((first, lines))
+
+
 class LineReader:
     """The lines between two positions of one generation, in order.
 
     Attributes:
         lines: what has come and was not taken: cursor and bytes, newline included.
         damaged: lines that were passed over so far.
+        ahead: the request for the next block, when it was asked for ahead of its use.
     """
 
     def __init__(self, session: str, after: Place | None, until: Place | None = None) -> None:
-        self.lines: deque[tuple[Position, bytes]] = deque()
+        self.lines = LineQueue()
         self.damaged: int = 0
+        self.ahead: Pending | None = None
         self._session = session
         self._after = None if after is None else place(after)
         self._until = None if until is None else place(until)
@@ -50,8 +91,7 @@ class LineReader:
         end = Position.parse(reply.next)
         # Counted from the end: lines that were skipped come before the block.
         first = end.line - len(lines)
-        for number, line in enumerate(lines, first):
-            self.lines.append((Position(end.generation, number), line))
+        self.lines.add(Position(end.generation, first), lines)
         self.damaged += reply.skipped
         stands_still = reply.next == self._after and not lines
         self._after = reply.next
@@ -64,21 +104,32 @@ class LineReader:
         Raises:
             Corrupt: `strict`, and the next line is no JSON object.
         """
+        return next(self.records(strict=strict), None)
+
+    def records(self, *, strict: bool) -> Iterator[Record]:
+        """The records of what has come, taken as they are asked for; raises as `record`."""
         while self.lines:
-            cursor, line = self.lines.popleft()
-            if not line.strip():
-                continue
-            record = decode_line(cursor, line)
-            if record is not None:
-                return record
-            if strict:
-                raise Corrupt(
-                    f"the line at {cursor} is no JSON object: read on behind it, or without strict,"
-                    " which passes such lines over",
-                    session=self._session,
-                )
-            self.damaged += 1
-        return None
+            (generation, number), lines = self.lines.pop_block()
+            try:
+                while lines:
+                    line = lines.popleft()
+                    cursor, number = Position(generation, number), number + 1
+                    value = decode_object(line)
+                    if value is not None:
+                        yield Record(cursor, value, line)
+                    elif line.strip():
+                        self._pass_over(cursor, strict=strict)
+            finally:
+                self.lines.put_back(Position(generation, number), lines)
+
+    def _pass_over(self, cursor: Position, *, strict: bool) -> None:
+        if strict:
+            raise Corrupt(
+                f"the line at {cursor} is no JSON object: read on behind it, or without strict,"
+                " which passes such lines over",
+                session=self._session,
+            )
+        self.damaged += 1
 
 
 class PastReader:

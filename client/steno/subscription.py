@@ -1,5 +1,6 @@
 """What an async client reads as a stream: a session's events, lines and records."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -9,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from steno._following import Following
+from steno._pending import Pending
 from steno._reading import LineReader
 from steno.values import File, Record, SubscriptionEvent
 from steno_protocol.replies import Lines
@@ -86,31 +88,51 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
             self._event.set()
 
 
-class LineStream(AsyncIterator[bytes]):
-    """Lines as bytes, newline included, fetched block by block."""
+class _Blocks:
+    """Blocks of lines, the next of them on its way while one is used."""
 
     def __init__(self, link: "Link", reader: LineReader) -> None:
         self._link = link
         self._reader = reader
+
+    async def fetch(self) -> bool:
+        """Have the next block in the reader; False at the end."""
+        return await fetch(self._link, self._reader, ahead=True)
+
+    def __del__(self) -> None:
+        if self._reader.ahead is not None:
+            self._link.forget(self._reader.ahead)
+
+
+class LineStream(AsyncIterator[bytes]):
+    """Lines as bytes, newline included, fetched block by block."""
+
+    def __init__(self, link: "Link", reader: LineReader) -> None:
+        self._blocks = _Blocks(link, reader)
+        self._reader = reader
+        self._lines: deque[bytes] = deque()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         """The next line."""
-        while not self._reader.lines:
-            if not await fetch(self._link, self._reader):
+        while not self._lines:
+            if not self._reader.lines and not await self._blocks.fetch():
                 raise StopAsyncIteration
-        return self._reader.lines.popleft()[1]
+            if self._reader.lines:
+                self._lines = self._reader.lines.pop_block()[1]
+        return self._lines.popleft()
 
 
 class RecordStream(AsyncIterator[Record]):
     """Records with their cursors, fetched block by block and decoded one by one."""
 
     def __init__(self, link: "Link", reader: LineReader, *, strict: bool) -> None:
-        self._link = link
+        self._blocks = _Blocks(link, reader)
         self._reader = reader
         self._strict = strict
+        self._records = reader.records(strict=strict)
 
     @property
     def damaged(self) -> int:
@@ -122,8 +144,10 @@ class RecordStream(AsyncIterator[Record]):
 
     async def __anext__(self) -> Record:
         """The next record."""
-        while (record := self._reader.record(strict=self._strict)) is None:
-            if not await fetch(self._link, self._reader):
+        while (record := next(self._records, None)) is None:
+            # It ends with a block, and with a line that it refuses.
+            self._records = self._reader.records(strict=self._strict)
+            if not self._reader.lines and not await self._blocks.fetch():
                 raise StopAsyncIteration
         return record
 
@@ -134,10 +158,22 @@ def _call(reference: WeakMethod[Callable[[], None]]) -> None:
         function()
 
 
-async def fetch(link: "Link", reader: LineReader) -> bool:
-    """Fetch the next block; False at the end."""
-    command = reader.next_command()
-    if command is None:
+async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> bool:
+    """Fetch the next block; False at the end.
+
+    Args:
+        ahead: ask for the one after it at once; who gives up before the end has to forget it.
+    """
+    pending = reader.ahead or _ask(link, reader)
+    reader.ahead = None
+    if pending is None:
         return False
-    reader.take(*await link.request(command, Lines))
+    reader.take(*await link.finish(pending, Lines))
+    if ahead:
+        reader.ahead = _ask(link, reader)
     return True
+
+
+def _ask(link: "Link", reader: LineReader) -> Pending | None:
+    command = reader.next_command()
+    return None if command is None else link.begin(command)

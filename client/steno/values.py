@@ -113,8 +113,8 @@ class Deleted(msgspec.Struct, frozen=True):
     expires_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+# A Struct, because one is made for every line, and making it takes a quarter of the time.
+class Record(msgspec.Struct, frozen=True):
     """One line of a session: its cursor, its JSON object, and its bytes with the newline."""
 
     cursor: Position
@@ -277,13 +277,19 @@ def split_lines(block: bytes) -> list[bytes]:
     return [*lines, last] if last else lines
 
 
-def decode_line(cursor: Position, line: bytes) -> Record | None:
-    """The record of one line, or None when it is damaged: not JSON, or not an object."""
+def decode_object(line: bytes) -> dict[str, Any] | None:
+    """The object of one line, or None when it is none: damaged, blank, or another value."""
     try:
         value = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Record(cursor, cast("dict[str, Any]", value), line) if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def decode_line(cursor: Position, line: bytes) -> Record | None:
+    """The record of one line, or None when it is damaged: not JSON, or not an object."""
+    value = decode_object(line)
+    return None if value is None else Record(cursor, value, line)
 
 
 def decode_block(first: Position, block: bytes) -> Iterator[tuple[Position, Record | None]]:

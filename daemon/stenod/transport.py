@@ -119,7 +119,7 @@ class Transport:
             send(identity, _MORE)
             for frame in firsts:
                 send(frame, _MORE)
-            send(last, _NOW)
+            send(last, _NOW, len(last) < limits.SHARED_FRAME_BYTES)
         except zmq.Again:
             return Sent.FULL
         except zmq.ZMQError as error:

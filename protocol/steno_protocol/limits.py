@@ -161,6 +161,9 @@ LIST_SESSIONS_MAX: Final = 10_000
 SESSION_TREE_DEPTH_MAX: Final = 8
 """Folders that `list` descends below `sessions/` or a mount."""
 
+SHARED_FRAME_BYTES: Final = 256 * KIB
+"""A frame of so many bytes is lent to ZeroMQ until it is sent; to copy a smaller one costs less."""
+
 SEND_QUEUE_MESSAGES: Final = 4096
 """Messages that libzmq queues towards one peer; one that reads no replies loses the next ones."""
 
@@ -182,6 +185,10 @@ about 10 ms."""
 UNPROVEN_BYTES_MAX: Final = MARK_BYTES + GROUP_BYTES_MAX
 """Bytes at the end of a session without a mark that no sync may ever have reached: a mark is
 written at least so often. They are written again when it is opened."""
+
+MILESTONES_MAX: Final = 256
+"""Places of a session's file whose numbers are remembered, 100 bytes each and at least a block
+apart: a revert reads from the last of them that can be before its checkpoint."""
 
 FINGERPRINT_BYTES: Final = 64 * KIB
 """Bytes before an offset whose CRC says that a file is still the one that was marked."""
