@@ -7,6 +7,7 @@ from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.lines import split_lines
+from stenod.core.milestones import Milestones
 from stenod.core.replay import Replay
 from stenod.lookup import blocks
 from stenod.store.log import Copy, Log
@@ -37,7 +38,9 @@ class Located:
         return Copy(self.generation, 0, self.size)
 
 
-def locate(log: Log, checkpoint_id: int, count: int, session: str) -> Located:
+def locate(
+    log: Log, checkpoint_id: int, count: int, session: str, milestones: Milestones | None = None
+) -> Located:
     """Find a checkpoint.
 
     Args:
@@ -45,6 +48,7 @@ def locate(log: Log, checkpoint_id: int, count: int, session: str) -> Located:
         checkpoint_id: its id.
         count: how many ids the session has given out.
         session: its id, for messages.
+        milestones: of the present generation, if any are known.
 
     Raises:
         NotFound: it does not exist; the message names those that do.
@@ -52,7 +56,7 @@ def locate(log: Log, checkpoint_id: int, count: int, session: str) -> Located:
     if not 0 <= checkpoint_id < count:
         valid = f"0 to {count - 1} exist" if count else "the session has none yet"
         raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=session)
-    found = _find(log, checkpoint_id)
+    found = _find(log, checkpoint_id, milestones or Milestones())
     if found is None:
         raise NotFound(
             f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
@@ -70,9 +74,7 @@ def check_batch_end(log: Log, generation: int, size: int, session: str) -> None:
     """
     if size == 0:
         return
-    start = max(0, size - limits.RECORD_BYTES_MAX)
-    last = split_lines(log.read(generation, start, size - start))[-1]
-    stamp = records.stamp_of(last)
+    stamp = records.stamp_of(_last_line(log, generation, size))
     if stamp is not None and stamp.index + 1 < stamp.size:
         raise BadRequest(
             f"the session would end inside the batch {stamp.key!r}, which is all or nothing:"
@@ -81,10 +83,19 @@ def check_batch_end(log: Log, generation: int, size: int, session: str) -> None:
         )
 
 
-def _find(log: Log, checkpoint_id: int) -> Located | None:
+def _last_line(log: Log, generation: int, size: int) -> bytes:
+    """The end of the last line before `size`: all of it, or as much as shows its stamp."""
+    start = max(0, size - limits.FINGERPRINT_BYTES)
+    return split_lines(log.read(generation, start, size - start))[-1]
+
+
+def _find(log: Log, checkpoint_id: int, milestones: Milestones) -> Located | None:
     for generation in timeline.lineage(timeline.decode(log.timeline()), log.generation):
-        replay = Replay()
-        for offset, block in blocks(log, generation):
+        replay, begin = Replay(), 0
+        known = milestones.before_checkpoint(checkpoint_id)
+        if generation == log.generation and known is not None:
+            replay, begin = Replay(known.lines, known.counters()), known.offset
+        for offset, block in blocks(log, generation, begin):
             start = replay.feed(block, before=checkpoint_id)
             if start is not None:
                 # Its id is the next one once it is cut off, whatever the lines before it tell.

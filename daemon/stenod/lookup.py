@@ -82,14 +82,14 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
         size *= 4
 
 
-def blocks(log: Log, generation: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of a generation's whole lines, about `BLOCK_BYTES` at a time."""
-    return blocks_of(lambda size, offset: log.read(generation, offset, size))
+def blocks(log: Log, generation: int, begin: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of a generation's whole lines from `begin`, `BLOCK_BYTES` at a time."""
+    return blocks_of(lambda size, offset: log.read(generation, offset, size), begin)
 
 
-def blocks_of(read: Callable[[int, int], bytes]) -> Iterator[tuple[int, bytes]]:
+def blocks_of(read: Callable[[int, int], bytes], begin: int = 0) -> Iterator[tuple[int, bytes]]:
     """As `blocks`, of what `read` gives for a size and an offset."""
-    offset, rest = 0, b""
+    offset, rest = begin, b""
     while data := read(limits.BLOCK_BYTES, offset + len(rest)):
         data = rest + data
         cut = whole_lines(data)

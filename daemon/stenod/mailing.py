@@ -22,7 +22,7 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Happenin
         OSError: the disk refused; the mail was not sent.
     """
     count = machine.counters.n_checkpoints
-    found = locate(log, command.checkpoint_id, count, machine.session)
+    found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
     check_batch_end(log, found.generation, found.size, machine.session)
     mail = Mail(
         id=command.key,
@@ -47,7 +47,8 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
     mail = machine.mail
     if mail is None or mail.id != command.mail_id:
         raise _does_not_wait(log, machine, command.mail_id)
-    found = locate(log, mail.checkpoint_id, machine.counters.n_checkpoints, machine.session)
+    count = machine.counters.n_checkpoints
+    found = locate(log, mail.checkpoint_id, count, machine.session, machine.milestones)
     check_batch_end(log, found.generation, found.size, machine.session)
     counters = found.replay.counters
     data = [records.checkpoint_record(mail.checkpoint_id)]

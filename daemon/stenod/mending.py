@@ -13,6 +13,7 @@ from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.lines import Tail, examine_tail, whole_lines
 from stenod.core.mark import Mark, decode_mark
+from stenod.core.milestones import Milestones
 from stenod.core.replay import Replay
 from stenod.store import jsonl
 from stenod.store.disk import Disk
@@ -157,9 +158,14 @@ class FileEnd:
 
     def replay(self, mark: Mark | None, size: int) -> Replay:
         """What the first `size` bytes say, from the mark on."""
-        replay = Replay(mark.lines, mark.counters()) if mark is not None else Replay()
-        for block in self._blocks(mark.bytes if mark is not None else 0, size):
+        replay, offset = Replay(), 0
+        if mark is not None:
+            replay = Replay(mark.lines, mark.counters(), Milestones(mark.milestones))
+            offset = mark.bytes
+        for block in self._blocks(offset, size):
             replay.feed(block)
+            offset += len(block)
+            replay.milestones.pass_by(offset, replay.lines, replay.counters)
         return replay
 
     def _examine(self, mark: Mark | None, reach: int = limits.TORN_TAIL_BYTES_MAX) -> _Repair:

@@ -176,6 +176,7 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
         crc=timeline.fingerprint(size, tail)[1],
         lines=machine.head.line,
         counters=machine.counters,
+        milestones=machine.milestones,
     )
 
 
@@ -216,6 +217,7 @@ def _open_files(
         _recent_keys(log, opening, replay.lines, first_lines),
         stamp=_stamp(entries),
     )
+    machine.milestones = replay.milestones
     machine.checkpoint_floor = timeline.checkpoint_floor(entries, generation)
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)

@@ -17,6 +17,7 @@ from stenod.feed import Feed
 from stenod.plans import Plan
 from stenod.recovery import Opened
 from stenod.store.jsonl import JsonlLog
+from stenod.store.log import Copy
 from stenod.workshop import Workshop
 
 
@@ -64,6 +65,7 @@ class Rewriter:
         entry = await self._shop.read(
             lambda: rewriting.intent(log, chosen, command, self._shop.wall())
         )
+        milestones = machine.milestones.up_to(_bytes_kept(log.generation, chosen))
         try:
             async with self._timeline:
                 rotated = await self._shop.read(
@@ -74,6 +76,7 @@ class Rewriter:
         applied = timeline.applied_of(entry, rotated)
         ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
         machine.checkpoint_floor = chosen.checkpoint_floor
+        machine.milestones = milestones
         self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
         self._forget_mail(machine, chosen)
         self._shop.statistics.rewrites[chosen.kind] += 1
@@ -111,6 +114,15 @@ class Rewriter:
         else:
             return
         machine.mail = None
+
+
+def _bytes_kept(generation: int, chosen: Plan) -> int:
+    """Bytes with which the present generation and the planned one both begin."""
+    match chosen.pieces:
+        case [Copy(generation=source, offset=0, size=size), *_] if source == generation:
+            return size
+        case _:
+            return 0
 
 
 def _event(mail: Mail, state: Literal["sent", "delivered", "expired"]) -> DmailEvent:

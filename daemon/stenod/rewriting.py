@@ -106,7 +106,8 @@ def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happe
 
 
 def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
-    found = locate(log, command.checkpoint_id, machine.counters.n_checkpoints, machine.session)
+    count = machine.counters.n_checkpoints
+    found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
     generation, size, replay = found.generation, found.size, found.replay
     check_batch_end(log, generation, size, machine.session)
     whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)

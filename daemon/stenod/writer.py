@@ -353,6 +353,7 @@ class Writer:
         block = b"".join(self._unpublished)
         self._forget_unsynced()
         opened.machine.commit()
+        opened.machine.pass_by(opened.log.synced)
         return block
 
     def _publish(self, opened: Opened, block: bytes) -> None:

@@ -9,14 +9,16 @@ any part of it. Its first word is the CRC-32 of the rest:
 """
 
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from steno_protocol.context import ContextCounters
+from stenod.core.milestones import Milestone
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of the first `bytes` bytes of one generation's file."""
 
     generation: int
@@ -28,6 +30,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     pending_chars: int
     n_checkpoints: int
     has_system_prompt: bool
+    milestones: list[Milestone] = []
 
     def counters(self) -> ContextCounters:
         """The counters at the mark."""
@@ -46,7 +49,14 @@ _CHECK_BYTES: Final = 9
 
 
 def encode_mark(
-    *, generation: int, inode: int, size: int, crc: int, lines: int, counters: ContextCounters
+    *,
+    generation: int,
+    inode: int,
+    size: int,
+    crc: int,
+    lines: int,
+    counters: ContextCounters,
+    milestones: Iterable[Milestone] = (),
 ) -> bytes:
     """The bytes of a mark."""
     body = _encode(
@@ -60,6 +70,7 @@ def encode_mark(
             pending_chars=counters.pending_chars,
             n_checkpoints=counters.n_checkpoints,
             has_system_prompt=counters.has_system_prompt,
+            milestones=list(milestones),
         )
     )
     return _check(body) + body

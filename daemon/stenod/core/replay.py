@@ -8,6 +8,7 @@ import msgspec
 
 from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
 from steno_protocol.records import MESSAGE_ROLES
+from stenod.core.milestones import Milestones
 
 _CONTROL: Final = re.compile(rb'"_(?:usage|checkpoint|system_prompt)"')
 _ESCAPED: Final = re.compile(rb"\\u00[567]")
@@ -34,10 +35,12 @@ class Replay:
     Attributes:
         lines: lines seen, blank and damaged ones too.
         counters: what the lines say of the context.
+        milestones: what was so at some of the offsets that were passed.
     """
 
     lines: int = 0
     counters: ContextCounters = field(default_factory=ContextCounters)
+    milestones: Milestones = field(default_factory=Milestones, compare=False)
 
     def feed(self, block: bytes, before: int | None = None) -> int | None:
         """Take in a block of whole lines that follows the last one.
@@ -110,7 +113,9 @@ def _control_lines(block: bytes) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     end = 0
     places = [match.start() for match in _CONTROL.finditer(block)]
-    escaped = [match.start() for match in _ESCAPED.finditer(block)]
+    # To see that there is no backslash takes a tenth of the time of the search.
+    has_escapes = b"\\" in block
+    escaped = [match.start() for match in _ESCAPED.finditer(block)] if has_escapes else []
     for place in sorted(places + escaped) if escaped else places:
         if place < end:
             continue

@@ -30,6 +30,7 @@ from steno_protocol.errors import BadRequest, Conflict, Refused
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
 from stenod.core.keys import Applied, KeyTable
+from stenod.core.milestones import Milestones
 
 Checked = TypeVar("Checked")
 
@@ -107,6 +108,7 @@ class Speculation(ABC):
         self.session = session
         self.keys = keys
         self.stamp = stamp
+        self.milestones = Milestones()
         self._durable = State(head, counters)
         self._spoken = State(head, counters.copy())
 
@@ -154,6 +156,10 @@ class Speculation(ABC):
             self.keys.add(key, applied)
         self._durable = State(self._spoken.head, self._spoken.counters.copy())
         self._spoken.keys = {}
+
+    def pass_by(self, size: int) -> None:
+        """The file has `size` bytes at its durable head."""
+        self.milestones.pass_by(size, self.head.line, self.counters)
 
     def roll_back(self) -> None:
         """Forget what was decided and is not durable."""
