@@ -315,17 +315,10 @@ class Writer:
             await self._fail(opened, answers, error)
             return
         self._shop.statistics.count_group(len(answers), data.count(b"\n"), len(data))
-        if data and self._may_be_changed(opened):
+        if data and opened.log.may_be_foreign_changed():
             await self._recount(opened, start, data, answers)
             return
         await self._written(opened, data, answers, synced=synced)
-
-    def _may_be_changed(self, opened: Opened) -> bool:
-        try:
-            return opened.log.is_foreign_changed()
-        except OSError:
-            # Nobody knows, and the bytes are there: the files are opened again to find out.
-            return True
 
     def _store(self, log: JsonlLog, data: bytes, *, synced: bool) -> None:
         if data:

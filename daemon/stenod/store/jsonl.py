@@ -135,6 +135,13 @@ class JsonlLog:
         named = self._disk.stat_name(self._folder, self._name)
         return named is None or named.inode != self._inode
 
+    def may_be_foreign_changed(self) -> bool:
+        """As `is_foreign_changed`, for who would open the files again when nobody knows."""
+        try:
+            return self.is_foreign_changed()
+        except OSError:
+            return True
+
     def keep_replaced(self) -> bool:
         """Keep what we had open as a generation when another program replaced or removed it.
 
