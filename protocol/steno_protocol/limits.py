@@ -65,7 +65,7 @@ COUNT_MAX: Final = 2**53
 """A number of tokens, bytes or checkpoints: exact in every language that has JSON."""
 
 CRC_MAX: Final = 2**32 - 1
-"""A CRC-32."""
+"""The largest CRC-32: it has 32 bits."""
 
 SUBSCRIPTIONS_PER_PEER_MAX: Final = 256
 """Subscriptions of one connection; each costs the daemon about 1 KiB and one feed entry."""
