@@ -112,7 +112,6 @@ _steno_below() {
         *) _steno_inside= ;;
     esac
     for _steno_folder in "$1/$3"*/; do
-        [ -d "$_steno_folder" ] || continue
         _steno_name=${_steno_folder%/}
         _steno_id=$2$_steno_inside${_steno_name##*/}
         if [ -e "${_steno_folder}context.jsonl" ]; then
