@@ -131,6 +131,7 @@ def test_the_sessions_of_a_mount_are_offered_behind_its_name(
     plant(tmp_path / "kimi sessions", "hash/one", "hash/two")
     (root / "config.toml").write_text(
         f'idle_s = 5\n[mounts]\nkimi = "{tmp_path}/kimi sessions"\nhome = "~/kimi sessions"\n'
+        '[more]\nother = "~"\n'
     )
     assert complete("show ") == ["home:", "kimi:"]
     # bash replaces what is behind the colon only.

@@ -75,7 +75,7 @@ _steno_argument() {
 
 # The mounts of the root in use, as name=folder.
 _steno_mounts() {
-    sed -n '/^\[mounts\]/,/^\[[^m]/s/^ *\([a-z][a-z0-9-]*\) *= *"\([^"]*\)".*/\1=\2/p' \
+    sed -n '/^\[mounts\]/,/^\[/s/^ *\([a-z][a-z0-9-]*\) *= *"\([^"]*\)".*/\1=\2/p' \
         "$1/config.toml" 2>/dev/null
 }
 
