@@ -59,6 +59,10 @@ class Dialect(Protocol):
         ...
 
 
+_COMPACTION_SIZE: Final = 2
+"""Records in the batch that a compaction begins with: its checkpoint and the summary."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     first: Spot
@@ -74,7 +78,7 @@ class Stamps:
 
     def __init__(self) -> None:
         self._batch: _Batch | None = None
-        self._seen: dict[int, None] = {}
+        self._seen: dict[int, int] = {}
 
     def take(self, stamp: Stamp | None, spot: Spot) -> Iterator[Remark]:
         """Take in the stamp of the next line, None for a line without."""
@@ -91,6 +95,10 @@ class Stamps:
             self._batch = _Batch(first, Stamp(stamp.key, stamp.index + 1, stamp.size))
         elif batch is not None or stamp.size == 1:
             yield from self._complete(stamp, spot)
+
+    def is_compaction(self, stamp: Stamp) -> bool:
+        """Whether a token count is that of a compaction, which begins with a batch of two."""
+        return stamp.size == 1 and self._seen.get(hash(stamp.key)) == _COMPACTION_SIZE
 
     def finish(self, end: int) -> Iterator[Remark]:
         """The file ends here."""
@@ -109,7 +117,7 @@ class Stamps:
         if name in self._seen:
             yield Remark("duplicate", f"the command {stamp.key} is in the file twice", spot)
             return
-        self._seen[name] = None
+        self._seen[name] = stamp.size
         if len(self._seen) > limits.CHECKED_KEYS_MAX:
             del self._seen[next(iter(self._seen))]
 
@@ -129,8 +137,11 @@ class ContextDialect:
 
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
         """Roles, checkpoint ids that do not rise, stamps."""
-        del record
-        yield from self._stamps.take(stamp_of(data), spot)
+        stamp = stamp_of(data)
+        if stamp and record.get("role") == "_usage" and self._stamps.is_compaction(stamp):
+            # The last line of a compaction is no part of its batch, and has the same key.
+            stamp = None
+        yield from self._stamps.take(stamp, spot)
         match parse_line(data):
             case Damaged() as damaged:
                 yield Remark("unknown_record", damaged.reason, spot)

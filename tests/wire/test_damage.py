@@ -178,6 +178,15 @@ def test_each_kind_of_damage_is_told_with_its_place(
     assert kinds(data) == [expected]
 
 
+def test_the_token_count_of_a_compaction_has_the_key_of_its_batch() -> None:
+    begin = (
+        b'{"role":"_checkpoint","id":1,"_id":"k.0/2"}\n{"role":"user","content":"","_id":"k.1/2"}\n'
+    )
+    count = b'{"role":"_usage","token_count":5,"_id":"k"}\n'
+    assert kinds(begin + HI + count) == []
+    assert [kind for kind, *_ in kinds(count + HI + count)] == ["duplicate"]
+
+
 def test_a_batch_that_lacks_its_head_is_what_a_compaction_leaves() -> None:
     rest = b'{"role":"user","content":"a","_id":"k.%d/3"}\n'
     data = rest % 1 + rest % 2
@@ -198,6 +207,12 @@ def test_what_lies_inside_a_half_record_is_no_record_of_a_foreign_transcript() -
     assert repaired(whole + half + b"\n" + whole, OtherDialect()) == whole + whole
     assert repaired(whole + half, OtherDialect()) == whole
     assert repaired(whole + half + whole, OtherDialect()) == whole + whole
+
+
+def test_what_lies_behind_the_damage_of_its_own_record_is_no_record() -> None:
+    whole = line({"type": "a", "x": 1})
+    broken = b'{"type":"a","x":"\x01","parts":[{"type":"a","x":1}],"y":2}\n'
+    assert repaired(whole + broken + whole, OtherDialect()) == whole + whole
 
 
 def test_a_transcript_may_hold_other_values_than_objects() -> None:
