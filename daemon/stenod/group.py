@@ -9,6 +9,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.core.speculation import moved
 from stenod.mailbox import Item
+from stenod.quotas import Room
 from stenod.refusals import with_key
 
 
@@ -27,11 +28,25 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Group:
-    """Decided commands whose bytes go to the disk together."""
+    """Decided commands whose bytes go to the disk together.
+
+    Attributes:
+        room: what is left, if not all of them fit.
+    """
 
     data: list[bytes] = field(default_factory=list[bytes])
     answers: list[Answer] = field(default_factory=list[Answer])
     synced: bool = False
+    room: Room | None = None
+
+    def check_room(self, item: Item) -> None:
+        """Refuse a new command that does not fit any more.
+
+        Raises:
+            TooLarge, StorageFailed: a quota, or the disk, has no room for it.
+        """
+        if self.room is not None:
+            self.room.check(item.command, item.size)
 
 
 def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> None:

@@ -32,6 +32,7 @@ from stenod.mailbox import Budget
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
 from stenod.peers import Peer
+from stenod.quotas import Quotas, free_bytes
 from stenod.registry import Registry
 from stenod.remote import RemoteTransport
 from stenod.reporting import Reporter
@@ -67,6 +68,15 @@ class Daemon:
         self._tasks: TaskGroup | None = None
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
+        disk = PosixDisk()
+        trees = Trees(config, disk)
+        self._quotas = Quotas(
+            lambda: config.settings,
+            time.monotonic,
+            lambda session: trees.place(session).path,
+            trees.folders,
+            free_bytes,
+        )
         budget = Budget()
         workshop = Workshop(
             commit=Adaptive(lambda: budget.taken_bytes > 0),
@@ -78,10 +88,9 @@ class Daemon:
             tell=journal.tell,
             budget=budget,
             settings=lambda: config.settings,
+            quotas=self._quotas,
         )
         self._workshop = workshop
-        disk = PosixDisk()
-        trees = Trees(config, disk)
         self._registry = Registry(trees, disk, workshop, self._spawn)
         self._custody = Custody(trees, disk, self._registry, workshop)
         self._router = Router(
@@ -113,6 +122,7 @@ class Daemon:
                     tasks.start_soon(remote.serve, self._handle_remote, self._outbox.flush)
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
+                tasks.start_soon(self._measure_root)
                 # Who was told that it is ready may send a signal the next instant.
                 await tasks.start(self._watch_signals)
                 lock.tell(self._note())
@@ -169,6 +179,17 @@ class Daemon:
         await Idleness(self._workshop, self._is_used, lambda: self._router.visits).wait()
         journal.tell("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
         self._drained.set()
+
+    async def _measure_root(self) -> None:
+        """Keep the sizes of all sessions known, if there is a quota for them."""
+        measured_s = -limits.HOUSEKEEPING_S
+        while True:
+            is_due = time.monotonic() - measured_s >= limits.HOUSEKEEPING_S
+            if self._quotas.wants_root and (is_due or self._quotas.is_root_full):
+                self._quotas.root_measured(await in_thread(self._quotas.measure_root))
+                measured_s = time.monotonic()
+            wanted = self._quotas.wants_root
+            await anyio.sleep(limits.ROOM_LOOK_S if wanted else limits.HOUSEKEEPING_S)
 
     def _is_used(self) -> bool:
         self._router.forget_gone()

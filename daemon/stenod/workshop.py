@@ -1,12 +1,13 @@
 """What a writer works with: where blocking work runs, clocks, counters, and whom to tell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from steno_protocol.settings import Settings
 from stenod.blocking import Blocking
 from stenod.counting import Statistics
-from stenod.mailbox import Budget
+from stenod.mailbox import Budget, Item
+from stenod.quotas import Quotas, Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Workshop:
         tell: tells the operator something, as an event with fields.
         budget: what waits in all mailboxes together.
         settings: the options in force at this moment.
+        quotas: how much sessions may take; None is as much as the disk has.
     """
 
     commit: Blocking
@@ -34,6 +36,13 @@ class Workshop:
     tell: Callable[..., None]
     budget: Budget = field(default_factory=Budget)
     settings: Callable[[], Settings] = Settings
+    quotas: Quotas | None = None
+
+    def room(self, session: str, items: Sequence[Item]) -> Room | None:
+        """None if a group of commands fits in a session; else what is left for them."""
+        if self.quotas is None:
+            return None
+        return self.quotas.room(session, sum(item.size for item in items))
 
     def count_sync(self, session: str, took_s: float) -> None:
         """Take one more sync into account, and tell of it when it was slow."""

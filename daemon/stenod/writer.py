@@ -169,7 +169,7 @@ class Writer:
 
     async def _serve_group(self, items: list[Item]) -> None:
         """Answer every command of a group, whatever happens."""
-        group = Group()
+        group = Group(room=self._shop.room(self.session, items))
         for item in items:
             try:
                 await self._serve_item(item, group)
@@ -236,6 +236,7 @@ class Writer:
         # A repeat of what was applied in time gets its first answer, however late it comes.
         if applied is None:
             self._check_deadline(item)
+            group.check_room(item)
         return opened, applied
 
     async def _open_unchanged(self, group: Group) -> Opened:

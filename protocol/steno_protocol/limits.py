@@ -342,6 +342,9 @@ LOG_POLL_S: Final = 0.2
 HOUSEKEEPING_S: Final = 30.0
 """The daemon's only timer: closes idle sessions and re-checks the socket."""
 
+ROOM_LOOK_S: Final = 1.0
+"""How old a look at free space and sizes may be that a command is let through by."""
+
 WATCHDOG_S: Final = 30.0
 """systemd ends a daemon whose event loop has not turned for so long; a slow disk never stops it."""
 

@@ -1,0 +1,116 @@
+"""Quotas and the floor of free space: what does not fit is refused before anything is written."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import steno
+from steno_protocol.errors import Outcome, StenoError
+from support.foreground import ForegroundDaemon
+
+KIB = 1024
+
+
+def _message(size: int) -> dict[str, str]:
+    return {"role": "user", "content": "x" * size}
+
+
+def _configure(root: Path, **options: object) -> None:
+    lines = [f"{name} = {value}" for name, value in options.items()]
+    (root / "config.toml").write_text("\n".join(["[disk]", *lines, ""]))
+
+
+def _fill(session: steno.BlockingSession) -> StenoError:
+    """Append until it is refused; at most a thousand times."""
+    try:
+        for _ in range(1000):
+            session.append_message(_message(4 * KIB))
+    except StenoError as error:
+        return error
+    raise AssertionError("nothing was refused")
+
+
+def test_a_session_that_reaches_its_quota_is_refused_and_others_go_on(root: Path) -> None:
+    _configure(root, session_bytes=64 * KIB)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("full", follow=False)
+        error = _fill(session)
+        assert isinstance(error, steno.TooLarge)
+        assert (error.outcome, error.session) == (Outcome.NOT_APPLIED, "full")
+        assert "disk.session_bytes" in error.message
+        size = (root / "sessions" / "full" / "context.jsonl").stat().st_size
+        assert 48 * KIB < size <= 64 * KIB
+        with pytest.raises(steno.TooLarge):
+            session.append_wire("Event", {"text": "x" * 8 * KIB})
+        client.open("other", follow=False).append_message(_message(KIB))
+
+
+def test_a_repeat_of_what_was_applied_gets_its_answer_beyond_the_quota(root: Path) -> None:
+    _configure(root, session_bytes=64 * KIB)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("full", follow=False)
+        first = session.append_message(_message(KIB), key="first")
+        _fill(session)
+        again = session.append_message(_message(KIB), key="first")
+        assert (again.duplicate, again.first) == (True, first.first)
+
+
+def test_what_rewrites_left_behind_counts_and_clearing_is_let_through(root: Path) -> None:
+    _configure(root, session_bytes=64 * KIB)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("full", follow=False)
+        _fill(session)
+        session.clear()
+        assert isinstance(_fill(session), steno.TooLarge)
+
+
+def test_the_root_has_a_quota_for_all_sessions_together(root: Path) -> None:
+    _configure(root, root_bytes=128 * KIB)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        for name in ("one", "two"):
+            for _ in range(12):
+                client.open(name, follow=False).append_message(_message(4 * KIB))
+        error = _fill(client.open("three", follow=False))
+        assert isinstance(error, steno.TooLarge)
+        assert "disk.root_bytes" in error.message
+        with pytest.raises(steno.TooLarge):
+            client.open("four", follow=False).append_message(_message(64 * KIB))
+
+
+def test_below_the_floor_of_free_space_nothing_is_added_until_there_is_room(root: Path) -> None:
+    _configure(root, free_bytes="'4096 TB'")
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        with pytest.raises(steno.StorageFailed) as refused:
+            session.append_message(_message(1), key="late")
+        assert refused.value.outcome is Outcome.NOT_APPLIED
+        assert "disk.free_bytes" in refused.value.message
+        assert list(session.lines()) == []
+        _configure(root, free_bytes=1)
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for(" config_read ")
+        assert not session.append_message(_message(1), key="late").duplicate
+
+
+def test_of_a_group_that_does_not_fit_as_much_is_stored_as_fits(root: Path) -> None:
+    _configure(root, session_bytes=64 * KIB)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        with pytest.raises(steno.TooLarge):
+            session.append_message([_message(16 * KIB)] * 8)
+        assert list(session.lines()) == [], "a batch is all or nothing"
+        session.append_message([_message(16 * KIB)] * 2)
+        assert len(list(session.lines())) == 2
+
+
+def test_a_fork_that_would_not_fit_is_refused_and_leaves_nothing(root: Path) -> None:
+    _configure(root, root_bytes=96 * KIB)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        for _ in range(16):
+            session.append_message(_message(4 * KIB))
+        with pytest.raises(steno.TooLarge):
+            session.fork("copy")
+        assert [entry.session for entry in client.sessions()] == ["demo"]
