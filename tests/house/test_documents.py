@@ -14,9 +14,11 @@ import pytest
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
 from support.parsers import all_parsers, arguments, options, subcommand_in, subcommands
-from support.project import PROJECT
+from support.project import PROJECT, SOURCES
 
 README = PROJECT / "README.md"
+COMMANDS = PROJECT / "client" / "COMMANDS.md"
+DESIGN = PROJECT / "daemon" / "DESIGN.md"
 DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md"))]
 BIN = Path(sys.executable).parent
 
@@ -121,19 +123,17 @@ def test_every_option_that_a_document_gives_the_daemon_exists(
     assert [call for call in _calls("stenod") if not _options_in(call[1]) <= known] == []
 
 
-def test_every_command_is_described_in_the_readme(parser: ArgumentParser) -> None:
+def test_every_command_is_described(parser: ArgumentParser) -> None:
     described = {
         subcommand_in(parser, words)
-        for line in code_lines(README)
+        for line in code_lines(COMMANDS)
         for words in command_words(line, "steno")
     }
     assert subcommands(parser).keys() - described == set()
 
 
-def test_every_option_is_described_in_the_readme(
-    parser: ArgumentParser, daemon_parser: ArgumentParser
-) -> None:
-    described = _options_in(list(code_lines(README)))
+def test_every_option_is_described(parser: ArgumentParser, daemon_parser: ArgumentParser) -> None:
+    described = _options_in(list(code_lines(COMMANDS)))
     there = {
         option
         for each in (*all_parsers(parser), daemon_parser)
@@ -180,7 +180,7 @@ def test_every_argument_has_its_help_and_tells_its_default(parser: ArgumentParse
     assert silent == []
 
 
-def test_every_action_of_a_command_is_described_in_the_readme(parser: ArgumentParser) -> None:
+def test_every_action_of_a_command_is_described(parser: ArgumentParser) -> None:
     described = {" ".join(words[:2]) for words in (call[1] for call in _calls("steno"))}
     there = {
         f"{name} {action}"
@@ -198,10 +198,10 @@ def _is_call(parser: ArgumentParser, name: str, line: str) -> bool:
         return False
 
 
-def test_the_readme_has_the_exit_codes_of_the_command() -> None:
+def test_the_exit_codes_of_the_command_are_described() -> None:
     from steno.cli.exits import Exit
 
-    told = {int(row[0]) for row in table_rows(README, "Exit codes")}
+    told = {int(row[0]) for row in table_rows(COMMANDS, "Exit codes")}
     assert told == {code.value for code in Exit}
 
 
@@ -233,6 +233,49 @@ def test_every_command_has_its_document_of_json_described(parser: ArgumentParser
         if not subcommands(sub)
     }
     assert {name for name in leaves - kinds if f"`{name}`" not in described} == set()
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    there = {
+        name
+        for file in (PROJECT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    named = {
+        name for document in DOCUMENTS for name in re.findall(r"`(test_\w+)`", document.read_text())
+    }
+    assert named
+    assert named - there == set()
+
+
+def test_each_promise_of_the_readme_names_a_test() -> None:
+    rows = table_rows(README, "What steno promises")
+    assert rows
+    assert [promise for promise, shown in rows if "`test_" not in shown] == []
+
+
+def test_every_variable_of_the_environment_is_described() -> None:
+    read = {
+        name
+        for file in SOURCES
+        for name in re.findall(r"[\"'](STENO_[A-Z_]*[A-Z])[\"']", file.read_text())
+    }
+    told = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"STENO_[A-Z_]+", document.read_text())
+    }
+    assert read - told == set()
+
+
+def test_every_module_of_the_daemon_has_a_room() -> None:
+    rooms = table_rows(DESIGN, "The rooms")
+    told = {name for room, *_ in rooms for name in re.findall(r"`?([a-z_]+)/?`?", room)}
+    folder = PROJECT / "daemon" / "stenod"
+    there = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("__")}
+    there |= {file.parent.name for file in folder.glob("*/__init__.py")}
+    assert there - told == set()
+    assert told - there == set()
 
 
 def test_the_version_of_the_distribution_is_the_one_that_the_code_tells() -> None:

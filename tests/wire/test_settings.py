@@ -109,6 +109,6 @@ def test_the_example_has_every_option_and_changes_nothing() -> None:
     assert tomllib.loads(told)["mounts"] == {"kimi": "~/.kimi/sessions"}
 
 
-def test_the_readme_has_a_row_for_every_option_with_its_default_and_meaning() -> None:
-    rows = table_rows(PROJECT / "README.md", "Configuration")
+def test_a_document_has_a_row_for_every_option_with_its_default_and_meaning() -> None:
+    rows = table_rows(PROJECT / "client" / "COMMANDS.md", "Configuration")
     assert rows == [[option.name, option.default_text, option.told] for option in OPTIONS]

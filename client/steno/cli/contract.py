@@ -32,6 +32,7 @@ stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
 service     files [{path state text}] next; state is missing, installed, outdated or foreign
+            `service install`, `service uninstall`, `service show`
 doctor      root problems warnings findings [{check state told remedy}]
 stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
             slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored queued
