@@ -46,7 +46,7 @@ def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
         lines = pieces.json() if is_json else pieces.markdown()
         if options.output is None:
             for line in lines:
-                progress.clear()
+                progress.make_room()
                 output.write(line if is_json or not output.is_terminal else printable(line))
         else:
             _write_file(Path(options.output), lines)

@@ -53,12 +53,12 @@ def import_sessions(options: Namespace, output: Output) -> int:
                 except StenoError as error:
                     if len(found) + len(nameless) == 1:
                         raise
-                    progress.clear()
+                    progress.make_room()
                     folder = foundling.context.parent
                     _tell_left_out(output, foundling.session, folder, error.message)
                     refused += 1
                     continue
-                progress.clear()
+                progress.make_room()
                 _tell(output, client, foundling, was_there=not taken)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(nameless))} left out")

@@ -44,6 +44,7 @@ class Output:
         self.as_json = as_json
         self._data = data
         self._talk = talk
+        self._is_updated = False
 
     @property
     def is_terminal(self) -> bool:
@@ -99,6 +100,8 @@ class Output:
 
     def say(self, text: str) -> None:
         """One line of talk."""
+        if self._is_updated:
+            self.update("")
         self._talk.write(_for(self._talk, f"steno: {printable(text, one_line=True)}") + "\n")
         self._talk.flush()
 
@@ -108,7 +111,8 @@ class Output:
         self._talk.flush()
 
     def update(self, text: str) -> None:
-        """Talk that replaces the line before it; for a terminal only."""
+        """Talk that replaces the line before it, and that other talk replaces; for terminals."""
+        self._is_updated = bool(text)
         width = shutil.get_terminal_size().columns - 1
         self._talk.write(_for(self._talk, f"\r\x1b[K{text[:width]}"))
         self._talk.flush()

@@ -29,6 +29,7 @@ class Progress:
         self._doing = doing
         self._next = time.monotonic() + _QUIET_S
         self._is_shown = False
+        self._place = ""
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +45,8 @@ class Progress:
     def over(self, items: Sequence[Item]) -> Iterator[Item]:
         """The items one by one, told as so many of all."""
         for done, item in enumerate(items):
-            self.tell(f"{done} of {len(items)}")
+            self._place = f"{done} of {len(items)}"
+            self.tell("")
             yield item
 
     def tell(self, how_far: str) -> None:
@@ -54,10 +56,16 @@ class Progress:
             return
         self._next = now + _PAUSE_S
         self._is_shown = True
-        self._output.update(f"{self._doing}: {how_far}")
+        told = ", ".join(part for part in (self._place, how_far) if part)
+        self._output.update(f"{self._doing}: {told}")
+
+    def make_room(self) -> None:
+        """Take the line away if data are about to be written to the same terminal."""
+        if self._output.is_terminal:
+            self.clear()
 
     def clear(self) -> None:
-        """Take the line away, so that data can be written."""
+        """Take the line away."""
         if self._is_shown:
             self._output.update("")
             self._is_shown = False

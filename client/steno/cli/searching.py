@@ -67,7 +67,7 @@ def grep(options: Namespace, output: Output) -> int:
         for entry in progress.over(client.sessions(options.prefix or "")):
             for hit in search.hits(client, entry.session):
                 has_hits = True
-                progress.clear()
+                progress.make_room()
                 _print(options, output, entry.session, hit)
                 if options.files_with_matches:
                     break
