@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
@@ -138,8 +139,10 @@ class Feed:
         elif told is not None and told.state == "sent":
             # It went while the files were closed: by a rewrite that nobody saw the end of, or by
             # another program.
-            state = "delivered" if told.id == machine.delivered else "expired"
-            self.mailed(DmailEvent(state=state, id=told.id, checkpoint_id=told.checkpoint_id))
+            is_delivered = told.id == machine.delivered
+            self.mailed(
+                msgspec.structs.replace(told, state="delivered" if is_delivered else "expired")
+            )
 
     def mailed(self, event: DmailEvent) -> None:
         """Something happened to a D-Mail: wake those who wait for one."""

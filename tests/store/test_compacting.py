@@ -369,7 +369,7 @@ def test_an_id_that_another_program_took_is_a_conflict() -> None:
         apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY)
 
     assert lines_of(opened) == before
-    assert timeline.last_rewrite(session.happenings()) is None
+    assert timeline.in_doubt(session.file(places.TIMELINE)) is None
     check_readers(disk, session, opened)
 
 
