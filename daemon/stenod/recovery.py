@@ -105,6 +105,7 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
     Raises:
         Held: another daemon has the folder open.
         NotFound: there is no session, and none is to be made.
+        Corrupt: its present generation is gone; nothing was changed.
         Busy: another program seems to be in the middle of a line.
         OSError: the disk failed; nothing is known to have changed.
     """
@@ -115,6 +116,7 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
                 f"another daemon has {opening.path} open: stop it, or use its root",
                 session=opening.session,
             )
+        _check_present(disk, folder, opening)
         entries = _settle_timeline(disk, folder)
         context = _open_context(disk, folder, opening)
         return _open_files(disk, folder, context, opening, entries)
@@ -180,17 +182,26 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
     )
 
 
-def _open_context(disk: Disk, folder: int, opening: Opening) -> int:
-    try:
-        return disk.open_append(folder, places.CONTEXT)
-    except FileNotFoundError:
-        pass
-    if jsonl.past_generations(disk, folder):
+def _check_present(disk: Disk, folder: int, opening: Opening) -> None:
+    """Leave a session whose present generation is gone as it is: nothing of it can be judged.
+
+    Raises:
+        Corrupt: it is.
+    """
+    is_there = disk.stat_name(folder, places.CONTEXT) is not None
+    if not is_there and jsonl.past_generations(disk, folder):
         raise Corrupt(
             f"{opening.path} has older generations and no {places.CONTEXT}: move the newest"
             f" context_N.jsonl to {places.CONTEXT} to go on from it",
             session=opening.session,
         )
+
+
+def _open_context(disk: Disk, folder: int, opening: Opening) -> int:
+    try:
+        return disk.open_append(folder, places.CONTEXT)
+    except FileNotFoundError:
+        pass
     if not opening.create:
         raise NotFound("there is no such session: open it first", session=opening.session)
     return disk.open_append(folder, places.CONTEXT, create=True)
@@ -297,13 +308,14 @@ def _settle_timeline(disk: Disk, folder: int) -> list[Happening]:
     jsonl.remove(disk, folder, places.REWRITE)
     _mend_timeline(disk, folder)
     _unlink_twin(disk, folder)
-    entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
-    last = timeline.last_rewrite(entries)
+    data = jsonl.read_file(disk, folder, places.TIMELINE)
+    last = timeline.in_doubt(data)
     if last is None or _took_place(disk, folder, last):
-        return entries
+        return timeline.decode(data)
     voided = Happening(kind=timeline.VOIDED, generation=last.generation, key=last.key)
-    jsonl.tell(disk, folder, timeline.encode(voided))
-    return [entry for entry in entries if entry is not last]
+    line = timeline.encode(voided)
+    jsonl.tell(disk, folder, line)
+    return timeline.decode(data + line)
 
 
 def _mend_timeline(disk: Disk, folder: int) -> None:

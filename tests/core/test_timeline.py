@@ -45,11 +45,23 @@ def test_a_void_takes_back_the_rewrite_before_it_and_nothing_else() -> None:
     assert [entry.key for entry in timeline.decode(data)] == ["a", None, "c"]
 
 
-def test_the_last_rewrite_is_the_newest_that_replaced_the_file() -> None:
+def test_the_rewrite_in_doubt_is_the_newest_that_replaced_the_file() -> None:
     entries = [rewrite(1, "a"), rewrite(2, "b"), Happening(kind="repaired", generation=2)]
 
-    assert timeline.last_rewrite(entries) is entries[1]
-    assert timeline.last_rewrite([]) is None
+    found = timeline.in_doubt(encoded(*entries))
+    assert found is not None
+    assert found.key == "b"
+    assert timeline.in_doubt(b"") is None
+
+
+def test_what_was_done_before_a_rewrite_that_was_taken_back_is_not_in_doubt() -> None:
+    voided = Happening(kind=timeline.VOIDED, generation=2, key="b")
+    entries = [rewrite(1, "a"), rewrite(2, "b"), voided]
+
+    assert timeline.in_doubt(encoded(*entries)) is None
+    again = timeline.in_doubt(encoded(*entries, rewrite(2, "c")))
+    assert again is not None
+    assert again.key == "c"
 
 
 @pytest.mark.parametrize("kind", timeline.REWRITES)

@@ -173,6 +173,39 @@ def test_older_generations_without_a_present_one_are_corrupt(
     assert session.names() == {"context_1.jsonl"}
 
 
+def test_a_session_whose_present_generation_is_gone_is_left_as_it_is() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    for number in range(3):
+        apply(opened, append(f"k{number}"), user("x"))
+        apply(opened, clear(f"c{number}"))
+    opened.log.close()
+    disk.foreign.delete(f"{session.path}/{places.CONTEXT}")
+    before = disk.tree()
+
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="context_N"):
+            session.open()
+
+    assert disk.tree() == before
+
+
+def test_a_file_that_came_to_harm_takes_back_no_rewrite_but_the_last() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    for number in range(3):
+        apply(opened, append(f"k{number}"), user("x"))
+        apply(opened, clear(f"c{number}"))
+    opened.log.close()
+    disk.foreign.delete(f"{session.path}/context_3.jsonl")
+
+    for _ in range(3):
+        session.open().log.close()
+
+    kinds = [entry.key for entry in session.happenings() if entry.kind == "cleared"]
+    assert kinds == ["c0", "c1"]
+
+
 def test_a_failed_opening_gives_the_folder_and_its_handles_back(session: StoredSession) -> None:
     with pytest.raises(NotFound):
         session.open(create=False)

@@ -83,12 +83,19 @@ def _decode(line: bytes) -> Happening | None:
         return None
 
 
-def last_rewrite(entries: Iterable[Happening]) -> Happening | None:
-    """The newest rewrite, the only one that a crash can have left in doubt."""
+def in_doubt(data: bytes) -> Happening | None:
+    """The newest rewrite of a timeline, the only one that a crash can have left in doubt.
+
+    None when that one was taken back: those before it were settled before it was begun, and a file
+    that has come to harm since says nothing against them.
+    """
     found = None
-    for entry in entries:
-        if entry.kind in REWRITES:
+    for line in data.split(b"\n"):
+        entry = _decode(line)
+        if entry is not None and entry.kind in REWRITES:
             found = entry
+        elif entry is not None and entry.kind == VOIDED:
+            found = None
     return found
 
 
