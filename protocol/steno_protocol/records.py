@@ -85,6 +85,12 @@ def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
         return CheckedRecord(compact(data, record), chars)
     if b"\n" in data or b"\r" in data:
         raise BadRequest("the record spans several lines: send it as compact JSON")
+    if stamp_of(data) is not None:
+        # At the next opening it would be taken for a command's, or for half a batch.
+        raise BadRequest(
+            'the record ends with an "_id", by which steno knows its own lines, and this session is'
+            " kept without them: leave it out"
+        )
     return CheckedRecord(data, chars)
 
 

@@ -409,3 +409,10 @@ def test_the_control_records_may_not_be_appended() -> None:
         records.checkpoint_record(0), records.usage_record(0), records.system_prompt_record("x")
     ):  # fmt: skip
         assert "its own command" in _refusal(data).message
+
+
+@pytest.mark.parametrize("stamp", ["k1", "k1.0/2", "0199f1c2-5b28-7175-8000-c3d4e5f60718.3/4"])
+def test_verbatim_takes_nothing_that_would_be_read_as_a_line_of_ours(stamp: str) -> None:
+    data = b'{"role":"user","content":"x","_id":"%b"}' % stamp.encode()
+    assert "leave it out" in _refusal(data, verbatim=True).message
+    assert check_message(data).data == b'{"role":"user","content":"x"}'
