@@ -175,7 +175,7 @@ def _verify_sessions(options: Namespace, sessions: list[str], told: _Told) -> No
                     raise
                 told.failed(error)
                 continue
-            progress.clear()
+            progress.make_room()
             told.report(Checked(report, session, None), session)
 
 
@@ -183,5 +183,5 @@ def _verify_path(path: str, told: _Told) -> None:
     with Progress(told.output, "checking") as progress:
         for found in transcripts_at(path):
             for checked in _check_local(found, progress):
-                progress.clear()
+                progress.make_room()
                 told.report(checked, path)
