@@ -23,7 +23,7 @@ class BlockingCompactionSession(BlockingLinkedSession):
         instruction: str | None = None,
         why: str | None = None,
         key: str | None = None,
-        lease: float = limits.COMPACTION_LEASE_MS_MAX / 1000,
+        lease: float = limits.COMPACTION_SILENT_LEASE_MS / 1000,
     ) -> Compacted | None:
         """Put a summary in place of all but the last messages, as one rewrite.
 

@@ -55,6 +55,10 @@ DMAIL_CHARS_MAX: Final = 100_000
 COMPACTION_LEASE_MS: Final = 60_000
 """A compactor that says nothing for so long has gone; a living one renews at a third of it."""
 
+COMPACTION_SILENT_LEASE_MS: Final = 600_000
+"""The lease of a compactor that cannot renew it: a model's answer takes minutes at the most, and
+one that was killed keeps the others waiting for all of it."""
+
 COMPACTION_LEASE_MS_MAX: Final = 3_600_000
 """The longest lease: for a compactor that cannot renew while its model thinks."""
 
