@@ -48,7 +48,7 @@ class Adaptive:
 
     def __init__(self, others_wait: Callable[[], bool]) -> None:
         self._others_wait = others_wait
-        self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED)
+        self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED_MAX)
         self._is_fast = True
         self._in_threads = 0
 

@@ -241,7 +241,7 @@ class Feed:
         """Bring everybody to the head who is not far behind it: now a few, and many in rounds."""
         if self._is_round:
             return
-        if len(self._subscribers) <= limits.FANOUT_AT_ONCE:
+        if len(self._subscribers) <= limits.FANOUT_MAX:
             for subscriber in tuple(self._subscribers):
                 self._hand(subscriber)
             self._recent.clear()
@@ -255,7 +255,7 @@ class Feed:
                 await self._pause()
                 self._round_at = self._clock()
                 for number, subscriber in enumerate(tuple(self._subscribers)):
-                    if number and number % limits.FANOUT_AT_ONCE == 0:
+                    if number and number % limits.FANOUT_MAX == 0:
                         await anyio.lowlevel.checkpoint()
                     self._hand(subscriber)
         finally:

@@ -96,7 +96,7 @@ EVENT_COST_BYTES: Final = 1 * KIB
 """What a records event costs of the window beside its block, so that small ones cannot fill the
 peer's queue before the window ends."""
 
-FANOUT_AT_ONCE: Final = 16
+FANOUT_MAX: Final = 16
 """Followers who are handed a commit before the next command is looked at: about 0.2 ms."""
 
 FANOUT_EVENT_S: Final = 0.0003
@@ -207,14 +207,14 @@ INLINE_SYNC_S: Final = 0.001
 """A commit faster than this runs on the event loop while nobody else waits: a thread hop costs
 0.075-0.14 ms, and who comes meanwhile waits no longer than this."""
 
-SYNCS_REMEMBERED: Final = 7
+SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose middle tells how fast a disk is: three slow ones may be a hiccup, four are none."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms
 would be added to every ack beside it."""
 
-GC_OBJECTS: Final = 20_000
+GC_OBJECTS_MAX: Final = 20_000
 """New objects between two looks for cycles: Python's own 700 are made by fifty commands, and the
 looks cost a twentieth of the time."""
 

@@ -44,22 +44,22 @@ async def _learn(commit: Adaptive, disk: Disk, takes_s: float, commits: int) -> 
 
 async def test_a_fast_disk_is_synced_inline(disk: Disk) -> None:
     commit = Adaptive(lambda: False)
-    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_one_hiccup_of_a_fast_disk_changes_nothing(disk: Disk) -> None:
     commit = Adaptive(lambda: False)
-    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     await _learn(commit, disk, 1.0, 1)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Disk) -> None:
     commit = Adaptive(lambda: False)
-    await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED)
+    await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED_MAX)
     assert not await _is_inline(commit, disk.sync)
-    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     assert await _is_inline(commit, disk.sync)
 
 

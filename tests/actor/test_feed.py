@@ -291,7 +291,7 @@ async def test_many_followers_get_what_was_committed_meanwhile_in_one_event(
     monkeypatch.setattr(anyio, "sleep", pause)
     async with Desk().open() as desk:
         await filled(desk, 2)
-        readers = [desk.subscribe("now")[1] for _ in range(limits.FANOUT_AT_ONCE + 1)]
+        readers = [desk.subscribe("now")[1] for _ in range(limits.FANOUT_MAX + 1)]
         await desk.do(append("k1"), user("first"))
         await desk.wait_for(lambda: all(reader.kinds == ["Live", "Records"] for reader in readers))
         for number in range(5):
@@ -310,7 +310,7 @@ async def test_many_followers_get_what_was_committed_meanwhile_in_one_event(
 async def test_of_many_followers_one_whose_queue_is_full_holds_back_nobody() -> None:
     async with Desk().open() as desk:
         await filled(desk, 2)
-        followers = [desk.subscribe("now") for _ in range(limits.FANOUT_AT_ONCE + 1)]
+        followers = [desk.subscribe("now") for _ in range(limits.FANOUT_MAX + 1)]
         (slow, full), others = followers[0], [reader for _, reader in followers[1:]]
         full.is_full = True
         await filled(desk, 5, "y")
@@ -325,7 +325,7 @@ async def test_of_many_followers_one_whose_queue_is_full_holds_back_nobody() -> 
 async def test_a_rewrite_between_two_rounds_is_a_reset_for_each_of_many_followers() -> None:
     async with Desk().open() as desk:
         await desk.do(checkpoint("c1"))
-        readers = [desk.subscribe("now")[1] for _ in range(limits.FANOUT_AT_ONCE + 1)]
+        readers = [desk.subscribe("now")[1] for _ in range(limits.FANOUT_MAX + 1)]
         await filled(desk, 3)
         await filled(desk, 3, "y")
         await desk.do(revert("r1", 0))
