@@ -228,7 +228,7 @@ SLOW_SYNC_S: Final = 0.5
 """A sync slower than this is reported in the log with what it took."""
 
 LOG_BYTES_MAX: Final = 8 * MIB
-"""Bytes of `stenod.log` before it is rotated to `stenod.log.1`, unless the configuration differs."""
+"""Bytes of `stenod.log` before it is rotated to `stenod.log.1`, if the options say nothing else."""
 
 LOG_BYTES_LEAST_MAX: Final = 64 * KIB
 """A log may be no shorter than this, or one burst of trouble would push its own beginning out."""
@@ -359,7 +359,7 @@ DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
 """With less room than this `steno doctor` warns: a busy day of agents writes as much."""
 
 IDLE_LOOK_S: Final = 0.01
-"""A daemon that is to end when nobody uses it looks no more often than this whether somebody does."""
+"""A daemon that is to end when nobody uses it looks no more often than this whether it is so."""
 
 ADAPTER_IDLE_EXIT_S: Final = 60.0
 """The daemon of an adapter's own tree ends after this long without a user: those that were killed
