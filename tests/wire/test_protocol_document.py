@@ -2,6 +2,7 @@
 
 import inspect as python_inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from steno_protocol import (
 )
 from steno_protocol.commands import COMMANDS, Command, Grant, Mutation, SessionCommand
 from steno_protocol.context import Damaged, parse_line
+from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import Answer, Request, decode_answers, decode_request
@@ -39,6 +41,7 @@ from steno_protocol.replies import (
     SessionEntry,
     SessionStat,
 )
+from steno_protocol.rights import Right, right_needed
 from support import abnf
 from support.project import PROJECT
 from support.protocol_document import Example, Section, chapters, code, codes, fields_of
@@ -95,7 +98,7 @@ def _request(example: Example, taken: list[Example]) -> Request:
 def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
     tested = {"request", "record", "reply", "event", "replies", "lock", "grammar"}
     assert {each.kind for each in EXAMPLES} == {
-        *tested, "block", "line", "happening", "text", "wire-event", "wire-line"
+        *tested, "block", "line", "happening", "text", "wire-event", "wire-line", "node-client"
     }  # fmt: skip
 
 
@@ -372,8 +375,22 @@ def test_every_error_code_has_a_row_and_every_row_a_code() -> None:
 def test_every_error_code_is_one_that_some_command_can_meet() -> None:
     own = " ".join(section.labelled("Errors") for section in COMMAND_SECTIONS.values())
     of_all = CHAPTERS["Errors"].text.split("in the order in which they are looked for:")[1]
-    # No command answers `unauthorized` yet: the folder of the socket keeps other users out.
-    assert {*ErrorCode} - {*codes(own), *codes(of_all)} == {ErrorCode.UNAUTHORIZED}
+    assert {*ErrorCode} - {*codes(own), *codes(of_all)} == set()
+
+
+def test_the_rights_of_the_document_are_those_of_the_code() -> None:
+    rows = CHAPTERS["Security"].sections["From other machines"].table("right")
+    assert [code(row["right"]) for row in rows] == [right.label for right in Right]
+    for row, right in zip(rows, Right, strict=True):
+        needed = {name for name, command in COMMANDS.items() if right_needed(command) is right}
+        assert {*codes(row["commands"])} == needed
+
+
+def test_the_names_in_a_key_file_are_those_of_the_document() -> None:
+    rows = CHAPTERS["Security"].sections["From other machines"].table("name in the file")
+    pair = KeyPair("p" * 40, "s" * 40)
+    file = tomllib.loads(encode_client_key(ClientKey(pair, "d" * 40), "laptop"))
+    assert [code(row["name in the file"]) for row in rows] == [*file]
 
 
 def test_every_code_has_an_exception() -> None:
