@@ -23,6 +23,7 @@ from steno_protocol.errors import BadRequest
 from stenod import config, journal
 from stenod.admission import Admission
 from stenod.blocking import Adaptive, in_thread
+from stenod.collecting import Collector
 from stenod.config import Config
 from stenod.counting import Statistics
 from stenod.custody import Custody
@@ -97,6 +98,7 @@ class Daemon:
             Reporter(config, self._registry, workshop),
             self._registry,
             self._custody,
+            Collector(trees, disk, self._registry, workshop),
             self._outbox,
             workshop,
             self._spawn,

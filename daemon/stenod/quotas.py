@@ -108,7 +108,7 @@ class Quotas:
 
     def measure_root(self) -> int:
         """Bytes of all sessions, their trash included; blocks."""
-        return sum(_tree_bytes(str(folder)) for folder in self._folders())
+        return sum(tree_bytes(str(folder)) for folder in self._folders())
 
     def root_measured(self, size: int) -> None:
         """Go by this measure from now on."""
@@ -184,7 +184,8 @@ def session_bytes(path: str) -> int:
     return total
 
 
-def _tree_bytes(folder: str) -> int:
+def tree_bytes(folder: str) -> int:
+    """Bytes of all files in a folder and below it."""
     total = 0
     waiting = [folder]
     while waiting:

@@ -22,6 +22,7 @@ from steno_protocol.commands import (
     Describe,
     Drain,
     Fork,
+    Gc,
     Grant,
     Hello,
     List,
@@ -73,6 +74,7 @@ from steno_protocol.replies import (
 )
 from steno_protocol.rights import right_needed
 from stenod.admission import Admission
+from stenod.collecting import Collector
 from stenod.compactions import Compactions
 from stenod.custody import Custody, Whole
 from stenod.faults import fault_of
@@ -110,6 +112,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
 _Slow = (
     Whole | List | Read | ReadWire | Timeline | Verify | Subscribe | CompactBegin | PendingDmail
+    | Gc
 )  # fmt: skip
 """What has to look at files before it can be answered."""
 
@@ -121,6 +124,7 @@ class Router:
         reporter: tells of the daemon itself.
         registry: who has the writers.
         custody: does what is done with a session as a whole.
+        collector: gives up what was asked for.
         outbox: where answers go.
         workshop: clocks, threads and statistics.
         spawn: starts a task in the background.
@@ -132,6 +136,7 @@ class Router:
         reporter: Reporter,
         registry: Registry,
         custody: Custody,
+        collector: Collector,
         outbox: Outbox,
         workshop: Workshop,
         spawn: Spawn,
@@ -145,6 +150,7 @@ class Router:
         self.drain: Callable[[], None] = lambda: None
         self._registry = registry
         self._custody = custody
+        self._collector = collector
         self._outbox = outbox
         self._shop = workshop
         self._spawn = spawn
@@ -264,7 +270,7 @@ class Router:
                 self._abort(asker, command)
             case (
                 List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
-                | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete()
+                | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete() | Gc()
             ):  # fmt: skip
                 self._start(asker, command)
             case _:
@@ -327,6 +333,8 @@ class Router:
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
                 asker.reply(MailReport(mail=await self._registry.pending_mail(command.session)))
+            case Gc():
+                asker.reply(await self._collector.collect(command))
             case _:
                 assert_never(command)
 

@@ -103,6 +103,18 @@ def discard(
         return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session), expiry_s)
 
 
+def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
+    """The names of what has expired in the trash of a tree."""
+    try:
+        trash = disk.open_folder(tree, places.TRASH)
+    except OSError:
+        return []
+    try:
+        return [each.name for each in _entries(disk, trash) if each.at_s + expiry_s < now]
+    finally:
+        disk.close(trash)
+
+
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     """Remove what has expired from the trash of a tree, at most so much; how many it was."""
     try:

@@ -410,6 +410,27 @@ class Unsubscribe(Command, frozen=True, kw_only=True):
     subscription: Key
 
 
+class Gc(Command, frozen=True, kw_only=True):
+    """Give up what is named here, and nothing else.
+
+    Attributes:
+        prefix: only sessions whose id begins with it.
+        dry_run: only say what would go.
+        generations_older_s: generations that were left behind longer ago than this.
+        keep_generations: all but so many of the newest; with `generations_older_s` only what both
+            let go.
+        with_lineage: also generations that checkpoints from before a compaction lie in.
+        trash: deleted sessions that have expired.
+    """
+
+    prefix: str = ""
+    dry_run: bool = False
+    generations_older_s: Count | None = None
+    keep_generations: Annotated[int, msgspec.Meta(ge=1, le=limits.COUNT_MAX)] | None = None
+    with_lineage: bool = False
+    trash: bool = False
+
+
 class Clients(Command, frozen=True, kw_only=True):
     """Who is connected, and to what?"""
 
@@ -428,7 +449,7 @@ AnyCommand = (
     | CompactBegin | CompactCommit | CompactAbort
     | SendDmail | PendingDmail | DeliverDmail
     | Fork | Describe | Delete
-    | Subscribe | Grant | Unsubscribe | Clients | Drain
+    | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
 )  # fmt: skip
 
 COMMANDS: Final[dict[str, type[Command]]] = {

@@ -391,6 +391,38 @@ class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
     last_error: str | None = None
 
 
+class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One file that went, or would.
+
+    Attributes:
+        session: whose it was; empty for the trash.
+        file: its name in the session's folder; in the trash the path of a folder.
+        bytes: what that frees; 0 while a fork has the same file.
+    """
+
+    session: str
+    file: str
+    bytes: int
+
+
+class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
+    """The answer to `gc`.
+
+    Attributes:
+        entries: what went, the first thousand.
+        files: how many it was.
+        bytes: what it freed.
+        failed: sessions that were left as they are, and why.
+        dry_run: nothing went; this is what would.
+    """
+
+    entries: list[GarbageEntry]
+    files: int
+    bytes: int
+    failed: list[str] = []
+    dry_run: bool = False
+
+
 class Done(Reply, frozen=True, kw_only=True):
     """The answer to a request that has nothing else to tell."""
 
@@ -424,6 +456,6 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
 
 AnyReply = (
     Welcome | StatusReport | Sessions | SessionStat | Ack | Lines | TimelineReport | Subscribed
-    | StatsReport | ConfigurationReport
+    | StatsReport | ConfigurationReport | GcReport
     | ClientsReport | Done | ErrorReply | Compaction | MailReport | Deleted | Verification
 )  # fmt: skip

@@ -35,7 +35,7 @@ _READ: Final = (
     commands.Unsubscribe, commands.Clients, commands.PendingDmail, commands.Verify,
 )  # fmt: skip
 
-_ADMIN: Final = (commands.Delete, commands.Drain, commands.Repair)
+_ADMIN: Final = (commands.Delete, commands.Drain, commands.Repair, commands.Gc)
 
 _NEEDED: Final = {
     **dict.fromkeys(commands.COMMANDS, Right.WRITE),

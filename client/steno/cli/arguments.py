@@ -227,6 +227,17 @@ def seconds(text: str) -> float:
     return seconds
 
 
+def days(text: str) -> float:
+    """The type of a number of days, 0 included."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
+    return found
+
+
 def between(text: str, least: int, most: int) -> int:
     """A number with bounds, both within."""
     if not (text.isdecimal() and least <= int(text) <= most):

@@ -31,6 +31,7 @@ start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],
             queued last_sync_at last_error}
+gc          entries [{session file bytes}] files bytes failed dry_run
 service     files [{path state text}] next; state is missing, installed, outdated or foreign
             `service install`, `service uninstall`, `service show`
 doctor      root problems warnings findings [{check state told remedy}]
@@ -68,7 +69,7 @@ import msgspec
 from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, Turn, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
-from steno_protocol.replies import CheckFinding, Happening, SessionStat, StatsReport, Verification
+from steno_protocol.replies import CheckFinding, GcReport, Happening, SessionStat, StatsReport, Verification
 
 EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
@@ -247,6 +248,11 @@ def repaired(
 
 def _findings(values: Sequence[CheckFinding]) -> list[dict[str, Any]]:
     return [msgspec.structs.asdict(finding) for finding in values]
+
+
+def garbage(report: GcReport) -> dict[str, Any]:
+    """What went, or would."""
+    return {**reply(report), "entries": [reply(entry) for entry in report.entries]}
 
 
 def stats(report: StatsReport) -> dict[str, Any]:

@@ -23,7 +23,7 @@ GROUPS: Final = {
     "wire": ("wire", "turns", "replay", "emit"),
     "service": (
         "status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor",
-        "service",
+        "service", "gc",
     ),
     "access": ("keys",),
     "shell": ("completion",),

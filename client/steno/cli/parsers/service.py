@@ -5,6 +5,8 @@ from steno.cli.arguments import (
     actions,
     command,
     count,
+    days,
+    number_from,
     optional_argument,
 )
 
@@ -56,6 +58,34 @@ def add_logs(commands: Subcommands) -> None:
     parser.add_argument("-n", "--lines", metavar="N", type=count, help="the last N lines only")
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with what is written from now on"
+    )
+
+
+def add_gc(commands: Subcommands) -> None:
+    parser = command(
+        commands, "gc", "garbage:gc", "give up old generations and expired trash",
+        "Gives up what is asked for and nothing else; the newest generation that a rewrite left"
+        " behind always stays, and what a checkpoint or a D-Mail lies in, too.",
+        example="steno gc --dry-run --generations-older 90 --keep-generations 5 --trash",
+    )  # fmt: skip
+    optional_argument(parser, "prefix", str, "only sessions whose id begins with it")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what would go and what that frees"
+    )
+    parser.add_argument(
+        "--generations-older", metavar="DAYS", type=days,
+        help="generations that were left behind longer ago than this",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-generations", metavar="N", type=number_from(1),
+        help="all but the newest N; with --generations-older only what both let go",
+    )  # fmt: skip
+    parser.add_argument(
+        "--with-lineage", action="store_true",
+        help="also what checkpoints from before a compaction lie in: no revert to them any more",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trash", action="store_true", help="deleted sessions that have expired (disk.trash_days)"
     )
 
 

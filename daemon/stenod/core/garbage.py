@@ -1,0 +1,81 @@
+"""Which generations may be given up: those that were asked for, and that nothing stands on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening, Mail
+from stenod.core import timeline
+
+COLLECTED: Final = "collected"
+"""What the timeline calls it: these generations were given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A generation that a rewrite left behind.
+
+    Attributes:
+        generation: its number.
+        size: bytes of its file.
+        left_at: when it was left behind, Unix time in seconds, as far as files tell.
+    """
+
+    generation: int
+    size: int
+    left_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What may go.
+
+    Attributes:
+        before: what was left behind before this Unix time in seconds, None for any time.
+        keep: how many of the newest stay.
+        with_lineage: also what checkpoints from before a compaction lie in.
+    """
+
+    before: float | None
+    keep: int
+    with_lineage: bool
+
+
+def droppable(
+    past: Sequence[Past],
+    entries: Sequence[Happening],
+    present: int,
+    mail: Mail | None,
+    wish: Wish,
+) -> list[Past]:
+    """The generations that may go, oldest first.
+
+    The newest always stays: the number of the present generation is one more than its own.
+
+    Args:
+        past: all that are there.
+        entries: the session's timeline.
+        present: the present generation.
+        mail: the D-Mail that waits.
+        wish: what was asked for.
+    """
+    known = sorted(past, key=lambda each: each.generation)
+    candidates = known[: max(0, len(known) - max(1, wish.keep))]
+    needed: set[int] = set()
+    if not wish.with_lineage:
+        needed |= set(timeline.lineage(entries, present))
+        if mail is not None:
+            needed.add(Position.parse(mail.cursor).generation)
+    left_at = _left_at(entries)
+    return [
+        each
+        for each in candidates
+        if each.generation not in needed
+        and (wish.before is None or left_at.get(each.generation, each.left_at) < wish.before)
+    ]
+
+
+def _left_at(entries: Iterable[Happening]) -> dict[int, float]:
+    """When each generation was left behind, by the rewrite to the next one."""
+    return {entry.generation - 1: entry.at for entry in entries if entry.kind in timeline.REWRITES}
