@@ -31,6 +31,7 @@ def test_a_mail_is_sent_shown_and_delivered(steno: Steno) -> None:
     assert shown.out.endswith("\nlook in tests/unit\n")
     delivered = steno("dmail", "deliver", "demo")
     assert (delivered.code, delivered.out) == (0, "1:3\n")
+    assert f"delivered {sent.out.strip()}: look in tests/unit\n" in delivered.err
     assert "context_1.jsonl" in delivered.err
     conversation = steno("show", "demo").out
     assert "after" not in conversation

@@ -236,6 +236,9 @@ def test_what_is_no_session_or_no_place_for_one_is_refused(root: Path, tmp_path:
     steno = Steno(root)
     assert steno("import", str(tmp_path / "nowhere")).code == 4
     assert steno("import", str(tmp_path)).code == 4
+    (tmp_path / "context.jsonl").symlink_to("/etc/hostname")
+    assert steno("import", str(tmp_path)).code == 4
+    (tmp_path / "context.jsonl").unlink()
     (tmp_path / "context.jsonl").write_text("")
     assert steno("import", str(tmp_path), "kimi:x").code == 2
     assert steno("import", str(tmp_path), "../x").code == 1

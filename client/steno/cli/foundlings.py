@@ -48,10 +48,6 @@ class Foundling:
             return
         yield from _files_below(self.folder, Path())
 
-    def bytes(self) -> int:
-        """How much is to be copied."""
-        return sum(path.stat().st_size for path, _ in self.files())
-
     def shape(self) -> frozenset[tuple[str, int]]:
         """What is another when its contexts were rewritten; lines that were added do not count."""
         folder = self.context.parent
@@ -76,7 +72,7 @@ def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
     if not folder.is_dir():
         raise NotFound(f"{folder} is no folder: name a session's folder, or a tree of them")
     tree = folder.resolve()
-    if (tree / places.CONTEXT).is_file():
+    if _has_context(tree):
         start = given or tree.name
     else:
         start = (given or "").rstrip("/")
@@ -107,7 +103,7 @@ def damaged_lines(path: Path) -> int:
 
 def _walk(folder: Path, address: str, depth: int = 0) -> Iterator[Foundling]:
     names = sorted(os.listdir(folder))  # noqa: PTH208  # names are enough
-    if places.CONTEXT in names:
+    if _has_context(folder):
         yield Foundling(address, folder)
     for name in names:
         path = folder / name
@@ -118,6 +114,12 @@ def _walk(folder: Path, address: str, depth: int = 0) -> Iterator[Foundling]:
             yield from _walk(path, below, depth + 1)
         elif _is_lone(path, names):
             yield Foundling(below.removesuffix(".jsonl"), folder, lone=path)
+
+
+def _has_context(folder: Path) -> bool:
+    """Whether a folder is a session: its context is a file, and no link to one."""
+    context = folder / places.CONTEXT
+    return context.is_file() and not context.is_symlink()
 
 
 def _is_lone(path: Path, names: list[str]) -> bool:
@@ -133,7 +135,7 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
             continue
         if path.is_file():
             yield path, inside / name
-        elif path.is_dir() and not (path / places.CONTEXT).is_file():
+        elif path.is_dir() and not _has_context(path):
             yield from _files_below(path, inside / name)
 
 

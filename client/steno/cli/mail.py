@@ -62,7 +62,7 @@ def deliver(options: Namespace, output: Output) -> int:
         told = contract.mail(options.session, mail)["mail"]
         output.document({**contract.ack(options.session, ack), "mail_id": mail_id, "mail": told})
         return Exit.DONE
-    if mail is not None and output.talks_to_terminal:
+    if mail is not None:
         output.say(f"delivered {mail.id}: {mail.message}")
     output.write(str(ack.head))
     if ack.rotated is not None:
