@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
-from steno.cli.arguments import Subcommands, add_common
+from steno.cli.arguments import HelpFormatter, Subcommands, add_common
 from steno.cli.exits import MEANINGS, Exit
 from steno_protocol import __version__
 
@@ -48,7 +48,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         description="Read and write agent sessions, and look after the daemon that owns them."
         " A daemon is started when a command needs one and none runs.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"steno {__version__}")
     add_common(parser, is_top=True)
