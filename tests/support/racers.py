@@ -3,6 +3,7 @@
 Each prints one JSON line per acknowledged command, so that the test knows what was promised.
 """
 
+import asyncio
 import json
 import select
 import sys
@@ -56,6 +57,21 @@ def work(session: "steno.BlockingSession", count: int) -> None:
         print(json.dumps({"key": ack.key, "first": str(ack.first)}), flush=True)
 
 
+def work_async(session: "steno.BlockingSession", count: int) -> None:
+    """Append by the async client, `count` times, or until stdin ends."""
+
+    async def main() -> None:
+        async with steno.connect(sys.argv[2], name="work_async") as client:
+            mine = await client.open(session.id, follow=False)
+            for number in range(count):
+                if select.select([sys.stdin], [], [], 0)[0]:
+                    return
+                ack = await mine.append_message({"role": "user", "content": f"message {number}"})
+                print(json.dumps({"key": ack.key, "first": str(ack.first)}), flush=True)
+
+    asyncio.run(main())
+
+
 def begin_compaction(session: "steno.BlockingSession", count: int) -> None:
     """Begin a compaction that is good for `count` ms, say so, and wait for the end."""
     begun = session.compact(_hang, preserve=2, lease=count / 1000)
@@ -73,6 +89,7 @@ ROLES = {
     "checkpoint": checkpoint,
     "revert": revert,
     "work": work,
+    "work_async": work_async,
     "begin_compaction": begin_compaction,
 }
 
