@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from steno._blocking_compaction import BlockingCompactionSession
 from steno._blocking_dmail import BlockingMailSession
 from steno._blocking_forks import BlockingForkingSession
+from steno._blocking_repair import BlockingRepairSession
 from steno._blocking_streams import BlockingRecords, blocking_lines, fetch
 from steno._blocking_subscription import BlockingSubscription
 from steno._blocking_wire import BlockingWireSession
@@ -24,7 +25,11 @@ from steno_protocol.positions import Position
 
 
 class BlockingSession(
-    BlockingWireSession, BlockingCompactionSession, BlockingMailSession, BlockingForkingSession
+    BlockingWireSession,
+    BlockingCompactionSession,
+    BlockingMailSession,
+    BlockingForkingSession,
+    BlockingRepairSession,
 ):
     """A session that is read and written through its daemon; made by `BlockingClient.open`.
 

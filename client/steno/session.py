@@ -9,6 +9,7 @@ from steno._dmail_verbs import MailSession
 from steno._fork_verbs import ForkingSession
 from steno._messages import Message, encode_messages
 from steno._reading import LineReader, PastReader, PastState
+from steno._repair_verbs import RepairSession
 from steno._verbs import (
     Durability,
     Followed,
@@ -24,7 +25,7 @@ from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
 
 
-class Session(WireSession, CompactionSession, MailSession, ForkingSession):
+class Session(WireSession, CompactionSession, MailSession, ForkingSession, RepairSession):
     """A session that is read and written through its daemon; made by `Client.open`.
 
     Every mutation takes the same three options, and returns once its bytes are as durable as asked:

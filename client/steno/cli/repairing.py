@@ -4,8 +4,6 @@ from argparse import Namespace
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from steno._verbs import mutation
-from steno.blocking import BlockingClient
 from steno.cli import contract, mending
 from steno.cli.checking import patient, told, verify_session
 from steno.cli.connection import connected
@@ -16,11 +14,11 @@ from steno.cli.transcripts import LocalFolder, Transcripts, is_session_id, trans
 from steno.cli.wording import count
 from steno_protocol import places
 from steno_protocol.checks import Check, check_file, edits_of
-from steno_protocol.commands import Open, Repair
+from steno_protocol.commands import Open
 from steno_protocol.damage import Edit
 from steno_protocol.dialects import Dialect, dialect_of
 from steno_protocol.errors import BadRequest, StenoError
-from steno_protocol.replies import Ack, CheckedFile, CheckFinding, SessionStat, Verification
+from steno_protocol.replies import CheckFinding, SessionStat
 
 _BY_REPAIR: Final = frozenset({"cut", "split", "end"})
 _BY_OPENING: Final = "opening"
@@ -48,36 +46,25 @@ def _repair_session(options: Namespace, output: Output) -> int:
             client.request(opening, SessionStat)
         found = [each for each in report.findings if each.remedy in {*_BY_REPAIR, _BY_OPENING}]
         is_rewrite = any(each.remedy in _BY_REPAIR for each in found)
-        ack = _apply(client, report, options) if options.apply and is_rewrite else None
+        ack = None
+        if options.apply and is_rewrite:
+            ack = client.session(session).repair(report, why=options.why, key=options.key)
     is_applied = bool(options.apply and found)
     if output.as_json:
-        kept_in, head = (None, None) if ack is None else (ack.rotated, ack.head)
+        kept_in, head = (None, None) if ack is None else (str(ack.rotated), str(ack.head))
         output.document(
             contract.repaired(session, None, found, applied=is_applied, kept_in=kept_in, head=head)
         )
         return Exit.DONE
     _tell(output, session, report.findings, found)
     if ack is not None:
-        output.write(ack.head)
+        output.write(str(ack.head))
         output.say(f"{session} is repaired; the damaged file is {ack.rotated}")
     elif is_applied:
         output.say(f"{session} is repaired; what was cut is in its folder {places.QUARANTINE}")
     else:
         _tell_undone(output, session, found)
     return Exit.DONE
-
-
-def _apply(client: BlockingClient, report: Verification, options: Namespace) -> Ack:
-    file = _context_of(report)
-    command = mutation(
-        Repair, options.target, client.name, options.key, None, "synced",
-        generation=report.generation, bytes=file.bytes, crc=file.crc, why=options.why,
-    )  # fmt: skip
-    return client.request(command, Ack)[0]
-
-
-def _context_of(report: Verification) -> CheckedFile:
-    return next(file for file in report.files if file.file == places.CONTEXT)
 
 
 # --- a file or folder ----------------------------------------------------------------------------

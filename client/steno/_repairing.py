@@ -1,0 +1,30 @@
+"""What both clients say when a session is repaired as it was verified."""
+
+from typing import TypedDict
+
+from steno_protocol import places
+from steno_protocol.errors import BadRequest
+from steno_protocol.replies import Verification
+
+
+class RepairFields(TypedDict):
+    """The fields of a repair that tell what was verified."""
+
+    generation: int
+    bytes: int
+    crc: int
+
+
+def repair_fields(report: Verification) -> RepairFields:
+    """What a repair names of a verification: the file is to be what it was then.
+
+    Raises:
+        BadRequest: the report is not one of a session's context.
+    """
+    for file in report.files:
+        if file.file == places.CONTEXT:
+            return {"generation": report.generation, "bytes": file.bytes, "crc": file.crc}
+    raise BadRequest(
+        f"the report tells of no {places.CONTEXT}: give what verify() of this session returned",
+        session=report.session,
+    )
