@@ -1,0 +1,155 @@
+"""Messages to a daemon's router: each is answered with a type, and the daemon lives on."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from fuzz.gate import EVENTS, MESSAGES
+from fuzz.mutation import mutated
+from fuzz.source import Source
+from steno_protocol import PROTOCOL_MAGIC, places
+from steno_protocol.commands import COMMANDS, Drain, Grant
+from steno_protocol.errors import StenoError
+from steno_protocol.frames import Request, decode_request, request_id_of
+from steno_protocol.records import MESSAGE_ROLES
+from steno_protocol.replies import Ack, ErrorReply
+from support.daemon_in_process import ROOT, DaemonInProcess
+from support.simulated_disk import SimulatedDisk
+
+MESSAGES_MAX = 12
+"""Messages of one case: enough for one to find what another left behind."""
+
+RECORDS = {"append": MESSAGES, "append_wire": EVENTS, "compact_commit": MESSAGES}
+_CONTROL_ROLES = {"_checkpoint", "_usage", "_system_prompt"}
+
+_VALUES: dict[str, Sequence[Any]] = {
+    "session": ("demo", "demo", "demo", "other", "a/b", "demo/subagents/x", "../x", "", "kimi:a/b"),
+    "new_session": ("copy", "demo", "a/b/c", "demo/below"),
+    "key": ("k0", "k1", "k2", "0199f1c2-5b22-7e42-8000-0f1e2d3c4b5a", "a b"),
+    "position": ("0:0", "0:1", "1:0", "1:2", "0:999999999999999", "7:0", "-1:0", "00:1"),
+    "number": (0, 1, 2, -1, 1, 2**53, 2**53 + 1, 2**64, 1.5, None, True),
+    "text": ("", "hi", "\u2028", "\0", "\ud7ff", "x" * 300, "\n"),
+    "odd": (None, [], {}, "x", 0, False, [1], {"a": 1}, "written", "synced"),
+}
+
+_KINDS = {
+    "session": "session", "new_session": "new_session", "key": "key", "lease": "key",
+    "mail_id": "key", "subscription": "key", "replaces": "key", "expect": "position",
+    "after": "position", "until": "position", "at": "position", "cut": "position",
+    "by": "key", "name": "key", "why": "text", "title": "text", "prompt": "text",
+    "message": "text", "prefix": "text", "durability": "odd", "labels": "odd", "archived": "odd",
+    "file": "odd", "incarnation": "text",
+}  # fmt: skip
+
+
+def check(data: bytes) -> bool:
+    """Send a few generated messages to a daemon; True if it took any of them as a request.
+
+    Raises:
+        AssertionError: one got no typed answer, a file holds what it may not, or it is dead.
+    """
+    sent = list(messages(Source(data)))
+    anyio.run(_play, sent)
+    return any(each.request is not None for each in sent)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message, and what it is to whoever takes it apart."""
+
+    frames: list[bytes]
+    request: Request | None
+
+
+def messages(source: Source) -> Iterator[Sent]:
+    """A few messages, each nearly right."""
+    for number in range(1 + source.number(MESSAGES_MAX)):
+        frames = _frames(source, b"m%d" % number)
+        try:
+            yield Sent(frames, decode_request(frames))
+        except StenoError:
+            yield Sent(frames, None)
+
+
+def _frames(source: Source, request_id: bytes) -> list[bytes]:
+    name = source.pick(tuple(COMMANDS))
+    header = _header(source, name)
+    records = [
+        mutated(source.pick(RECORDS[name]), source) if source.flip() else source.pick(RECORDS[name])
+        for _ in range(source.number(4) if name in RECORDS else source.flip(16))
+        if name in RECORDS
+    ]
+    frames = [PROTOCOL_MAGIC, request_id, header, *records]
+    match source.number(24):
+        case 0:
+            frames.pop(source.number(len(frames)))
+        case 1:
+            frames[source.number(len(frames))] = source.take(12)
+        case 2:
+            frames.insert(source.number(len(frames)), source.take(12))
+        case _:
+            pass
+    return frames
+
+
+def _header(source: Source, name: str) -> bytes:
+    fields = {"command": name}
+    for field in COMMANDS[name].__struct_fields__:
+        is_needed = field in {"session", "key", "lease", "subscription", "mail_id", "new_session"}
+        if field == "deadline_ms" or not (is_needed or source.flip()):
+            continue
+        odd = "odd" if source.flip(16) else _KINDS.get(field, "number")
+        fields[field] = source.pick(_VALUES[odd])
+    header = json.dumps(fields).encode()
+    return mutated(header, source) if source.flip(8) else header
+
+
+async def _play(sent: Sequence[Sent]) -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        for each in sent:
+            daemon.handle(each.frames)
+        for each in sent:
+            request_id = request_id_of(each.frames)
+            is_silent = each.request is not None and isinstance(
+                each.request.command, (Grant, Drain)
+            )
+            if request_id is not None and not is_silent:
+                await daemon.wait_for_answer(request_id)
+        await _check_alive(daemon)
+    assert not daemon.faults, daemon.faults
+    for replies in daemon.answers.values():
+        for reply in replies:
+            assert not (isinstance(reply, ErrorReply) and reply.code == "internal"), reply
+    for path, content in disk.tree().items():
+        check_file(path, content)
+
+
+async def _check_alive(daemon: DaemonInProcess) -> None:
+    header = json.dumps({"command": "append", "session": "keeper", "key": "alive"}).encode()
+    opening = json.dumps({"command": "open", "session": "keeper"}).encode()
+    for name, frames in ((b"last-1", [opening]), (b"last-2", [header, MESSAGES[0]])):
+        daemon.handle([PROTOCOL_MAGIC, name, *frames])
+        await daemon.wait_for_answer(name)
+    assert isinstance(daemon.answers[b"last-2"][0], Ack), daemon.answers[b"last-2"]
+
+
+def check_file(path: str, content: bytes) -> None:
+    """A file of a root holds only what may be in it.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    assert path.startswith(ROOT), path
+    if not path.endswith(".jsonl"):
+        return
+    assert content == b"" or content.endswith(b"\n"), path
+    for line in content.split(b"\n")[:-1]:
+        record = json.loads(line.decode("utf-8"))
+        assert isinstance(record, dict), (path, line)
+        if path.rpartition("/")[2].startswith(places.CONTEXT.partition(".")[0]):
+            assert record["role"] in MESSAGE_ROLES | _CONTROL_ROLES, (path, line)

@@ -1,0 +1,124 @@
+"""A daemon without process and socket: its router, registry and writers over a simulated disk."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from steno_protocol import places
+from steno_protocol.events import AnyEvent
+from steno_protocol.frames import decode_answers
+from steno_protocol.replies import AnyReply
+from stenod.admission import Admission
+from stenod.collecting import Collector
+from stenod.config import Config
+from stenod.counting import Statistics
+from stenod.custody import Custody
+from stenod.outbox import Outbox
+from stenod.peers import Peer
+from stenod.registry import Registry
+from stenod.reporting import Reporter
+from stenod.router import Router
+from stenod.trees import Trees
+from stenod.workshop import Workshop
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import NOW_S
+
+ROOT = "/disk"
+
+T = TypeVar("T")
+
+
+class DaemonInProcess:
+    """What stands behind a daemon's socket.
+
+    Attributes:
+        disk: where its root lies.
+        answers: what each request got, events too.
+        faults: what the daemon told its operator of itself having failed.
+        now_s: the monotonic clock; only a test moves it.
+        wall_s: the wall clock; only a test moves it.
+    """
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
+        self.faults: list[str] = []
+        self.now_s = 100.0
+        self.wall_s = NOW_S
+        self._tasks: TaskGroup | None = None
+        disk.foreign.make_folder(f"{ROOT}/{places.SESSIONS}")
+        disk.sync_all()
+        outbox = Outbox(self._send, lambda: None, lambda: None)
+        workshop = Workshop(
+            commit=_inline,
+            read=_inline,
+            monotonic=lambda: self.now_s,
+            wall=lambda: self.wall_s,
+            flush=outbox.flush,
+            statistics=Statistics(),
+            tell=self._told,
+        )
+        config = Config(Path(ROOT), Path(f"{ROOT}/socket"))
+        trees = Trees(config, disk)
+        self.registry = Registry(trees, disk, workshop, self._spawn)
+        self._outbox = outbox
+        self.router = Router(
+            Reporter(config, self.registry, workshop),
+            self.registry,
+            Custody(trees, disk, self.registry, workshop),
+            Collector(trees, disk, self.registry, workshop),
+            outbox,
+            workshop,
+            self._spawn,
+            Admission(config.root / "keys", self._told),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["DaemonInProcess"]:
+        """Serve until the block ends; what was queued is written then."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            yield self
+            self.registry.close()
+            await self.registry.wait_quiet()
+            tasks.cancel_scope.cancel()
+
+    def handle(self, frames: Sequence[bytes], identity: bytes = b"peer") -> None:
+        """What the transport does with one message."""
+        self.router.handle(identity, list(frames))
+        self._outbox.flush()
+
+    async def wait_for_answer(self, request_id: bytes, turns: int = 3000) -> None:
+        """Return when a request has an answer.
+
+        Raises:
+            AssertionError: it gets none, however often every task had its turn.
+        """
+        for _ in range(turns):
+            if request_id in self.answers:
+                return
+            await anyio.lowlevel.checkpoint()
+        raise AssertionError(f"the request {request_id!r} got no answer")
+
+    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
+        for answer in decode_answers(frames):
+            self.answers.setdefault(answer.id, []).append(answer.body)
+        return True
+
+    def _told(self, event: str, **fields: object) -> None:
+        if event == "internal":
+            self.faults.append(str(fields))
+
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(work)
+
+
+async def _inline(work: Callable[[], T]) -> T:
+    await anyio.lowlevel.checkpoint()
+    return work()
