@@ -20,7 +20,7 @@ from pathlib import Path
 # `python tests/bench` knows only this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import appends, followers, reads, reverts
+from bench import appends, followers, neighbours, opens, reads, reverts, starts
 from bench.figures import Comparison
 from bench.table import draw
 
@@ -29,6 +29,9 @@ PARTS = {
     "reverts": reverts.measure,
     "reads": reads.measure,
     "followers": followers.measure,
+    "neighbours": neighbours.measure,
+    "opens": opens.measure,
+    "starts": starts.measure,
 }
 
 
@@ -53,7 +56,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", choices=list(PARTS), help="default: all")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds a comparison (default: 5)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds a comparison (default: 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there")
     parser.add_argument(
         "--folder", metavar="DIR", help="on the disk to be measured (default: the temporary one)"

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import steno
 from bench.crew import Crew
 from bench.figures import Comparison, percentile
-from bench.tasks import SESSION, Outcome, Task
+from bench.peers import redis_server, why_no_redis
+from bench.tasks import Outcome, Task
 from support.foreground import ForegroundDaemon
 
 MEASURES = ("p50_us", "p99_us", "acks_per_s")
@@ -26,16 +26,26 @@ class Load:
     appends: int
     lanes: Sequence[str]
     ratio_of: str
+    batch: int = 1
+    own_session: bool = False
 
 
-_ALL = ("floor", "by hand", "raw", "blocking", "async")
+_STENO = ("raw", "blocking", "async")
+_ALL = ("floor", "by hand", "redis", "sqlite", *_STENO)
+_BESIDE = ("floor", "by hand", "echo", "redis")
 
 LOADS = (
-    Load("1 client, one append after the other", 1, 1, 3000, _ALL, "p50_us"),
-    Load("16 clients, one append after the other", 16, 1, 16_000, _ALL, "acks_per_s"),
+    Load("1 client, one append after the other", 1, 1, 1000, _ALL, "p50_us"),
+    Load("1 client, written and not synced", 1, 1, 2000, ("echo", "raw, written"), "p50_us"),
+    Load("16 clients, one append after the other", 16, 1, 8000, _ALL, "acks_per_s"),
+    # What locks one file locks sixteen no less, so they have the files to themselves, as we do.
+    Load("16 clients on 16 sessions, one append after the other", 16, 1, 6000,
+         ("floor", "by hand", *_STENO), "acks_per_s", own_session=True),
     # Nothing can be in flight by hand, and a blocking call is one at a time: they go as before.
-    Load("16 clients, 64 appends in flight each", 16, 64, 48_000,
-         ("floor", "raw", "async"), "acks_per_s"),
+    Load("16 clients, 64 appends in flight each", 16, 64, 24_000,
+         ("floor", "redis", "raw", "async"), "acks_per_s"),
+    Load("16 clients, one atomic batch of 64 after the other", 16, 1, 800,
+         ("redis", "raw", "blocking"), "acks_per_s", batch=64),
 )  # fmt: skip
 
 
@@ -44,7 +54,8 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
     found: list[Comparison] = []
     with _services(folder) as places:
         for load in LOADS:
-            beside = [lane for lane in ("floor", "by hand") if lane in load.lanes]
+            _skip_redis(load, tell)
+            beside = [lane for lane in _BESIDE if lane in load.lanes]
             comparison = Comparison(load.title, MEASURES, load.ratio_of, beside)
             with Crew(load.clients) as crew:
                 for number in range(rounds + 1):
@@ -61,12 +72,21 @@ def _round(
     tell: Callable[[str], None],
 ) -> None:
     for lane in load.lanes:
+        if lane == "redis" and not places["redis"]:
+            continue
         total = load.appends if comparison is not None else load.appends // 10
-        task = Task(lane=lane, appends=total // load.clients, in_flight=load.in_flight, **places)
+        task = Task(lane=lane, appends=total // load.clients, in_flight=load.in_flight,
+                    batch=load.batch, own_session=load.own_session, **places)  # fmt: skip
         figures = _figures(crew.work(task))
         tell(f"{load.title}: {lane}: {figures['acks_per_s']:,.0f} acks/s")
         if comparison is not None:
             comparison.add(lane, figures)
+
+
+def _skip_redis(load: Load, tell: Callable[[str], None]) -> None:
+    reason = why_no_redis()
+    if reason is not None and "redis" in load.lanes:
+        tell(f"{load.title}: redis is left out: {reason}")
 
 
 def _figures(outcomes: list[Outcome]) -> dict[str, float]:
@@ -85,21 +105,31 @@ def _services(folder: Path) -> Iterator[dict[str, str]]:
     """The daemon and the floor, side by side on one disk, and the fields of a task for them."""
     root = folder / "root"
     floor = f"ipc://{folder}/floor.sock"
-    command = [sys.executable, "-m", "bench.floor", floor, str(folder / "floor.jsonl")]
+    echo = f"ipc://{folder}/echo.sock"
     with (
         ForegroundDaemon(root) as daemon,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+        _floor(floor, str(folder / "floor.jsonl")),
+        _floor(echo),
+        redis_server(folder) as redis,
     ):
+        yield {
+            "root": str(root),
+            "endpoint": daemon.endpoint,
+            "floor": floor,
+            "echo": echo,
+            "by_hand": str(folder / "by-hand.jsonl"),
+            "redis": redis,
+            "sqlite": str(folder / "lines.sqlite"),
+        }
+
+
+@contextmanager
+def _floor(*arguments: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.floor", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            with steno.connect_sync(root, spawn=False) as client:
-                client.open(SESSION, follow=False)
-            yield {
-                "root": str(root),
-                "endpoint": daemon.endpoint,
-                "floor": floor,
-                "by_hand": str(folder / "by-hand.jsonl"),
-            }
+            yield
         finally:
             process.kill()

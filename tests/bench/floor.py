@@ -4,7 +4,9 @@ A blocking ROUTER loop: drain what waits, one write, one fdatasync, an ack each.
 knows no sessions, forgets its clients, and repeats no promise of steno's; what steno costs above it
 is the price of those promises.
 
-    python -m bench.floor ENDPOINT FILE
+    python -m bench.floor ENDPOINT [FILE]
+
+Without a file it is an echo: it answers and writes nothing.
 """
 
 import os
@@ -14,19 +16,22 @@ from pathlib import Path
 import zmq
 
 
-def serve(endpoint: str, path: Path) -> None:
+def serve(endpoint: str, path: Path | None) -> None:
     """Append the last frame of every message to `path` until the process is killed."""
     router = zmq.Context.instance().socket(zmq.ROUTER)
     router.setsockopt(zmq.SNDHWM, 0)
     router.setsockopt(zmq.RCVHWM, 0)
     router.bind(endpoint)
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    file = None
+    if path is not None:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     print("ready", flush=True)
     while True:
         router.poll()
         waiting = _drain(router)
-        os.write(file, b"".join(line for _, _, line in waiting))
-        os.fdatasync(file)
+        if file is not None:
+            os.write(file, b"".join(line for _, _, line in waiting))
+            os.fdatasync(file)
         for peer, request, _ in waiting:
             router.send(peer, zmq.SNDMORE)
             router.send(request)
@@ -43,4 +48,4 @@ def _drain(router: "zmq.Socket[bytes]") -> list[tuple[bytes, bytes, bytes]]:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], Path(sys.argv[2]))
+    serve(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)

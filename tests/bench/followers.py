@@ -18,7 +18,7 @@ FOLLOWERS: Final = (0, 1, 16, 128)
 PROCESSES_MAX: Final = 2
 """Processes that the followers share: more would measure the machine's scheduler."""
 
-APPENDS: Final = 300
+APPENDS: Final = 200
 _MESSAGE: Final = {"role": "user", "content": "x" * 560}
 
 

@@ -16,10 +16,11 @@ import zmq
 
 import steno
 from bench.lines import message
-from bench.tasks import SESSION, Task
+from bench.peers import Redis, Sqlite
+from bench.tasks import Task
 from steno._keys import new_key
 from steno_protocol import frames
-from steno_protocol.commands import Append, Hello
+from steno_protocol.commands import Append, Durability, Hello, Open
 
 Latencies = list[float]
 
@@ -42,7 +43,8 @@ class ByHand:
         """See `Lane`."""
         line = message(1) + b"\n"
         latencies: Latencies = []
-        with open(self._task.by_hand, "ab", buffering=0) as file:  # noqa: PTH123 (as users do)
+        path = f"{self._task.by_hand}-{self._task.session.rpartition('/')[2]}"
+        with open(path, "ab", buffering=0) as file:  # noqa: PTH123 (as users do)
             begin()
             for _ in range(self._task.appends):
                 start = time.perf_counter()
@@ -65,11 +67,11 @@ class Blocking:
         line = message(1)
         latencies: Latencies = []
         with steno.connect_sync(self._task.root, spawn=False) as client:
-            session = client.open(SESSION, follow=False)
+            session = client.open(self._task.session, follow=False)
             begin()
             for _ in range(self._task.appends):
                 start = time.perf_counter()
-                session.append_message(line)
+                session.append_message(line if self._task.batch == 1 else [line] * self._task.batch)
                 latencies.append((time.perf_counter() - start) * 1e6)
         return latencies
 
@@ -89,7 +91,7 @@ class Async:
 
     async def _run(self, begin: Callable[[], None]) -> None:
         async with steno.connect(self._task.root, spawn=False) as client:
-            session = await client.open(SESSION, follow=False)
+            session = await client.open(self._task.session, follow=False)
             begin()
             async with anyio.create_task_group() as tasks:
                 for _ in range(self._task.in_flight):
@@ -168,6 +170,15 @@ class Floor(_Dealer):
         return [message_frames[0]]
 
 
+class Echo(Floor):
+    """A bare socket against a floor that writes nothing."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self._socket.disconnect(task.floor)
+        self._socket.connect(task.echo)
+
+
 class _Answer(msgspec.Struct):
     kind: str
     id: str = ""
@@ -180,19 +191,28 @@ _decode_many = msgspec.json.Decoder(list[_Answer]).decode
 class Raw(_Dealer):
     """A bare socket against the daemon, in its own protocol."""
 
+    durability: Durability = "synced"
+
     def __init__(self, task: Task) -> None:
         super().__init__(task, task.endpoint)
+        self._records = [self._line] * task.batch
 
     def greet(self) -> None:
         """See `_Dealer`."""
         hello = frames.encode_request(b"hello", Hello(protocol=1, name="bench"), ())
         self._socket.send_multipart(hello)
         self._socket.recv_multipart()
+        self._socket.send_multipart(
+            frames.encode_request(b"open", Open(session=self._task.session), ())
+        )
+        self._socket.recv_multipart()
 
     def request(self, request_id: bytes) -> list[bytes]:
         """See `_Dealer`."""
-        command = Append(session=SESSION, key=new_key(), by="bench")
-        return frames.encode_request(request_id, command, [self._line])
+        command = Append(
+            session=self._task.session, key=new_key(), by="bench", durability=self.durability
+        )
+        return frames.encode_request(request_id, command, self._records)
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
         """See `_Dealer`."""
@@ -203,10 +223,20 @@ class Raw(_Dealer):
         return [request] if request else [answer.id.encode() for answer in answers]
 
 
+class RawWritten(Raw):
+    """As `Raw`, with the durability `written`."""
+
+    durability: Durability = "written"
+
+
 LANES: Final[dict[str, Callable[[Task], Lane]]] = {
     "by hand": ByHand,
     "floor": Floor,
+    "echo": Echo,
     "raw": Raw,
+    "raw, written": RawWritten,
+    "redis": Redis,
+    "sqlite": Sqlite,
     "blocking": Blocking,
     "async": Async,
 }

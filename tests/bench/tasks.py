@@ -1,5 +1,6 @@
 """What a worker process is told to do, and what it tells afterwards: JSON, a line each."""
 
+import os
 from typing import Final
 
 import msgspec
@@ -19,6 +20,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         endpoint: the daemon's address.
         floor: the floor's address.
         by_hand: the file that is appended to by hand.
+        echo: the address of a floor that answers and writes nothing.
+        redis: the socket of a Redis, "" when there is none.
+        sqlite: the database of SQLite.
+        batch: lines that go together as one atomic append.
+        own_session: whether each process appends to a session, or a file, of its own.
     """
 
     lane: str
@@ -28,6 +34,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     floor: str
     by_hand: str
+    echo: str = ""
+    redis: str = ""
+    sqlite: str = ""
+    batch: int = 1
+    own_session: bool = False
+
+    @property
+    def session(self) -> str:
+        """The session that this process appends to."""
+        return f"{SESSION}-{os.getpid()}" if self.own_session else SESSION
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

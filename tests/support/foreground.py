@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -18,13 +19,14 @@ class ForegroundDaemon:
         environment: variables that it is started with, beside those of the test.
     """
 
-    def __init__(self, root: Path, *arguments: str) -> None:
+    def __init__(self, root: Path, *arguments: str, module: Sequence[str] = ("stenod",)) -> None:
         self.root = root
         self.endpoint = f"ipc://{root}/stenod.sock"
         self.log: list[str] = []
         self.environment: dict[str, str] = {}
         self._said = threading.Condition()
         self._arguments = arguments
+        self._module = module
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
@@ -36,7 +38,7 @@ class ForegroundDaemon:
 
     def start(self) -> None:
         """Start it and wait until it says that it is ready."""
-        command = [sys.executable, "-m", "stenod", "--foreground", "--root", str(self.root)]
+        command = [sys.executable, "-m", *self._module, "--foreground", "--root", str(self.root)]
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             stderr=subprocess.PIPE,
