@@ -49,7 +49,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.log and not options.foreground:
+        parser.error("--log goes with --foreground: a daemon in the background logs in its root")
     lifecycle.prepare_process()
     # Whoever looks after this process is not told of a daemon that leaves it.
     supervisor = take_supervisor(os.environ)

@@ -22,7 +22,7 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.blocking import Blocking
-from stenod.core import timeline
+from stenod.core import garbage, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.reading import Block, read_block
@@ -304,7 +304,7 @@ class Feed:
         """Send the next event; False if it did not go."""
         try:
             if subscriber.lost:
-                return self._start_over(subscriber)
+                return self._start_over(subscriber, "foreign")
             block = await self._read(subscriber, source)
             if self._source is not source:
                 # The files were opened again meanwhile: what was read may not be there any more.
@@ -315,17 +315,21 @@ class Feed:
             subscriber.offset = None
             return True
         except OSError as error:
+            is_past = subscriber.position.generation < self.head.generation
+            if isinstance(error, FileNotFoundError) and is_past:
+                # Its generation was given up; the present one does not need it.
+                return self._start_over(subscriber, garbage.COLLECTED)
             if self._source is source:
                 subscriber.send(Gone(why=f"its files cannot be read: {error}"), None)
                 self.remove(subscriber)
             return True
 
-    def _start_over(self, subscriber: Subscriber) -> bool:
+    def _start_over(self, subscriber: Subscriber, why: str) -> bool:
         generation = self.head.generation
         event = Reset(
             generation=generation,
             kept=0,
-            why="foreign",
+            why=why,
             incarnation=self.incarnation,
             checkpoint_floor=self.checkpoint_floor,
         )

@@ -144,6 +144,20 @@ def test_a_collection_that_was_cut_off_is_finished_by_the_next_one(
     assert json.loads(steno_call("read", "demo").out)["content"] == "present"
 
 
+def test_who_followed_what_went_starts_over_with_the_present(
+    root: Path, client: steno.BlockingClient
+) -> None:
+    session = _rewritten(client)
+    Steno(root)("gc", "--keep-generations", "1")
+    with session.subscribe(after=steno.Position(0, 0)) as events:
+        reset = next(events)
+        assert isinstance(reset, steno.Reset)
+        assert (reset.generation, reset.kept, reset.why) == (4, 0, "collected")
+        records = next(events)
+        assert isinstance(records, steno.RecordsEvent)
+        assert [record.record["content"] for record in records.records()] == ["present"]
+
+
 def test_appends_go_on_while_garbage_is_collected(root: Path, client: steno.BlockingClient) -> None:
     session = _rewritten(client, times=20)
     with steno.connect_sync(root) as other:
