@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from steno.cli.output import Output, printable
+from steno.cli.folding import beside
+from steno.cli.output import Output
 
 State = Literal["ok", "warning", "problem"]
 """`warning`: it works, and somebody should know. `problem`: something does not, or will not."""
@@ -65,8 +66,12 @@ def document(findings: Sequence[Finding]) -> dict[str, Any]:
 def show(findings: Sequence[Finding], output: Output) -> None:
     """One line each, what to do below it."""
     width = max(len(finding.check) for finding in findings)
+    margin = width + 4
     for finding in findings:
         sign = output.style(_SIGNS[finding.state], _STYLES[finding.state])
-        output.write(f"{sign} {finding.check.ljust(width)}  {printable(finding.told)}")
+        name = f"{sign} {finding.check.ljust(width)}  "
+        lines = [*beside(name, finding.told, margin, output.width)]
         if finding.remedy:
-            output.write(f"  {' ' * width}  → {printable(finding.remedy)}")
+            lines += beside(f"{' ' * margin}→ ", finding.remedy, margin + 2, output.width)
+        for line in lines:
+            output.write(line)

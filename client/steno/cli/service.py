@@ -10,6 +10,7 @@ from typing import Any
 from steno.cli import contract
 from steno.cli.connection import connected, root_of
 from steno.cli.exits import Exit
+from steno.cli.folding import beside
 from steno.cli.output import Output, printable, table
 from steno.cli.wording import count, duration, moment, number
 from steno_protocol import limits, places
@@ -24,8 +25,11 @@ def status(options: Namespace, output: Output) -> int:
     if output.as_json:
         output.document(contract.reply(report))
         return Exit.DONE
-    for line in table(_status_rows(report)):
-        output.write(printable(line))
+    rows = _status_rows(report)
+    margin = max(len(name) for name, _ in rows) + 2
+    for name, text in rows:
+        for line in beside(name.ljust(margin), text, margin, output.width):
+            output.write(line)
     return Exit.DONE
 
 
