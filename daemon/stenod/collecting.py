@@ -73,10 +73,7 @@ class Collector:
             for session in await self._shop.read(lambda: self._rewritten(command.prefix)):
                 await self._collect_from(session, command, found)
         if command.trash:
-            for folder in self._trees.folders():
-                await self._shop.read(
-                    lambda folder=folder: self._expire(str(folder), command, found)
-                )
+            await self._shop.read(lambda: self._expire_all(command, found))
         if not command.dry_run:
             self._shop.tell("collected", files=found.files, bytes=found.size, failed=found.failed)
         return GcReport(
@@ -155,6 +152,10 @@ class Collector:
             keep=command.keep_generations or 1,
             with_lineage=command.with_lineage,
         )
+
+    def _expire_all(self, command: Gc, found: _Found) -> None:
+        for folder in self._trees.folders():
+            self._expire(str(folder), command, found)
 
     def _expire(self, folder: str, command: Gc, found: _Found) -> None:
         try:

@@ -7,7 +7,7 @@
 Source: the text format 0.0.4, which every collector understands.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
@@ -60,11 +60,9 @@ class Metric:
 def metrics(report: StatsReport) -> Iterator[Metric]:
     """Everything that a report tells, each metric once."""
     for field, meaning in _COUNTERS.items():
-        yield _counter(field, meaning, {(): getattr(report, field)})
-    rewrites = {(("kind", kind),): count for kind, count in report.rewrites.items()}
-    yield _counter("rewrites", "Rewrites by kind.", rewrites)
-    errors = {(("code", code),): count for code, count in report.errors.items()}
-    yield _counter("errors", "Refusals by code.", errors)
+        yield _counter(field, meaning, [Sample("", {}, getattr(report, field))])
+    yield _counter("rewrites", "Rewrites by kind.", _by("kind", report.rewrites))
+    yield _counter("errors", "Refusals by code.", _by("code", report.errors))
     for field, (name, meaning) in _GAUGES.items():
         yield Metric(f"steno_{name}", "gauge", meaning, (Sample("", {}, getattr(report, field)),))
     yield _histogram("group_commands", "Commands of each group commit.", report.groups)
@@ -84,11 +82,12 @@ def prometheus_text(report: StatsReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counter(
-    name: str, meaning: str, values: Mapping[tuple[tuple[str, str], ...], float]
-) -> Metric:
-    samples = tuple(Sample("", dict(labels), value) for labels, value in values.items())
-    return Metric(f"steno_{name}_total", "counter", meaning, samples)
+def _counter(name: str, meaning: str, samples: Sequence[Sample]) -> Metric:
+    return Metric(f"steno_{name}_total", "counter", meaning, tuple(samples))
+
+
+def _by(label: str, counts: Mapping[str, int]) -> list[Sample]:
+    return [Sample("", {label: value}, count) for value, count in counts.items()]
 
 
 def _histogram(name: str, meaning: str, report: HistogramReport) -> Metric:
