@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import steno
+from stenod.faults import fault_of
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.raw_peer import RawPeer
@@ -118,6 +119,15 @@ def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Pat
         assert f" {event} " in log
     assert CANARY not in log
     assert CANARY not in "".join(told)
+
+
+def test_a_fault_of_stenos_own_is_told_by_its_type_and_place_not_by_its_text() -> None:
+    try:
+        raise ValueError(f"no record: {CANARY}")
+    except ValueError as error:
+        told = fault_of(error)
+    assert told.startswith("ValueError at test_log.py:")
+    assert CANARY not in told
 
 
 def test_every_event_is_one_line_with_its_fields(root: Path) -> None:
