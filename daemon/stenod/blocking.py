@@ -43,10 +43,12 @@ class Adaptive:
     measured either way; the middle of the last few counts, so that one hiccup changes nothing.
 
     Args:
+        threads: runs it in a thread.
         others_wait: whether there is other work to be done meanwhile.
     """
 
-    def __init__(self, others_wait: Callable[[], bool]) -> None:
+    def __init__(self, threads: Blocking, others_wait: Callable[[], bool]) -> None:
+        self._threads = threads
         self._others_wait = others_wait
         self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED_MAX)
         self._is_fast = True
@@ -58,7 +60,7 @@ class Adaptive:
             return self._timed(work)
         self._in_threads += 1
         try:
-            return await in_thread(lambda: self._timed(work))
+            return await self._threads(lambda: self._timed(work))
         finally:
             self._in_threads -= 1
 

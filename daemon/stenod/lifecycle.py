@@ -41,6 +41,7 @@ from stenod.router import Router
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.supervisor import Supervisor
+from stenod.threads import Threads
 from stenod.transport import Sent, Transport
 from stenod.trees import Trees
 from stenod.workshop import Workshop
@@ -80,8 +81,8 @@ class Daemon:
         )
         budget = Budget()
         workshop = Workshop(
-            commit=Adaptive(lambda: budget.taken_bytes > 0),
-            read=in_thread,
+            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX), lambda: budget.taken_bytes > 0),
+            read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,
             flush=self._outbox.flush,
@@ -300,7 +301,7 @@ def prepare_process() -> None:
     # Until the daemon listens to it, a request to read the configuration again must not end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.freeze()
-    gc.set_threshold(limits.GC_OBJECTS)
+    gc.set_threshold(limits.GC_OBJECTS_MAX)
     sys.setswitchinterval(limits.SWITCH_S)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):

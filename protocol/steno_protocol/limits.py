@@ -207,6 +207,13 @@ INLINE_SYNC_S: Final = 0.001
 """A commit faster than this runs on the event loop while nobody else waits: a thread hop costs
 0.075-0.14 ms, and who comes meanwhile waits no longer than this."""
 
+COMMIT_THREADS_MAX: Final = 8
+"""Commits of different sessions at a time: with 8 a file system makes eleven times as many durable
+as one after the other, and with 16 hardly more."""
+
+READ_THREADS_MAX: Final = 16
+"""Reads, copies and recoveries at a time; more would only wait for the disk, or for each other."""
+
 SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose middle tells how fast a disk is: three slow ones may be a hiccup, four are none."""
 

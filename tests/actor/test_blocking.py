@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import limits
 from stenod import blocking
-from stenod.blocking import Adaptive
+from stenod.blocking import Adaptive, in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -43,20 +43,20 @@ async def _learn(commit: Adaptive, disk: Disk, takes_s: float, commits: int) -> 
 
 
 async def test_a_fast_disk_is_synced_inline(disk: Disk) -> None:
-    commit = Adaptive(lambda: False)
+    commit = Adaptive(in_thread, lambda: False)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_one_hiccup_of_a_fast_disk_changes_nothing(disk: Disk) -> None:
-    commit = Adaptive(lambda: False)
+    commit = Adaptive(in_thread, lambda: False)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     await _learn(commit, disk, 1.0, 1)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Disk) -> None:
-    commit = Adaptive(lambda: False)
+    commit = Adaptive(in_thread, lambda: False)
     await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED_MAX)
     assert not await _is_inline(commit, disk.sync)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
@@ -64,12 +64,12 @@ async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Di
 
 
 async def test_a_commit_leaves_the_loop_to_others_who_wait(disk: Disk) -> None:
-    assert not await _is_inline(Adaptive(lambda: True), disk.sync)
+    assert not await _is_inline(Adaptive(in_thread, lambda: True), disk.sync)
 
 
 async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) -> None:
     waits = True
-    commit = Adaptive(lambda: waits)
+    commit = Adaptive(in_thread, lambda: waits)
     begun, may_end = threading.Event(), threading.Event()
     was_inline = True
 

@@ -1,0 +1,68 @@
+"""Threads for blocking work: what they return and raise, and what cancellation leaves."""
+
+import asyncio
+import threading
+
+import anyio
+import pytest
+
+from stenod.threads import Threads
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module", params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The daemon's threads know asyncio's loop only."""
+    return str(request.param)
+
+
+async def test_work_runs_in_a_thread_and_its_result_comes_back() -> None:
+    here = threading.get_ident()
+    threads = Threads(2)
+    assert await threads(threading.get_ident) != here
+    assert await threads(lambda: "result") == "result"
+
+
+async def test_what_work_raises_is_raised_to_who_waits_for_it() -> None:
+    def fail() -> None:
+        raise OSError("the disk refused")
+
+    threads = Threads(1)
+    with pytest.raises(OSError, match="the disk refused"):
+        await threads(fail)
+    assert await threads(lambda: 1) == 1
+
+
+async def test_as_many_run_at_a_time_as_there_are_threads() -> None:
+    together = threading.Barrier(3)
+    threads = Threads(3)
+    await asyncio.gather(*(threads(lambda: together.wait(10)) for _ in range(3)))
+
+
+async def test_more_work_than_threads_is_done_in_turn() -> None:
+    threads = Threads(2)
+    done = await asyncio.gather(*(threads(lambda number=number: number) for number in range(200)))
+    assert done == list(range(200))
+
+
+async def test_cancellation_waits_until_the_work_has_ended() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(10)
+        ended.set()
+
+    threads = Threads(1)
+
+    async def run() -> None:
+        await threads(work)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        while not begun.is_set():
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+        may_end.set()
+    assert ended.is_set()
