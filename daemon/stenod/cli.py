@@ -79,9 +79,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
     return config.load(folder, str(Path(path).absolute()))
 
 
-def _serve(
-    settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor
-) -> int:
+def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor) -> int:
     journal.start(log)
     journal.adopt(settings.settings)
 

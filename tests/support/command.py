@@ -48,11 +48,6 @@ class Steno:
         """The environment that calls have."""
         return self._environment.copy()
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment that calls have."""
-        return self._environment.copy()
-
     def __call__(self, *arguments: str, stdin: str | bytes = b"") -> Ran:
         """Run it to its end."""
         ran = subprocess.run(
