@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import anyio
 
+from sim.both_files import BothFiles
 from sim.simulation import Simulation, play, world_of
 
 
@@ -16,12 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.run", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300, help="how many to play")
     parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--wire", action="store_true", help="with the wire file beside the context")
     given = parser.parse_args(arguments)
+    kind = BothFiles if given.wire else Simulation
     started = time.monotonic()
     failed: list[int] = []
     for seed in range(given.first, given.first + given.seeds):
         try:
-            play(seed)
+            play(seed, kind=kind)
         except AssertionError as error:
             failed.append(seed)
             print(error, file=sys.stderr)

@@ -121,7 +121,7 @@ class Simulation:
 
     def _start(self, tasks: anyio.abc.TaskGroup) -> Desk:
         self._tick()
-        desk = Desk(self._disk, wall_s=self._wall_s, shared=self._world.shared)
+        desk = self._make_desk()
         desk._tasks = tasks
         self._compactions = Compactions(
             desk.workshop.read, desk.workshop.monotonic, desk.workshop.wall
@@ -136,6 +136,9 @@ class Simulation:
         desk.spawn(desk.writer.serve)
         desk.spawn(open_session)
         return desk
+
+    def _make_desk(self) -> Desk:
+        return Desk(self._disk, wall_s=self._wall_s, shared=self._world.shared)
 
     def _tick(self) -> None:
         self._wall_s += self._chance.choice([0.0, 0.001, 1.0, 10.0])
@@ -341,13 +344,13 @@ class Simulation:
         )
 
 
-def play(seed: int, world: World | None = None) -> None:
+def play(seed: int, world: World | None = None, kind: type[Simulation] = Simulation) -> None:
     """Play one seed to its end.
 
     Raises:
         AssertionError: a promise was broken; the message begins with the seed.
     """
-    simulation = Simulation(seed, world or world_of(seed))
+    simulation = kind(seed, world or world_of(seed))
     try:
         anyio.run(simulation.run, backend="asyncio")
     except BaseExceptionGroup as group:

@@ -44,7 +44,7 @@ def test_a_seed_is_played_the_same_way_each_time(capsys: pytest.CaptureFixture[s
 def test_the_command_prints_failing_seeds_and_says_so_in_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(number: int) -> None:
+    def fail(number: int, **_: object) -> None:
         assert number != 3, "seed 3: broken"
 
     monkeypatch.setattr(run, "play", fail)
