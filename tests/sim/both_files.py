@@ -1,4 +1,4 @@
-"""A session's whole life as in `simulation`, with the writer of its wire file beside its context's."""
+"""A session's whole life as in `simulation`, its wire file's writer beside its context's."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -143,7 +143,7 @@ class BothFiles(Simulation):
 
     def __init__(self, seed: int, world: World) -> None:
         super().__init__(seed, world)
-        self._orders: BothOrders = BothOrders(self._chance, lambda: self._wall_s)
+        self._orders: BothOrders = BothOrders(self._chance, self._client_wall_s)
         self._reader = Follower(Position(0, 0), from_start=True)
         self._wire_answers: list[WireSent] = []
 

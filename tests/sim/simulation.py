@@ -4,6 +4,7 @@ import contextlib
 import errno
 import random
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import anyio
 
@@ -15,6 +16,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 from stenod.compactions import Compactions
 from stenod.core import timeline
+from stenod.core.keys import KeyTable
 from stenod.feed import Subscriber
 from stenod.recovery import OpenHow
 from support.lines import SESSION, compact_begin, foreign
@@ -25,6 +27,8 @@ from support.writing import PATH, Desk
 LIVES = 4
 STEPS = 14
 TRIES_MAX = 60
+KEYS_MAX = 24
+CLOCK_STEPS_S = [0.0, 0.001, -3600.0, 3600.0, -1e8, 1e8]
 
 CONTEXT = f"{PATH}/{places.CONTEXT}"
 
@@ -40,6 +44,8 @@ class World:
             wrote and did not sync may vanish from between our lines, and then no line is where it
             was, whatever we do.
         shared: the folder is a mount's; then the other program may stop in the middle of a line.
+        clock_jumps: wall clocks are set back and forth by hours and years, the clients' and the
+            daemon's each by itself, and the daemon remembers few keys, so that it looks most up.
         ignore_fdatasync: see `SimulatedDisk`.
         ignore_folder_fsync: see `SimulatedDisk`.
     """
@@ -48,6 +54,7 @@ class World:
     faults: bool = True
     has_foreign: bool = False
     shared: bool = False
+    clock_jumps: bool = False
     ignore_fdatasync: bool = False
     ignore_folder_fsync: bool = False
 
@@ -60,6 +67,8 @@ def world_of(seed: int) -> World:
         faults=seed % 4 != 0,
         has_foreign=has_foreign,
         shared=seed % 8 == 7,
+        # Whether a half line of another program stood still for a while, only a clock can tell.
+        clock_jumps=not has_foreign and seed % 3 == 1,
     )
 
 
@@ -82,7 +91,10 @@ class Simulation:
         self._disk.foreign.make_folder(PATH)
         self._disk.sync_all()
         self._wall_s = NOW_S
-        self._orders = Orders(self._chance, lambda: self._wall_s)
+        # By itself, so that what else happens does not depend on it.
+        self._clocks = random.Random(seed)
+        self._skew_s = 0.0
+        self._orders = Orders(self._chance, self._client_wall_s)
         self._followers: list[Follower] = []
         self._head = Position(0, 0)
         self._half_line = b""
@@ -93,8 +105,9 @@ class Simulation:
         Raises:
             AssertionError: a promise was broken.
         """
-        for _ in range(LIVES):
-            await self._live(self._chance.randint(3, STEPS))
+        with self._few_keys():
+            for _ in range(LIVES):
+                await self._live(self._chance.randint(3, STEPS))
         self._disk.heal()
         self._disk.free_bytes = None
         await self._settle()
@@ -142,7 +155,22 @@ class Simulation:
 
     def _tick(self) -> None:
         self._wall_s += self._chance.choice([0.0, 0.001, 1.0, 10.0])
+        self._set_clocks()
         self._disk.now_s = self._wall_s
+
+    def _set_clocks(self) -> None:
+        """Somebody sets a wall clock; deadlines and leases are none of its business."""
+        if self._world.clock_jumps:
+            self._wall_s = max(1.0, self._wall_s + self._clocks.choice(CLOCK_STEPS_S))
+            self._skew_s = self._clocks.choice([0.0, 0.0, *CLOCK_STEPS_S])
+
+    def _client_wall_s(self) -> float:
+        return max(1.0, self._wall_s + self._skew_s)
+
+    def _few_keys(self) -> contextlib.AbstractContextManager[object]:
+        if not self._world.clock_jumps:
+            return contextlib.nullcontext()
+        return patch.object(KeyTable.__init__, "__defaults__", (KEYS_MAX,))
 
     def _plan_death(self) -> None:
         call = len(self._disk.calls) + self._chance.randint(0, 45)
@@ -184,6 +212,8 @@ class Simulation:
     async def _step(self, desk: Desk) -> None:
         chance = self._chance
         self._head = max(self._head, desk.feed.head)
+        self._set_clocks()
+        desk.wall_s = self._disk.now_s = self._wall_s
         for _ in range(chance.randint(1, 4)):
             self._send(desk, self._choose_order())
         if chance.random() < 0.3:
