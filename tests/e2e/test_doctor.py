@@ -101,6 +101,18 @@ def test_a_socket_that_a_killed_daemon_left_is_harmless_and_another_file_is_not(
     assert (code, _states(found["socket"])) == (PROBLEM, ["problem"])
 
 
+def test_a_socket_that_waits_for_a_daemon_is_well_and_nobody_connects_to_it(root: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / places.SOCKET))
+        listening.listen()
+        listening.setblocking(False)
+        code, found = _examine(root)
+        assert code == WELL
+        assert "which starts a daemon" in found["socket"][0]["told"]
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
 def test_a_daemon_of_another_version_is_told_also_when_it_knows_less(root: Path) -> None:
     with (
         ScriptedDaemon(root, _old(root), root=str(root)) as daemon,

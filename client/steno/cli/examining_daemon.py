@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from steno_protocol.commands import Configuration
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.places import LockNote
 from steno_protocol.replies import ConfigurationReport, OptionEntry, StatusReport
+
+_LISTENING: Final = 0x10000
+"""The flag of a listening socket in the kernel's table."""
 
 
 def examine_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
@@ -103,14 +107,29 @@ def _unused_socket(socket: Path) -> Iterator[Finding]:
         found = socket.lstat()
     except FileNotFoundError:
         return
-    if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid():
-        yield ok("socket", f"{socket} was left behind by a daemon that was killed: harmless")
-    else:
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
         yield problem(
             "socket",
             f"{socket} is no socket of yours, so no daemon can listen there",
             "move it away, or choose another --socket",
         )
+    elif _is_listened_at(socket):
+        yield ok("socket", f"{socket} is kept open by systemd or the like, which starts a daemon")
+    else:
+        yield ok("socket", f"{socket} was left behind by a daemon that was killed: harmless")
+
+
+def _is_listened_at(socket: Path) -> bool:
+    """Whether anybody listens there; to connect would start a daemon, so the kernel is asked."""
+    table = Path("/proc/net/unix")
+    with suppress(OSError), table.open(encoding="utf-8", errors="replace") as file:
+        rows = (line.split(maxsplit=7) for line in file)
+        return any(
+            int(row[3], 16) & _LISTENING and row[7].rstrip("\n") == str(socket)
+            for row in rows
+            if len(row) == 8 and row[3] != "Flags"
+        )
+    return False
 
 
 def _folder_of(socket: Path) -> Iterator[Finding]:
