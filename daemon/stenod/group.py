@@ -7,6 +7,7 @@ import msgspec
 
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
+from stenod.core.keys import KeyTable
 from stenod.core.speculation import moved
 from stenod.mailbox import Item
 from stenod.quotas import Room
@@ -19,11 +20,13 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         is_new: this group's bytes are what it waits for; else it is a repeat.
+        is_durable: it tells of what was durable before this group, and holds if the group fails.
     """
 
     item: Item
     ack: Ack
     is_new: bool
+    is_durable: bool = False
 
 
 @dataclass(slots=True)
@@ -38,6 +41,20 @@ class Group:
     answers: list[Answer] = field(default_factory=list[Answer])
     synced: bool = False
     room: Room | None = None
+
+    def repeat(self, item: Item, ack: Ack, keys: KeyTable) -> None:
+        """Give a repeat its first answer, once that is durable.
+
+        Args:
+            item: the command.
+            ack: its first answer.
+            keys: those of what is durable. Asked now: what is looked up for others of this group
+                may displace this key before the group is stored.
+        """
+        is_durable = keys.get(item.command.key) is not None
+        self.answers.append(Answer(item, ack, is_new=False, is_durable=is_durable))
+        # The first answer may be of this very group: both wait for the same sync.
+        self.synced = True
 
     def check_room(self, item: Item) -> None:
         """Refuse a new command that does not fit any more.

@@ -191,9 +191,7 @@ class Writer:
         decision = opened.machine.decide(item.command, item.records, applied)
         match decision:
             case Answered():
-                group.answers.append(Answer(item, decision.ack, is_new=False))
-                # The first answer may be of this very group: both wait for the same sync.
-                group.synced = True
+                group.repeat(item, decision.ack, opened.machine.keys)
             case Lines():
                 group.data.append(decision.data)
                 group.answers.append(Answer(item, decision.ack, is_new=True))
@@ -392,10 +390,10 @@ class Writer:
         opened.machine.roll_back()
         self._abandon(proven=opened.log.synced)
         for answer in answers:
-            if answer.is_new or opened.machine.applied(answer.item.command.key) is None:
-                refuse_all([answer], refusal)
-            else:
+            if answer.is_durable:
                 answer.item.to.reply(answer.ack)
+            else:
+                refuse_all([answer], refusal)
 
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self._opened

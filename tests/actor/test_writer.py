@@ -15,6 +15,7 @@ from steno_protocol.errors import (
     ShuttingDown,
     StorageFailed,
 )
+from stenod.core.keys import KeyTable
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
 from support.simulated_disk import Effect, SimulatedDisk, Survival
@@ -189,6 +190,22 @@ async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fa
         assert isinstance(lost.error, StorageFailed)
         assert again.ack.duplicate
         assert again.ack.first == first.ack.first
+
+
+async def test_a_duplicate_whose_key_another_one_displaces_is_no_failure_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(KeyTable.__init__, "__defaults__", (2,))
+    async with Desk().open() as desk:
+        first = [await desk.do(append(f"k{number}"), user("x")) for number in range(3)]
+        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT)
+
+        again = [desk.send(append(f"k{number}", repeat=True), user("x")) for number in (1, 0)]
+        lost = desk.send(append("k3"), user("lost"))
+        await desk.wait_for(lambda: lost.answer is not None)
+
+        assert isinstance(lost.error, StorageFailed)
+        assert [one.ack.first for one in again] == [first[1].ack.first, first[0].ack.first]
 
 
 async def test_a_full_disk_refuses_and_heals_by_itself() -> None:

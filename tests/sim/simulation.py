@@ -27,7 +27,7 @@ from support.writing import PATH, Desk
 LIVES = 4
 STEPS = 14
 TRIES_MAX = 60
-KEYS_MAX = 24
+KEYS_MAX = 4
 CLOCK_STEPS_S = [0.0, 0.001, -3600.0, 3600.0, -1e8, 1e8]
 
 CONTEXT = f"{PATH}/{places.CONTEXT}"
