@@ -136,6 +136,11 @@ class Stage:
             writer.mailbox.close()
             await self.desk.settle(60)
 
+    @property
+    def has_died(self) -> bool:
+        """Whether a planned death has come, maybe right behind an answer."""
+        return self.disk.died
+
     def kill(self, death: type[Death]) -> None:
         """Kill the daemon, or cut the power, unless that has happened already."""
         self.disk._death = self.disk._death or death
@@ -172,7 +177,9 @@ class Stage:
         send = desk.send if isinstance(command, AppendWire) else desk.send_to_context
         sent = send(command, *records)
         await desk.wait_for(lambda: sent.answer is not None or self.disk.died)
-        return None if self.disk.died else sent.answer
+        # What a daemon does behind an answer, such as saving a mark, belongs to this step.
+        await desk.settle()
+        return sent.answer
 
     def begin(self, command: CompactBegin) -> Compaction | StenoError | None:
         """Begin a compaction; None if the daemon died instead."""

@@ -213,6 +213,8 @@ class WholeSession(RuleBasedStateMachine):
             assert isinstance(answer, Compaction), answer
             assert _begun(answer) == expected
             self.states = [after]
+        if self.stage.has_died:
+            self._live_again(self.states)
         if isinstance(expected, Begun):
             self.begun.append(expected)
             self._lease = command.lease
@@ -338,7 +340,7 @@ class WholeSession(RuleBasedStateMachine):
         else:
             self.states.append(after)
             _check_ack(answer, expected, duplicate=False)
-        self._forget_unsynced()
+        self._after(answer)
 
     def _finish(self, key: str, order: Order) -> None:
         """The daemon died instead of an answer: whoever sent it sends it again."""
@@ -357,11 +359,9 @@ class WholeSession(RuleBasedStateMachine):
 
     def _ask(self, order: Order, known: Told, is_told: bool) -> None:
         answer = self.stage.ask(order.command(is_told), order.records)
-        if answer is None:
-            self._live_again(self.states)
-        else:
+        if answer is not None:
             _check_ack(answer, known, duplicate=True)
-        self._forget_unsynced()
+        self._after(answer)
 
     def _do_wire(self, key: str, order: WireOrder) -> None:
         after = self.wire_said.copy()
@@ -378,13 +378,27 @@ class WholeSession(RuleBasedStateMachine):
             expected = order.apply(after, self.states[0].head)
         self.wires.append(after)
         _check_ack(answer, expected, duplicate=False)
+        self._after_wire(answer)
 
     def _ask_wire(self, order: WireOrder, known: Told) -> None:
         answer = self.stage.ask(order.command(True), order.records)
-        if answer is None:
-            self._live_again(self.states)
-        else:
+        if answer is not None:
             _check_ack(answer, known, duplicate=True)
+        self._after_wire(answer)
+
+    def _after(self, answer: Ack | StenoError | None) -> None:
+        """An answer that says synced holds, also when a death came right behind it."""
+        if isinstance(answer, Ack) and answer.durability == "synced":
+            self.states = self.states[-1:]
+        if self.stage.has_died:
+            self._live_again(self.states)
+        self._forget_unsynced()
+
+    def _after_wire(self, answer: Ack | StenoError | None) -> None:
+        if isinstance(answer, Ack) and answer.durability == "synced":
+            self.wires = self.wires[-1:]
+        if self.stage.has_died:
+            self._live_again(self.states)
 
     def _forget_unsynced(self) -> None:
         """Believe the daemon about which of the states is durable, as long as it is one of them."""
