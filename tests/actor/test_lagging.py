@@ -1,0 +1,181 @@
+"""Who takes nothing for a minute is told so, loses nothing by it, and nobody else notices."""
+
+import random
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
+from steno_protocol.positions import Position
+from stenod.feed import Feed, Subscriber
+from support.lines import append, checkpoint, clear, prompt, restore, revert, user
+from support.wire_writing import WireDesk, append_wire, event
+from support.writing import PATH
+
+pytestmark = pytest.mark.anyio
+
+PAUSES_S = [1.0, limits.SUBSCRIBER_STALL_S / 2, limits.SUBSCRIBER_STALL_S + 1]
+
+
+class Follower:
+    """One who follows a file with little credit, and checks that its events follow each other.
+
+    Attributes:
+        present: the lines of the generation it is in.
+        owes_since: since when it is behind and has no credit, by this test's own account.
+        lagged: how often it was told that it lags.
+    """
+
+    def __init__(self, desk: WireDesk, feed: Feed, credit: int) -> None:
+        self.position = Position(0, 0)
+        self.present: list[bytes] = []
+        self.owes_since: float | None = None
+        self.lagged = 0
+        self.subscriber: Subscriber | None = None
+        self._desk = desk
+        self._feed = feed
+        self.follow(credit)
+
+    def follow(self, credit: int) -> None:
+        """Subscribe where it is."""
+        self.subscriber = Subscriber(self._take, self.position, credit)
+        self._feed.check(self.position)
+        self._feed.add(self.subscriber)
+
+    def grant(self, size: int) -> None:
+        """Say that so many bytes more may come."""
+        if self.subscriber is not None:
+            self._feed.grant(self.subscriber, size)
+            self.owes_since = None
+
+    def look(self) -> None:
+        """Note whether it owes a grant; every task had its turn."""
+        subscriber = self.subscriber
+        is_behind = subscriber is not None and subscriber.position != self._feed.head
+        if subscriber is None or not is_behind or subscriber.credit > 0:
+            self.owes_since = None
+        elif self.owes_since is None:
+            self.owes_since = self._desk.now_s
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether it is to be told that it lags."""
+        since = self.owes_since
+        return since is not None and self._desk.now_s - since > limits.SUBSCRIBER_STALL_S
+
+    def _take(self, told: AnyEvent, block: bytes | None) -> bool:
+        match told:
+            case Records():
+                assert Position.parse(told.first) == self.position
+                found = (block or b"").splitlines(keepends=True)
+                self.present += found
+                generation, line = self.position
+                self.position = Position(generation, line + len(found))
+                assert told.next == str(self.position)
+            case Reset():
+                assert told.generation == self.position.generation + 1
+                assert told.kept <= len(self.present)
+                del self.present[told.kept :]
+                self.position = Position(told.generation, told.kept)
+            case Live():
+                assert told.head == str(self.position)
+            case Lagged():
+                assert told.next == str(self.position)
+                self.lagged += 1
+                self.subscriber = None
+            case DmailEvent() | Gone():
+                raise AssertionError(f"nobody did that: {told}")
+        return True
+
+
+class Play:
+    """Random work on both files, and followers of each."""
+
+    def __init__(self, desk: WireDesk, chance: random.Random) -> None:
+        self._desk = desk
+        self._chance = chance
+        feeds = [desk.context.feed, desk.feed]
+        windows = [1, 3000, 1 << 22]
+        self.followers = [Follower(desk, feed, credit) for feed in feeds for credit in windows]
+
+    async def step(self, number: int) -> None:
+        """One thing, and what comes of it."""
+        chance, desk = self._chance, self._desk
+        match chance.randint(0, 9):
+            case 0:
+                rewrites = [
+                    clear(f"c{number}"),
+                    revert(f"r{number}", 0),
+                    restore(f"g{number}", 0),
+                    prompt(f"p{number}", "be kind"),
+                ]
+                desk.send_to_context(chance.choice(rewrites))
+            case 1:
+                desk.send_to_context(checkpoint(f"s{number}"))
+            case 2 | 3:
+                for follower in self.followers:
+                    follower.grant(chance.choice([1, 800, 5000]))
+            case 4 | 5:
+                await self._pass_time()
+            case 6:
+                for follower in self.followers:
+                    if follower.subscriber is None and chance.random() < 0.7:
+                        follower.follow(chance.choice([1, 3000]))
+            case 7:
+                command = append_wire(f"w{number}", durability="synced")
+                desk.send(command, *[event(number)] * chance.randint(1, 4))
+            case _:
+                text = "x" * chance.randint(0, 99)
+                desk.send_to_context(append(f"k{number}"), *[user(text)] * chance.randint(1, 4))
+        await desk.settle(60)
+        for follower in self.followers:
+            follower.look()
+
+    async def _pass_time(self) -> None:
+        desk = self._desk
+        desk.now_s += self._chance.choice(PAUSES_S)
+        before = [follower.lagged for follower in self.followers]
+        expected = [follower.has_stalled for follower in self.followers]
+        ended = desk.context.feed.end_stalled() + desk.feed.end_stalled()
+        told = [each.lagged - was for each, was in zip(self.followers, before, strict=True)]
+        assert told == expected
+        assert ended == sum(told)
+
+    async def catch_up(self) -> None:
+        """Everybody comes back and takes all there is."""
+        for follower in self.followers:
+            if follower.subscriber is None:
+                follower.follow(1 << 22)
+            follower.grant(limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
+        await self._desk.settle(300)
+
+
+@pytest.mark.parametrize("number", range(15))
+async def test_who_lags_is_told_and_goes_on_where_it_was_across_rewrites_of_both_files(
+    number: int, seed: int
+) -> None:
+    async with WireDesk().open() as desk:
+        play = Play(desk, random.Random(seed * 100 + number))
+        for step in range(80):
+            await play.step(step)
+        await play.catch_up()
+
+        context = desk.file(places.CONTEXT).splitlines(keepends=True)
+        wire = desk.file(places.WIRE).splitlines(keepends=True)
+        for follower, lines in zip(play.followers, [context] * 3 + [wire] * 3, strict=True):
+            assert follower.present == lines
+        assert desk.disk.durable(f"{PATH}/{places.CONTEXT}") == b"".join(context)
+
+
+async def test_in_most_runs_somebody_lags_and_in_none_who_has_credit(seed: int) -> None:
+    lagged = [0] * 6
+    for number in range(6):
+        async with WireDesk().open() as desk:
+            play = Play(desk, random.Random(seed * 1000 + number))
+            for step in range(80):
+                await play.step(step)
+            lagged = [was + each.lagged for was, each in zip(lagged, play.followers, strict=True)]
+
+    assert lagged[0] > 0
+    assert lagged[3] > 0
+    assert lagged[2] == lagged[5] == 0
