@@ -1,5 +1,6 @@
 """The async client's link: the tasks that keep one connection, and all that is under way on it."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from steno._follower import Follower
 from steno._mirror import Mirror
 from steno._pending import Pending
 from steno._probe import Ready, hello_of
-from steno._readable import whenever_readable
+from steno._readable import asyncio_loop, whenever_readable
 from steno._target import Target
 from steno._transport import Connection
 from steno._verbs import ReplyT, expected
@@ -48,6 +49,8 @@ class Link:
         self._armed = inf
         self._crash: Exception | None = None
         self._is_open = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_turn = False
         self._tasks: anyio.abc.TaskGroup
         self._timer: anyio.Event
         self._wanted: anyio.Event
@@ -64,6 +67,7 @@ class Link:
         self._adopt(await self._reach(self._target))
         self._timer = anyio.Event()
         self._wanted = anyio.Event()
+        self._loop = asyncio_loop()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._guarded, self._keep_time)
@@ -178,7 +182,29 @@ class Link:
             self._wanted.set()
             self._set_timer()
             return
+        if self._is_turn:
+            # What the other tasks of this turn of the loop send goes together at its end.
+            return
         self._flush(connection)
+        if self._loop is None:
+            self._look(connection)
+        else:
+            self._is_turn = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_turn = False
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            self._flush(connection)
+        except Exception as error:
+            self._break(error)
+        else:
+            self._look(connection)
+
+    def _look(self, connection: Connection) -> None:
         if connection.has_messages and self._pump(connection):
             # Looking has used up the socket's signal, so nobody would be called for the rest.
             self._tasks.start_soon(self._catch_up, connection)

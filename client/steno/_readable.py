@@ -14,23 +14,26 @@ async def whenever_readable(fd: int, act: Callable[[], None]) -> Never:
     time costs two system calls and a turn of the loop more, for every answer of the daemon.
     """
     act()
-    if _is_asyncio_task():
-        await _called_by_loop(fd, act)
+    loop = asyncio_loop()
+    if loop is not None:
+        await _called_by_loop(loop, fd, act)
     while True:
         await anyio.wait_readable(fd)
         act()
 
 
-def _is_asyncio_task() -> bool:
+def asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of the present task, None when that is no task of asyncio's."""
     # A trio that is a guest of asyncio's loop runs between its tasks, not in one.
     try:
-        return asyncio.current_task() is not None
+        return asyncio.get_running_loop() if asyncio.current_task() is not None else None
     except RuntimeError:
-        return False
+        return None
 
 
-async def _called_by_loop(fd: int, act: Callable[[], None]) -> Never:
-    loop = asyncio.get_running_loop()
+async def _called_by_loop(
+    loop: asyncio.AbstractEventLoop, fd: int, act: Callable[[], None]
+) -> Never:
     loop.add_reader(fd, act)
     try:
         while True:
