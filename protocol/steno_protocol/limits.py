@@ -99,7 +99,7 @@ peer's queue before the window ends."""
 FANOUT_MAX: Final = 16
 """Followers who are handed a commit before the next command is looked at: about 0.2 ms."""
 
-FANOUT_EVENT_S: Final = 0.0003
+FANOUT_EVENT_S: Final = 0.0005
 """What one of more followers adds to the pause between two commits' events: sending and taking an
 event in costs both ends about 0.06 ms together, and the writer is to keep nine tenths of its time.
 """

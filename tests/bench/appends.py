@@ -35,16 +35,16 @@ _ALL = ("floor", "by hand", "redis", "sqlite", *_STENO)
 _BESIDE = ("floor", "by hand", "echo", "redis")
 
 LOADS = (
-    Load("1 client, one append after the other", 1, 1, 1000, _ALL, "p50_us"),
-    Load("1 client, written and not synced", 1, 1, 2000, ("echo", "raw, written"), "p50_us"),
-    Load("16 clients, one append after the other", 16, 1, 8000, _ALL, "acks_per_s"),
+    Load("1 client, one append after the other", 1, 1, 800, _ALL, "p50_us"),
+    Load("1 client, written and not synced", 1, 1, 1600, ("echo", "raw, written"), "p50_us"),
+    Load("16 clients, one append after the other", 16, 1, 4800, _ALL, "acks_per_s"),
     # What locks one file locks sixteen no less, so they have the files to themselves, as we do.
-    Load("16 clients on 16 sessions, one append after the other", 16, 1, 6000,
+    Load("16 clients on 16 sessions, one append after the other", 16, 1, 3200,
          ("floor", "by hand", *_STENO), "acks_per_s", own_session=True),
     # Nothing can be in flight by hand, and a blocking call is one at a time: they go as before.
-    Load("16 clients, 64 appends in flight each", 16, 64, 24_000,
+    Load("16 clients, 64 appends in flight each", 16, 64, 16_384,
          ("floor", "redis", "raw", "async"), "acks_per_s"),
-    Load("16 clients, one atomic batch of 64 after the other", 16, 1, 800,
+    Load("16 clients, one atomic batch of 64 after the other", 16, 1, 640,
          ("redis", "raw", "blocking"), "acks_per_s", batch=64),
 )  # fmt: skip
 

@@ -37,9 +37,10 @@ def main() -> None:
                     if live == len(sockets):
                         print("live", flush=True)
                 elif isinstance(answer.body, Records):
-                    line = Position.parse(answer.body.next).line
-                    seen.append((line, time.monotonic()))
-                    ended += line == int(lines)
+                    first, last = map(Position.parse, (answer.body.first, answer.body.next))
+                    now = time.monotonic()
+                    seen += [(line + 1, now) for line in range(first.line, last.line)]
+                    ended += last.line == int(lines)
     print(msgspec.json.encode(seen).decode(), flush=True)
     for socket in sockets:
         socket.close(linger=0)
