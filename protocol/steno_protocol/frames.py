@@ -17,8 +17,8 @@ from steno_protocol.commands import (
     AnyCommand,
     Append,
     AppendWire,
-    CompactCommit,
     Command,
+    CompactCommit,
     decode_command,
     encode_command,
 )
