@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -25,9 +26,13 @@ from model.session import REFUSALS, Begun, Line, Record, Session, Told, WireFile
 from model.stage import DEATHS, Mirror, Stage
 from steno_protocol import places
 from steno_protocol.commands import Mutation
+from steno_protocol.context import ContextState
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack, Compaction
+from stenod import mending, writer
+from stenod.core import dmail, timeline
 from stenod.core.keys import KeyTable
+from stenod.core.lines import Tail
 from support import lines
 from support.simulated_disk import MOMENTS, PowerCut
 from support.wire_writing import append_wire, event
@@ -139,10 +144,10 @@ class WholeSession(RuleBasedStateMachine):
             lambda session: session.prompted(key, text),
         )
 
-    @rule(data=st.data(), number=IDS)
-    def revert(self, data: st.DataObject, number: int) -> None:
+    @rule(data=st.data())
+    def revert(self, data: st.DataObject) -> None:
         """A revert."""
-        key = self._key(data)
+        key, number = self._key(data), self._id(data)
         self._do(
             key,
             lambda repeat: lines.revert(key, number, repeat=repeat),
@@ -172,10 +177,10 @@ class WholeSession(RuleBasedStateMachine):
             lambda session: session.clear(key),
         )
 
-    @rule(data=st.data(), number=IDS, is_replacing=st.booleans())
-    def send_mail(self, data: st.DataObject, number: int, is_replacing: bool) -> None:
+    @rule(data=st.data(), is_replacing=st.booleans())
+    def send_mail(self, data: st.DataObject, is_replacing: bool) -> None:
         """A D-Mail to a checkpoint."""
-        key, waiting = self._key(data), self.said.mail
+        key, waiting, number = self._key(data), self.said.mail, self._id(data)
         replaces = waiting.key if waiting is not None and is_replacing else None
         self._do(
             key,
@@ -257,6 +262,15 @@ class WholeSession(RuleBasedStateMachine):
         self.wire_orders[key] = order
         self._do_wire(key, order)
 
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        """A compaction from its beginning to its end, and something to summarise."""
+        for _ in range(3):
+            self.append(data, count=1, text="hi", is_synced=True)
+        self.begin_compaction(preserve=1)
+        if self.begun:
+            self.commit_compaction(data, newest=1)
+
     # --- repeats ---------------------------------------------------------------------------------
 
     @precondition(lambda self: bool(self.said.answers))
@@ -320,6 +334,13 @@ class WholeSession(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             return f"job-{self._keys}"
         return lines.uuid7(int(self.stage.wall_s * 1000), self._keys)
+
+    def _id(self, data: st.DataObject) -> int:
+        """The id of a checkpoint that can be gone back to, or of one that cannot."""
+        present = self.said.present
+        known = [present, *(self.said.generations[at] for at in present.parents)]
+        ids = {number for generation in known for number, _ in generation.checkpoints}
+        return data.draw(st.sampled_from(sorted({*ids, present.n_checkpoints})))
 
     def _do(
         self,
@@ -549,3 +570,48 @@ def test_a_session_is_what_a_model_of_lists_says_whatever_happens_to_its_daemon(
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "a mail that outlives its checkpoint": (dmail, "outlives", lambda mail, entry: True),
+    "a key that is looked up in vain": (writer.lookup, "look_up", lambda log, path, key: None),
+    "ids that begin again behind a cut": (timeline, "checkpoint_floor", lambda entries, present: 0),
+    "a reserved id that a restart gives away": (
+        timeline, "unreserved_id", lambda entries, present: 0,
+    ),
+    "a torn end that is not cut": (
+        mending, "examine_tail", lambda region, marked: Tail(len(region)),
+    ),
+    "a follower that keeps what a rewrite dropped": (
+        ContextState, "reset", lambda self, generation, kept, floor: _reset(
+            self, generation, self.head.line, floor
+        ),
+    ),
+}  # fmt: skip
+
+_reset = ContextState.reset
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_model_notices_a_missing_guard(mutant: str) -> None:
+    with patch.object(*MUTANTS[mutant]):
+        assert _fails(), f"nothing noticed {mutant}"
+
+
+def _fails() -> bool:
+    """Whether any of the same many sessions breaks, in whatever way."""
+    how = settings(
+        max_examples=250,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(WholeSession, settings=how)
+    except Exception:
+        return True
+    return False
