@@ -126,7 +126,8 @@ async def _play(sent: Sequence[Sent]) -> None:
         for reply in replies:
             assert not (isinstance(reply, ErrorReply) and reply.code == "internal"), reply
     for path, content in disk.tree().items():
-        check_file(path, content)
+        assert path.startswith(ROOT), path
+        check_content(path, content)
 
 
 async def _check_alive(daemon: DaemonInProcess) -> None:
@@ -138,13 +139,12 @@ async def _check_alive(daemon: DaemonInProcess) -> None:
     assert isinstance(daemon.answers[b"last-2"][0], Ack), daemon.answers[b"last-2"]
 
 
-def check_file(path: str, content: bytes) -> None:
-    """A file of a root holds only what may be in it.
+def check_content(path: str, content: bytes) -> None:
+    """A file of a session holds only what may be in it.
 
     Raises:
         AssertionError: it does not.
     """
-    assert path.startswith(ROOT), path
     if not path.endswith(".jsonl"):
         return
     assert content == b"" or content.endswith(b"\n"), path

@@ -1,0 +1,38 @@
+"""Generated messages to a real daemon, as `tests/fuzz` gives them to its router."""
+
+import os
+import random
+from pathlib import Path
+
+import steno
+from fuzz.frames import check_content, messages
+from fuzz.source import Source
+from steno_protocol.commands import Drain, Grant
+from steno_protocol.frames import request_id_of
+from support.raw_peer import RawPeer
+
+MESSAGES = int(os.environ.get("STENO_FUZZ_MESSAGES", "600"))
+
+
+def test_every_generated_message_is_answered_and_the_daemon_lives_on(root: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with steno.connect_sync(root, name="keeper") as client:
+        pid = client.status().pid
+        peer = RawPeer(root)
+        sent = 0
+        while sent < MESSAGES:
+            for each in messages(Source(chance.randbytes(900))):
+                command = each.request.command if each.request is not None else None
+                if isinstance(command, Drain):
+                    continue
+                sent += 1
+                peer.send(*each.frames)
+                name = request_id_of(each.frames)
+                if name is not None and not isinstance(command, Grant):
+                    assert peer.answer(name).get("code") != "internal", each.frames
+        peer.close()
+        session = client.open("keeper", follow=False)
+        session.append_message({"role": "user", "content": "still here"})
+        assert client.status().pid == pid
+    for file in (root / "sessions").rglob("*.jsonl"):
+        check_content(file.name, file.read_bytes())
