@@ -55,13 +55,22 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), help="default: all")
+    # Not by choices: argparse would look for the empty list of all among them.
+    parser.add_argument(
+        "parts", nargs="*", type=_part, metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds a comparison (default: 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there")
     parser.add_argument(
         "--folder", metavar="DIR", help="on the disk to be measured (default: the temporary one)"
     )
     return parser
+
+
+def _part(name: str) -> str:
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(PARTS)}")
+    return name
 
 
 def _report(rounds: int, found: list[Comparison]) -> dict[str, object]:
