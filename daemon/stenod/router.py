@@ -158,6 +158,7 @@ class Router:
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
         self._is_draining = False
+        self._has_drained = False
         self._reporter = reporter
 
     def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> None:
@@ -192,6 +193,7 @@ class Router:
 
     def finish_drain(self) -> None:
         """Everything is on disk: tell those who asked for the drain."""
+        self._has_drained = True
         for asker in self.draining:
             asker.reply(Done())
         self._outbox.flush()
@@ -257,6 +259,9 @@ class Router:
             case Grant():
                 self._grant(asker, command)
             case Hello():
+                if self._has_drained:
+                    # Who asked for the end knows of it already, and nobody is to come any more.
+                    raise _ending()
                 asker.reply(self._reporter.greet(asker.peer, command))
             case Status() | Stats() | Configuration() | Clients():
                 self.forget_gone()
@@ -278,7 +283,7 @@ class Router:
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
-            raise ShuttingDown("the daemon is ending: the next one takes the command, try again")
+            raise _ending()
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
         item = Item(command, request.records, asker, size, deadline_s)
@@ -451,3 +456,7 @@ def _last_line(command: Read, generation: int) -> int | None:
             " read each generation by itself"
         )
     return until.line
+
+
+def _ending() -> ShuttingDown:
+    return ShuttingDown("the daemon is ending: the next one takes the command, try again")

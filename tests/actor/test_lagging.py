@@ -167,11 +167,11 @@ async def test_who_lags_is_told_and_goes_on_where_it_was_across_rewrites_of_both
         assert desk.disk.durable(f"{PATH}/{places.CONTEXT}") == b"".join(context)
 
 
-async def test_in_most_runs_somebody_lags_and_in_none_who_has_credit(seed: int) -> None:
+async def test_in_some_runs_somebody_lags_and_in_none_who_has_credit() -> None:
     lagged = [0] * 6
-    for number in range(6):
+    for number in range(12):
         async with WireDesk().open() as desk:
-            play = Play(desk, random.Random(seed * 1000 + number))
+            play = Play(desk, random.Random(number))
             for step in range(80):
                 await play.step(step)
             lagged = [was + each.lagged for was, each in zip(lagged, play.followers, strict=True)]
