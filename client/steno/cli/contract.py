@@ -69,7 +69,14 @@ import msgspec
 from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, Turn, WireRecord
 from steno_protocol.context import ContextState
 from steno_protocol.positions import Position
-from steno_protocol.replies import CheckFinding, GcReport, Happening, SessionStat, StatsReport, Verification
+from steno_protocol.replies import (
+    CheckFinding,
+    GcReport,
+    Happening,
+    SessionStat,
+    StatsReport,
+    Verification,
+)
 
 EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
