@@ -35,28 +35,27 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class Adaptive:
-    """Runs a commit inline while the disk is fast and nobody else waits, else in a thread.
+    """Runs a commit inline while the disk is fast, else in a thread.
 
-    A thread hop costs 0.075-0.14 ms, as much as a fast disk's sync. It pays when several files are
-    dirty, because a file system syncs two at once in hardly more time than one, and when the disk
-    is slow, because an inline sync stops every other session. The time that the work takes is
-    measured either way; the middle of the last few counts, so that one hiccup changes nothing.
+    A thread hop costs 0.075-0.14 ms, as much as a fast disk's sync, and a fast sync stops the other
+    sessions no longer than they would wait for the interpreter. A slow one would stop all of them
+    for as long as it takes. The time is measured either way. In a thread the wait for the
+    interpreter adds to it, so the quicker quarter of the last few counts: that is the disk, and one
+    hiccup changes nothing.
 
     Args:
         threads: runs it in a thread.
-        others_wait: whether there is other work to be done meanwhile.
     """
 
-    def __init__(self, threads: Blocking, others_wait: Callable[[], bool]) -> None:
+    def __init__(self, threads: Blocking) -> None:
         self._threads = threads
-        self._others_wait = others_wait
         self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED_MAX)
         self._is_fast = True
         self._in_threads = 0
 
     async def __call__(self, work: Callable[[], T]) -> T:
         """Run `work` where it costs least."""
-        if self._is_fast and not self._in_threads and not self._others_wait():
+        if self._is_fast and not self._in_threads:
             return self._timed(work)
         self._in_threads += 1
         try:
@@ -70,4 +69,4 @@ class Adaptive:
             return work()
         finally:
             self._took_s.append(time.perf_counter() - started)
-            self._is_fast = sorted(self._took_s)[len(self._took_s) // 2] < limits.INLINE_SYNC_S
+            self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < limits.INLINE_SYNC_S

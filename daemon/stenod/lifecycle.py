@@ -81,7 +81,7 @@ class Daemon:
         )
         budget = Budget()
         workshop = Workshop(
-            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX), lambda: budget.taken_bytes > 0),
+            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX)),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,

@@ -204,8 +204,8 @@ COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
 
 INLINE_SYNC_S: Final = 0.001
-"""A commit faster than this runs on the event loop while nobody else waits: a thread hop costs
-0.075-0.14 ms, and who comes meanwhile waits no longer than this."""
+"""A commit faster than this runs on the event loop: a thread hop costs 0.075-0.14 ms, and who comes
+meanwhile waits no longer than this."""
 
 COMMIT_THREADS_MAX: Final = 8
 """Commits of different sessions at a time: with 8 a file system makes eleven times as many durable
@@ -215,7 +215,7 @@ READ_THREADS_MAX: Final = 16
 """Reads, copies and recoveries at a time; more would only wait for the disk, or for each other."""
 
 SYNCS_REMEMBERED_MAX: Final = 7
-"""Commits whose middle tells how fast a disk is: three slow ones may be a hiccup, four are none."""
+"""Commits whose quicker quarter tells how fast a disk is, whatever hiccups are among them."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms
