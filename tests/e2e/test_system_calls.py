@@ -1,7 +1,7 @@
 """A real daemon whose file calls fail one by one: killed, or told of a bad or a full disk, at each.
 
 Afterwards the caller knew the truth, the session is as before or as after, and the same command
-with the same key ends in the after state. A quarter of all faults is tried; all of them with
+with the same key ends in the after state. An eighth of all faults is tried; all of them with
 STENO_EVERY_FAULT=1.
 """
 
@@ -23,7 +23,7 @@ from support.system_calls import STRACE, Traced
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not there to make calls fail")
 
 FAULTS = ("signal=KILL", "error=EIO", "error=ENOSPC")
-EVERY = 1 if os.environ.get("STENO_EVERY_FAULT") else 4
+EVERY = 1 if os.environ.get("STENO_EVERY_FAULT") else 8
 
 Do = Callable[[steno.BlockingSession], object]
 
