@@ -135,7 +135,8 @@ async def contents_up_to(subscription: Subscription, head: Position) -> list[str
                 position = Position(event.generation, event.kept)
             case Live():
                 lives += 1
-        if position == head:
+        # What was appended before the backlog ended comes before Live.
+        if position == head and lives:
             break
     assert lives == 1
     return contents
