@@ -9,7 +9,7 @@ from steno_protocol.settings import OPTIONS, Settings, example, read_settings
 from support.documents import table_rows
 from support.project import PROJECT
 
-FILE = "/root/config.toml"
+FILE = "/etc/steno/config.toml"
 
 
 def _read(text: str, **environ: str) -> Settings:
