@@ -1,6 +1,5 @@
 """Compaction in the files: where a summary may stand, and the rewrite that puts it there."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from steno_protocol import records
@@ -15,7 +14,7 @@ from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.compaction import Conversation, Cut
-from stenod.core.lines import split_lines
+from stenod.core.lines import lines_of
 from stenod.core.machine import Machine
 from stenod.core.replay import Control, control_of
 from stenod.lookup import blocks, blocks_of
@@ -26,7 +25,7 @@ from stenod.store.log import Copy, Log, View
 def choose_cut(view: View, preserve: int, lines: int) -> Cut | None:
     """Where to cut the first `lines` lines of a generation; reads all of them."""
     conversation = Conversation()
-    for number, _, line in _lines(blocks_of(view.read)):
+    for number, (_, line) in enumerate(lines_of(blocks_of(view.read))):
         if number >= lines:
             break
         conversation.feed(number, line)
@@ -135,12 +134,12 @@ class _Kept:
 def _survey(log: Log, cut: int, at: int) -> _Kept:
     """What a compaction at line `cut`, begun when there were `at` lines, keeps."""
     conversation = Conversation()
-    for number, _, line in _lines(blocks(log, log.generation)):
+    for number, (_, line) in enumerate(lines_of(blocks(log, log.generation))):
         conversation.feed(number, line)
     # A result that came meanwhile may answer a call that was to be summarised.
     cut = conversation.whole(cut)
     kept = _Kept(cut, chars=conversation.chars_from(cut))
-    for number, offset, line in _lines(blocks(log, log.generation)):
+    for number, (offset, line) in enumerate(lines_of(blocks(log, log.generation))):
         place = Copy(log.generation, offset, len(line))
         control = control_of(line)
         if control is not None:
@@ -166,14 +165,3 @@ def _own_checkpoint(log: Log, machine: Machine, command: CompactCommit, kept: _K
         session=machine.session,
         head=str(machine.head),
     )
-
-
-def _lines(blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and bytes of every line of a generation."""
-    number = 0
-    for start, block in blocks:
-        offset = start
-        for line in split_lines(block):
-            yield number, offset, line
-            number += 1
-            offset += len(line)

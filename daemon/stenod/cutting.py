@@ -3,20 +3,20 @@
 Everything here blocks; nothing is changed.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from steno_protocol import limits, records
+from steno_protocol import records
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core import timeline
-from stenod.core.lines import whole_lines
 from stenod.core.replay import Replay
 from stenod.core.turns import Turn, WireScan, scan_wire, user_turns
+from stenod.lookup import blocks_of
 from stenod.reading import seek
 from stenod.store.jsonl import FileView
 
@@ -107,18 +107,7 @@ def cut(source: Captured, command: Fork) -> Cut:
         return _before_checkpoint(source, command.checkpoint_id)
     if command.turn is not None or command.undo is not None:
         return _at_turn(source, command)
-    return _now(source, scan_wire(blocks(source.wire)))
-
-
-def blocks(view: FileView) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of a view's whole lines, about `BLOCK_BYTES` at a time."""
-    offset, rest = 0, b""
-    while data := view.read(limits.BLOCK_BYTES, offset + len(rest)):
-        data = rest + data
-        end = whole_lines(data)
-        if end:
-            yield offset, data[:end]
-        offset, rest = offset + end, data[end:]
+    return _now(source, scan_wire(blocks_of(source.wire.read)))
 
 
 def _now(source: Captured, wire: WireScan) -> Cut:
@@ -129,14 +118,14 @@ def _now(source: Captured, wire: WireScan) -> Cut:
 def _end(view: FileView) -> tuple[int, int]:
     """Bytes and number of a view's whole lines."""
     size, lines = 0, 0
-    for offset, block in blocks(view):
+    for offset, block in blocks_of(view.read):
         size, lines = offset + len(block), lines + block.count(b"\n")
     return size, lines
 
 
 def _at_position(source: Captured, at: Position) -> Cut:
     size = _size_before(source, at)
-    wire = scan_wire(blocks(source.wire), at)
+    wire = scan_wire(blocks_of(source.wire.read), at)
     if wire.later is not None:
         return Cut(at, size, wire.later[1], wire.later[0])
     is_now = at.generation == source.generation and _end(source.context)[1] == at.line
@@ -148,7 +137,7 @@ def _at_position(source: Captured, at: Position) -> Cut:
 def _by_turn(source: Captured, at: Position, size: int, wire: WireScan) -> Cut:
     """Cut a wire file that does not say when its events were: before the turn that is not there."""
     with source.view(at.generation) as view:
-        turns = sum(offset < size for offset, _ in user_turns(blocks(view)))
+        turns = sum(offset < size for offset, _ in user_turns(blocks_of(view.read)))
     if turns >= len(wire.turns):
         return Cut(at, size, wire.lines, wire.size)
     turn = wire.turns[turns]
@@ -201,14 +190,14 @@ def _before_checkpoint(source: Captured, checkpoint_id: int) -> Cut:
 def _lines_before(source: Captured, generation: int, checkpoint_id: int) -> int | None:
     replay = Replay()
     with source.view(generation) as view:
-        for _, block in blocks(view):
+        for _, block in blocks_of(view.read):
             if replay.feed(block, before=checkpoint_id) is not None:
                 return replay.lines
     return None
 
 
 def _at_turn(source: Captured, command: Fork) -> Cut:
-    wire = scan_wire(blocks(source.wire))
+    wire = scan_wire(blocks_of(source.wire.read))
     last = len(wire.turns) - 1
     kept = command.turn if command.turn is not None else last - (command.undo or 0)
     if not -1 <= kept <= last:
@@ -250,7 +239,7 @@ def _context_before(source: Captured, turn: Turn, kept: int) -> tuple[Position, 
         size, lines = _end(view)
         if turn.before is not None:
             lines, size = seek(view, min(turn.before.line, lines))
-        for number, (offset, line) in enumerate(user_turns(blocks(view))):
+        for number, (offset, line) in enumerate(user_turns(blocks_of(view.read))):
             if number == kept + 1 and offset < size:
                 lines, size = line, offset
                 break

@@ -22,7 +22,8 @@ from steno_protocol.replies import Happening, SessionStat
 from stenod import describing, recovery
 from stenod.core import timeline
 from stenod.core.replay import Replay
-from stenod.cutting import Captured, Cut, blocks, cut
+from stenod.cutting import Captured, Cut, cut
+from stenod.lookup import blocks_of
 from stenod.removing import remove_all
 from stenod.store import jsonl
 from stenod.store.disk import Disk
@@ -370,7 +371,7 @@ def _title(disk: Disk, origin: int, wanted: Wanted) -> str:
 def _mentioned(wire: FileView, size: int) -> set[str]:
     """Names of uploads that the kept lines of the wire file speak of."""
     found: set[str] = set()
-    for offset, block in blocks(wire):
+    for offset, block in blocks_of(wire.read):
         for name in _UPLOAD.findall(block[: max(0, size - offset)]):
             found.add(name.decode(errors="replace"))
     return found
@@ -417,7 +418,7 @@ def _answer(
     shared = SharedHandle(disk, disk.open_read(folder, name))
     replay = Replay()
     try:
-        for _, block in blocks(FileView(shared, size)):
+        for _, block in blocks_of(FileView(shared, size).read):
             replay.feed(block)
     finally:
         shared.release()

@@ -54,7 +54,9 @@ def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
 def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
     """What the repair changes, if the file still begins with what was verified."""
     scanner, edits = edits_of(
-        _verified(log, command.bytes), ContextDialect(), lambda finding: _edits(log, finding)
+        _range(log, Copy(log.generation, 0, command.bytes)),
+        ContextDialect(),
+        lambda finding: _edits(log, finding),
     )
     verified = (command.generation, command.bytes, command.crc)
     if verified != (log.generation, scanner.size, scanner.crc):
@@ -94,16 +96,6 @@ def _is_applied(log: Log, span: Span) -> bool:
     start = max(span.start, span.end - _STAMP_BYTES_MAX)
     stamp = stamp_of(log.read(log.generation, start, span.end - start))
     return stamp is not None and look_up(log, "", stamp.key) is not None
-
-
-def _verified(log: Log, size: int) -> Iterator[bytes]:
-    offset = 0
-    while offset < size:
-        data = log.read(log.generation, offset, min(limits.BLOCK_BYTES, size - offset))
-        if not data:
-            return
-        offset += len(data)
-        yield data
 
 
 def _pieces(log: Log, edits: list[Edit]) -> list[Piece]:

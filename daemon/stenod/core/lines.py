@@ -1,5 +1,6 @@
 """Bytes as lines: where they end, how many there are, and which of them a tail may keep."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -8,6 +9,9 @@ from steno_protocol.context import Blank, Damaged, parse_line
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.welded import whole_records
 from steno_protocol.wire import Metadata, WireRecord, parse_wire_line
+
+Blocks = Iterable[tuple[int, bytes]]
+"""A file's whole lines: blocks of them, each with its offset."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -37,6 +41,15 @@ def split_lines(data: bytes) -> list[bytes]:
     lines = [line + b"\n" for line in data.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
+
+
+def lines_of(blocks: Blocks) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of each line of a file's blocks, in order."""
+    for start, block in blocks:
+        offset = start
+        for line in split_lines(block):
+            yield offset, line
+            offset += len(line)
 
 
 def is_object(line: bytes) -> bool:

@@ -5,7 +5,7 @@ user that is no checkpoint's notice. What joins the two files is `_at` in each e
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,13 +15,10 @@ from steno_protocol._json import is_array, is_object
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
-from stenod.core.lines import split_lines
+from stenod.core.lines import Blocks, lines_of
 
 _TURN: Final = "TurnBegin"
 _NOTICE: Final = re.compile(r"<system>CHECKPOINT \d+</system>")
-
-Blocks = Iterable[tuple[int, bytes]]
-"""A file's whole lines: blocks of them, each with its offset."""
 
 
 @dataclass(slots=True)
@@ -90,7 +87,7 @@ def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
     """
     scan = WireScan([])
     waiting: list[Turn] = []
-    for offset, line in _lines(blocks):
+    for offset, line in lines_of(blocks):
         event = _event_of(line)
         if event is not None:
             at = _position_of(event.at)
@@ -109,7 +106,7 @@ def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
 
 def user_turns(blocks: Blocks) -> Iterator[tuple[int, int]]:
     """Offset and line of each message of the user in a context, in order."""
-    for number, (offset, line) in enumerate(_lines(blocks)):
+    for number, (offset, line) in enumerate(lines_of(blocks)):
         if b'"user"' in line and _is_turn(line):
             yield offset, number
 
@@ -125,14 +122,6 @@ def _place(
             scan.later = (offset, scan.lines)
         else:
             scan.joined, scan.joined_lines = offset + size, scan.lines + 1
-
-
-def _lines(blocks: Blocks) -> Iterator[tuple[int, bytes]]:
-    for start, block in blocks:
-        offset = start
-        for line in split_lines(block):
-            yield offset, line
-            offset += len(line)
 
 
 def _event_of(line: bytes) -> _Event | None:
