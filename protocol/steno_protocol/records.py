@@ -36,6 +36,8 @@ _LINE_SEPARATORS: Final = {"\u0085": r"\u0085", "\u2028": r"\u2028", "\u2029": r
 
 _STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}\r?\n?\Z')
 
+_NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
@@ -188,6 +190,15 @@ def checkpoint_notice(checkpoint_id: int) -> bytes:
     return _encode(
         {"role": "user", "content": f"<system>CHECKPOINT {checkpoint_id}</system>"},
     )
+
+
+def is_checkpoint_notice(text: str) -> bool:
+    """Whether the text of a user's message only shows a checkpoint to the model.
+
+    >>> is_checkpoint_notice(" <system>CHECKPOINT 3</system>")
+    True
+    """
+    return _NOTICE.fullmatch(text) is not None
 
 
 def dmail_message(message: str) -> bytes:

@@ -390,6 +390,8 @@ def test_the_control_records_are_what_kimi_cli_writes(number: int) -> None:
     shown = f"<system>CHECKPOINT {number}</system>"
     assert json.loads(notice.data) == {"role": "user", "content": shown}
     assert notice.text_chars == len(shown)
+    assert records.is_checkpoint_notice(f" {shown}\n")
+    assert not records.is_checkpoint_notice(f"{shown} Go on.")
 
 
 @given(prompt=TEXT | ODD_TEXT)

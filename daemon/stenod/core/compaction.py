@@ -1,6 +1,5 @@
 """Where a compaction may cut a conversation: what is summarised, and what stays as it is."""
 
-import re
 from array import array
 from dataclasses import dataclass
 from typing import Final
@@ -9,9 +8,8 @@ import msgspec
 
 from steno_protocol._json import is_array, is_object
 from steno_protocol.context import MessageLine, parse_line
-from steno_protocol.records import text_chars
-
-_NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
+from steno_protocol.records import is_checkpoint_notice, text_chars
+from stenod.core.messages import Content, Part, chars_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +25,13 @@ class Cut:
     messages: int
 
 
-class _Part(msgspec.Struct, gc=False):
-    type: str = ""
-    text: str | None = None
-
-
 class _Call(msgspec.Struct, gc=False):
     id: str | None = None
 
 
 class _Message(msgspec.Struct, gc=False):
     role: str
-    content: str | list[_Part] | None = None
+    content: Content = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
 
@@ -65,7 +58,7 @@ class Conversation:
         message = _message_of(data)
         if message is None:
             return
-        chars = _chars(message.content)
+        chars = chars_of(message.content)
         index = len(self.lines)
         self.lines.append(number)
         is_counted = message.role in ("user", "assistant") and not _is_notice(message)
@@ -146,7 +139,7 @@ def _odd_message_of(data: bytes) -> _Message | None:
     if not isinstance(line, MessageLine):
         return None
     record = line.record
-    text = _Part("text", "x" * text_chars(record.get("content")))
+    text = Part("text", "x" * text_chars(record.get("content")))
     calls = record.get("tool_calls")
     ids = [call.get("id") for call in calls if is_object(call)] if is_array(calls) else []
     answered = record.get("tool_call_id")
@@ -158,15 +151,9 @@ def _odd_message_of(data: bytes) -> _Message | None:
     )
 
 
-def _chars(content: str | list[_Part] | None) -> int:
-    if isinstance(content, str):
-        return len(content)
-    return sum(len(part.text or "") for part in content or () if part.type == "text")
-
-
 def _is_notice(message: _Message) -> bool:
     """Whether a message only shows a checkpoint to the model."""
     content = message.content
     if isinstance(content, list):
         content = content[0].text if len(content) == 1 else None
-    return message.role == "user" and content is not None and bool(_NOTICE.fullmatch(content))
+    return message.role == "user" and content is not None and is_checkpoint_notice(content)

@@ -8,6 +8,7 @@ import msgspec
 
 from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
 from steno_protocol.records import MESSAGE_ROLES
+from stenod.core.messages import Content, chars_of
 from stenod.core.milestones import Milestones
 
 _CONTROL: Final = re.compile(rb'"_(?:usage|checkpoint|system_prompt)"')
@@ -78,7 +79,7 @@ class Replay:
                 self._count_odd(data)
                 continue
             if message.role in MESSAGE_ROLES:
-                self.counters.pending_chars += _chars(message.content)
+                self.counters.pending_chars += chars_of(message.content)
 
     def _count_odd(self, data: bytes) -> None:
         """Take in a line that is no message of the usual shape, and no control line."""
@@ -87,25 +88,12 @@ class Replay:
             self.counters.apply(line)
 
 
-class _Part(msgspec.Struct, gc=False):
-    type: str = ""
-    text: str | None = None
-
-
 class _Message(msgspec.Struct, gc=False):
-    """As much of a message as its text, a third of the cost of decoding all of it."""
-
     role: str
-    content: str | list[_Part] | None
+    content: Content
 
 
 _decode_message = msgspec.json.Decoder(_Message).decode
-
-
-def _chars(content: str | list[_Part] | None) -> int:
-    if isinstance(content, str):
-        return len(content)
-    return sum(len(part.text or "") for part in content or [] if part.type == "text")
 
 
 def _control_lines(block: bytes) -> list[tuple[int, int]]:

@@ -4,7 +4,6 @@ A turn of a wire file begins with a `TurnBegin` event, a turn of a context with 
 user that is no checkpoint's notice. What joins the two files is `_at` in each event.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,11 +13,10 @@ import msgspec
 from steno_protocol._json import is_array, is_object
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
-from steno_protocol.records import Stamp, stamp_of
+from steno_protocol.records import Stamp, is_checkpoint_notice, stamp_of
 from stenod.core.lines import Blocks, lines_of
 
 _TURN: Final = "TurnBegin"
-_NOTICE: Final = re.compile(r"<system>CHECKPOINT \d+</system>")
 
 
 @dataclass(slots=True)
@@ -150,4 +148,4 @@ def _is_notice(record: dict[str, Any]) -> bool:
     content = record.get("content")
     if is_array(content) and len(content) == 1 and is_object(content[0]):
         content = content[0].get("text")
-    return isinstance(content, str) and _NOTICE.fullmatch(content.strip()) is not None
+    return isinstance(content, str) and is_checkpoint_notice(content)
