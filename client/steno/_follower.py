@@ -151,6 +151,7 @@ class Follower:
                 kept,
                 event.why,
                 event.incarnation,
+                Position.parse(event.head),
                 self.file,
                 event.checkpoint_floor,
             )

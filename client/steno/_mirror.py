@@ -19,6 +19,8 @@ class Mirror:
         self.state = ContextState()
         self.follower = Follower(session, "start", self.take_in, until_live=True)
         self._history: list[Message] | None = None
+        self._held: list[SubscriptionEvent] = []
+        self._whole_at: Position | None = None
         self._incarnation: str | None = None
         self._waiters: list[tuple[Position | None, Callable[[], None]]] = []
         self._remade: StenoError | None = None
@@ -63,9 +65,23 @@ class Mirror:
         """Apply what has come, and wake those who waited for it."""
         inbox = self.follower.inbox
         while inbox:
-            self._apply(self.follower.pop())
+            self._take(self.follower.pop())
         if self._waiters:
             self._wake()
+
+    def _take(self, event: SubscriptionEvent) -> None:
+        """Apply an event once the rewrite to which it belongs is here whole.
+
+        Half of one would be a history that never was: after a compaction, an empty one.
+        """
+        if isinstance(event, Reset):
+            self._whole_at = event.head
+        self._held.append(event)
+        reached = _reached(event)
+        if self._whole_at is None or (reached is not None and reached >= self._whole_at):
+            for held in self._held:
+                self._apply(held)
+            self._held.clear()
 
     def _apply(self, event: SubscriptionEvent) -> None:
         self._history = None
@@ -114,3 +130,18 @@ class Mirror:
             return self.has_reached(position)
         except StenoError:
             return True
+
+
+def _reached(event: SubscriptionEvent) -> Position | None:
+    """The position after an event, None for one that has none."""
+    match event:
+        case RecordsEvent():
+            return event.next
+        case Reset():
+            return Position(event.generation, event.kept)
+        case Live():
+            return event.head
+        case DmailEvent():
+            return None
+        case _:
+            assert_never(event)

@@ -203,7 +203,8 @@ class Reset:
 
     Records continue from position `generation:kept`. Another `incarnation` than before means that
     the session was deleted and made again. Nothing rewrites a wire file, so there it is told only
-    of that, or of another program that cut the file. Checkpoint ids below `checkpoint_floor` were
+    of that, or of another program that cut the file. Before the records up to `head` are there,
+    what is known of the session can be half a rewrite. Checkpoint ids below `checkpoint_floor` were
     given out before that generation's lines tell of any.
     """
 
@@ -211,6 +212,7 @@ class Reset:
     kept: int
     why: str
     incarnation: str
+    head: Position
     file: File = "context"
     checkpoint_floor: int = 0
 

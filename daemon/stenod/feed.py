@@ -331,6 +331,7 @@ class Feed:
             kept=0,
             why=why,
             incarnation=self.incarnation,
+            head=str(self.head),
             checkpoint_floor=self.checkpoint_floor,
         )
         if not subscriber.send(event, None):
@@ -376,6 +377,7 @@ class Feed:
             kept=turn.kept,
             why=turn.why,
             incarnation=self.incarnation,
+            head=str(self.head),
             checkpoint_floor=turn.floor,
         )
         if not subscriber.send(event, None):

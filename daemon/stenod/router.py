@@ -404,6 +404,7 @@ class Router:
                 kept=0,
                 why="made again",
                 incarnation=feed.incarnation,
+                head=str(feed.head),
                 checkpoint_floor=feed.checkpoint_floor,
             )
             subscriber.send(reset, None)

@@ -40,6 +40,7 @@ class Reset(Event, frozen=True, kw_only=True):
         kept: its first lines that are those of the generation before; the rest follows as records.
         why: the kind of the rewrite.
         incarnation: changed when the session was deleted and made again.
+        head: where the session ended when this was told; up to there the rewrite may be half told.
         checkpoint_floor: ids below it were given out before this generation's lines tell of any.
     """
 
@@ -47,6 +48,7 @@ class Reset(Event, frozen=True, kw_only=True):
     kept: int
     why: str
     incarnation: str
+    head: str
     checkpoint_floor: int = 0
 
 

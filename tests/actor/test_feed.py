@@ -121,7 +121,9 @@ async def test_a_rewrite_is_one_reset_that_says_what_was_kept() -> None:
         await desk.wait_for(lambda: b"after" in reader.data)
 
         resets = [event for event, _ in reader.events if isinstance(event, Reset)]
-        assert resets == [Reset(generation=1, kept=2, why="reverted", incarnation="first")]
+        assert [(each.generation, each.kept, each.why) for each in resets] == [(1, 2, "reverted")]
+        assert resets[0].incarnation == "first"
+        assert resets[0].head in {"1:2", "1:3"}
         assert sequence(reader)[-1][0] == Position(1, 2)
 
 
@@ -162,7 +164,7 @@ async def test_a_rewrite_of_another_life_is_told_from_the_timeline() -> None:
         await desk.wait_for(lambda: "Live" in reader.kinds)
 
         assert reader.events[0][0] == Reset(
-            generation=1, kept=1, why="reverted", incarnation="first"
+            generation=1, kept=1, why="reverted", incarnation="first", head="1:1"
         )
 
 

@@ -227,7 +227,9 @@ def test_a_worker_compacts_what_is_due_while_agents_go_on_and_one_failure_stops_
                 for number in range(4):
                     session.append_message({"role": "user", "content": f"more {number}"})
                 session.update_token_count(900)
-                assert process.stdout.readline().startswith(f"{session.id} ")
+                name, head = process.stdout.readline().split()
+                assert name == session.id
+                assert session.wait_for(head)
                 # The next daemon is there by itself.
                 os.kill(client.status().pid, signal.SIGKILL)
             process.terminate()

@@ -104,10 +104,27 @@ def test_a_mirror_follows_records_and_rewrites() -> None:
     mirror = mirror_of(records(Position(2, 0), 3), Live(Position(2, 3)))
     assert (mirror.state.head, len(mirror.history)) == (Position(2, 3), 3)
     before = mirror.history
-    mirror.follower.inbox.append(Reset(3, 1, "reverted", "i"))
+    mirror.follower.inbox.append(Reset(3, 1, "reverted", "i", Position(3, 1)))
     mirror.take_in()
     assert (mirror.state.head, len(mirror.history)) == (Position(3, 1), 1)
     assert len(before) == 3
+
+
+def test_a_mirror_never_shows_half_of_a_rewrite() -> None:
+    mirror = mirror_of(records(Position(0, 0), 3), Live(Position(0, 3)))
+    seen: list[tuple[Position, int]] = []
+    for event in (
+        Reset(1, 0, "compacted", "i", Position(1, 4)),
+        records(Position(1, 0), 2),
+        DmailEvent("expired", "m", 0),
+        Reset(2, 1, "reverted", "i", Position(2, 2)),
+        records(Position(2, 1), 1),
+        records(Position(2, 2), 1),
+    ):
+        mirror.follower.inbox.append(event)
+        mirror.take_in()
+        seen.append((mirror.state.head, len(mirror.history)))
+    assert seen == [(Position(0, 3), 3)] * 4 + [(Position(2, 2), 2), (Position(2, 3), 3)]
 
 
 def test_a_mirror_knows_of_checkpoint_ids_that_no_line_tells_of() -> None:
@@ -117,10 +134,10 @@ def test_a_mirror_knows_of_checkpoint_ids_that_no_line_tells_of() -> None:
     mirror.follower.inbox.append(Live(Position(2, 0)))
     mirror.take_in()
     assert (mirror.state.head, mirror.state.n_checkpoints) == (Position(2, 0), 7)
-    mirror.follower.inbox.append(Reset(3, 0, "compacted", "i", checkpoint_floor=9))
+    mirror.follower.inbox.append(Reset(3, 0, "compacted", "i", Position(3, 0), checkpoint_floor=9))
     mirror.take_in()
     assert mirror.state.n_checkpoints == 9
-    mirror.follower.inbox.append(Reset(4, 0, "cleared", "i"))
+    mirror.follower.inbox.append(Reset(4, 0, "cleared", "i", Position(4, 0)))
     mirror.take_in()
     assert mirror.state.n_checkpoints == 0
 
@@ -148,7 +165,7 @@ def test_who_waits_for_a_position_is_woken_once_it_is_there_or_never_will_be() -
     mirror.follower.inbox.append(records(Position(0, 0), 2))
     mirror.take_in()
     assert woken == ["two"]
-    mirror.follower.inbox.append(Reset(0, 0, "made", "another"))
+    mirror.follower.inbox.append(Reset(0, 0, "made", "another", Position(0, 0)))
     mirror.take_in()
     assert woken == ["two", "nine"]
     with pytest.raises(NotFound, match="made again"):

@@ -395,13 +395,14 @@ def test_events_arrive_in_order_and_live_is_told_once() -> None:
     request_id = begin(driver, follower, head="2:2")
     records(driver, request_id, "2:0", "2:2", b"{}\n{}\n")
     driver.answer(request_id, events.Live(head="2:2"))
-    driver.answer(request_id, events.Reset(generation=3, kept=1, why="reverted", incarnation="i1"))
+    reset = events.Reset(generation=3, kept=1, why="reverted", incarnation="i1", head="3:2")
+    driver.answer(request_id, reset)
     records(driver, request_id, "3:1", "3:2", b"{}\n")
     driver.answer(request_id, events.Live(head="3:2"))
     assert list(follower.inbox) == [
         RecordsEvent(Position(2, 0), Position(2, 2), b"{}\n{}\n"),
         Live(Position(2, 2)),
-        Reset(3, 1, "reverted", "i1"),
+        Reset(3, 1, "reverted", "i1", Position(3, 2)),
         RecordsEvent(Position(3, 1), Position(3, 2), b"{}\n"),
     ]
 
