@@ -12,7 +12,6 @@ from steno_protocol.context import (
 )
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.positions import Position
-from stenod.core import timeline
 from stenod.core.compaction import Conversation, Cut
 from stenod.core.lines import lines_of
 from stenod.core.machine import Machine
@@ -45,7 +44,7 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
     cut, at = _lines_named(log, machine, command)
     kept = _survey(log, cut, at)
     checked = records.check_message(summary)
-    number = _own_checkpoint(log, machine, command, kept)
+    number = _own_checkpoint(machine, command, kept)
     tokens = command.summary_tokens
     if tokens is None:
         tokens = checked.text_chars // CHARS_PER_TOKEN
@@ -149,13 +148,13 @@ def _survey(log: Log, cut: int, at: int) -> _Kept:
     return kept
 
 
-def _own_checkpoint(log: Log, machine: Machine, command: CompactCommit, kept: _Kept) -> int:
+def _own_checkpoint(machine: Machine, command: CompactCommit, kept: _Kept) -> int:
     """The id of the compaction's own checkpoint: ids only rise in a file."""
     reserved = command.checkpoint_id
-    entries = [e for e in timeline.decode(log.timeline()) if e.kind != timeline.COMPACTING]
-    least = max(kept.newest_before + 1, timeline.checkpoint_floor(entries, log.generation))
+    least = max(kept.newest_before + 1, machine.checkpoint_floor)
     following = kept.oldest_later
-    if least <= reserved < (machine.counters.n_checkpoints if following is None else following):
+    # Also behind an earlier compaction's, which was given up: what was promised is kept.
+    if least <= reserved < (machine.next_checkpoint_id if following is None else following):
         return reserved
     if following is None:
         return machine.counters.n_checkpoints

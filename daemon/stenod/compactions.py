@@ -90,9 +90,11 @@ class Compactions:
         held = self._leases.get(writer)
         if held is None or held.until < self._clock():
             return None
+        if held.answer is None:
+            return held
         # A rewrite ends every compaction, its own commit first of all.
-        is_over = held.answer is not None and _generation(held.answer) != _present(writer)
-        return None if is_over else held
+        generation = Position.parse(held.answer.at).generation
+        return held if generation == writer.feed.head.generation else None
 
     def _again(self, writer: Writer, held: _Lease, command: CompactBegin) -> Compaction:
         if held.name != command.lease or held.answer is None:
@@ -131,19 +133,25 @@ class Compactions:
         assert isinstance(machine, Machine)
         # In the same instant as the head: every later checkpoint is to have a larger id.
         number = machine.reserve_checkpoint_id()
-        cut = None
-        view = opened.log.view(head.generation)
+        cut, is_told = None, False
         try:
-            cut = await self._run(lambda: compacting.choose_cut(view, command.preserve, head.line))
+            cut = await self._choose(opened, head, command.preserve)
+            if cut is not None:
+                # On disk, so that the id is not given to others by the next daemon either.
+                await writer.note(self._told(head, number, command))
+                is_told = True
         finally:
-            view.release()
-            if cut is None:
+            if not is_told:
                 machine.release_checkpoint_id(number)
-        if cut is not None:
-            # On disk, so that the id is not given to others by the next daemon either.
-            await writer.note(self._told(head, number, command))
         is_present = writer.opened is opened and machine.head.generation == head.generation
         return _answer(head, cut, number, command) if is_present else None
+
+    async def _choose(self, opened: Opened, head: Position, preserve: int) -> Cut | None:
+        view = opened.log.view(head.generation)
+        try:
+            return await self._run(lambda: compacting.choose_cut(view, preserve, head.line))
+        finally:
+            view.release()
 
     def _told(self, head: Position, number: int, command: CompactBegin) -> Happening:
         return Happening(
@@ -168,11 +176,3 @@ def _answer(head: Position, cut: Cut | None, number: int, command: CompactBegin)
         checkpoint_id=number,
         lease_ms=command.lease_ms,
     )
-
-
-def _generation(answer: Compaction) -> int:
-    return Position.parse(answer.at).generation
-
-
-def _present(writer: Writer) -> int:
-    return writer.feed.head.generation

@@ -1,5 +1,6 @@
 """Compactions beside a writer: leases, what comes meanwhile, and ids that only rise."""
 
+import errno
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -109,6 +110,36 @@ async def test_a_lease_that_ran_out_keeps_nobody_waiting_and_its_commit_is_still
 
         assert isinstance(late.error, Conflict)
         assert late.error.head == "1:5"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_the_id_that_was_promised_is_kept_though_an_earlier_one_was_never_used(
+    is_restarted: bool,
+) -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        await compactions.begin(desk.writer, compact_begin("a"))
+        desk.now_s += 61
+        second = await compactions.begin(desk.writer, compact_begin("b"))
+        assert second.checkpoint_id == 2
+        if not is_restarted:
+            assert (await commit(desk, second)).ack.checkpoint_id == 2
+    async with Desk(desk.disk).open() as again:
+        assert (await commit(again, second)).ack.checkpoint_id == 2
+        assert ids(again) == [2]
+        assert (await again.do(checkpoint("next"))).ack.checkpoint_id == 3
+
+
+async def test_a_begin_that_the_timeline_cannot_be_told_of_keeps_no_id() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        compactions = compactions_at(desk)
+        desk.disk.fail_next("write", errno.EIO, name="timeline.jsonl")
+        with pytest.raises(OSError, match="Input/output"):
+            await compactions.begin(desk.writer, compact_begin("a"))
+
+        assert (await desk.do(checkpoint("next"))).ack.checkpoint_id == 1
 
 
 async def test_who_gives_up_lets_the_next_one_in_and_gives_the_id_back() -> None:

@@ -213,7 +213,8 @@ class Session:
         later = [number for number, line in old.checkpoints if line >= begun.at]
         if later and begun.number >= later[0]:
             raise Conflict("the reserved id was given out")
-        number = begun.number if later else old.n_checkpoints
+        is_kept = bool(later) or begun.number < max(old.n_checkpoints, self.unreserved)
+        number = begun.number if is_kept else old.n_checkpoints
         prompts = [each for each in old.lines if each.record["role"] == "_system_prompt"]
         found = old.lines[begun.cut : begun.at]
         kept = [each for each in found if each.record["role"][0] != "_"] + old.lines[begun.at :]

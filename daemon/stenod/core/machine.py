@@ -53,7 +53,7 @@ class Machine(Speculation):
 
     def reserve_checkpoint_id(self) -> int:
         """Keep the next checkpoint id for a compaction's own checkpoint, until the next rewrite."""
-        number = self._next_checkpoint_id
+        number = self.next_checkpoint_id
         self.unreserved_id = number + 1
         return number
 
@@ -63,7 +63,8 @@ class Machine(Speculation):
             self.unreserved_id = number
 
     @property
-    def _next_checkpoint_id(self) -> int:
+    def next_checkpoint_id(self) -> int:
+        """The id that the next checkpoint gets, a compaction's reserved one left out."""
         return max(self._spoken.counters.n_checkpoints, self.unreserved_id)
 
     def mailed(self, mail: Mail, applied: Applied) -> Ack:
@@ -135,7 +136,7 @@ class Machine(Speculation):
         return Mailing(command)
 
     def _checkpoint(self, command: Checkpoint) -> Lines:
-        number = self._next_checkpoint_id
+        number = self.next_checkpoint_id
         data = [records.checkpoint_record(number)]
         lines: list[Line] = [CheckpointLine(number)]
         if command.add_user_message:
