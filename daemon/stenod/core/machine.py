@@ -95,9 +95,14 @@ class Machine(Speculation):
             case WriteSystemPrompt() if self._spoken.head.line == 0:
                 record = records.system_prompt_record(command.prompt)
                 return self._lines(command, [record], [SystemPrompt(command.prompt)])
-            case WriteSystemPrompt() | RevertTo() | Clear() | RestoreGeneration() | DeliverDmail():
-                return Rewrite(command)
-            case Repair():
+            case (
+                WriteSystemPrompt()
+                | RevertTo()
+                | Clear()
+                | RestoreGeneration()
+                | DeliverDmail()
+                | Repair()
+            ):
                 return Rewrite(command)
             case CompactCommit():
                 return Rewrite(command, self._summary(data))
