@@ -1,5 +1,6 @@
 """Opening a session after an accident: whole batches of whole lines, and nothing thrown away."""
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from steno_protocol import limits, places
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import Busy, Corrupt, Held, NotFound
 from steno_protocol.positions import Position
+from steno_protocol.replies import Happening
+from stenod.core import timeline
 from stenod.core.mark import encode_mark
 from stenod.store import jsonl
 from stenod.store.posix import PosixDisk
@@ -48,6 +51,7 @@ BATCH = b"".join(stamped("k2", ["two", "three", "four"]))
 LAST = b"".join(stamped("k3", ["five", "six"]))
 LOG = ONE + LAST
 WHOLE = [0, len(ONE), len(LOG)]
+TOLD = timeline.encode(Happening(kind="forked", generation=0, why="to try another way"))
 LATER_S = time.time() + 10 * limits.FOREIGN_SETTLE_S
 
 
@@ -678,6 +682,29 @@ def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -
     assert opened.incarnation == "first"
     assert session.quarantined() == [b'{"kind":"rev']
     assert [entry.kind for entry in session.happenings()] == ["created"]
+
+
+@pytest.mark.parametrize("left", [1, 12, len(TOLD) - 1])
+def test_a_line_behind_half_of_one_that_could_not_be_cut_again_can_be_read(left: int) -> None:
+    disk, session = simulated()
+    opened = session.open()
+    disk.shorten_next("write", left)
+    disk.fail_next("write", errno.ENOSPC, name=places.TIMELINE, skip=1)
+    disk.fail_next("truncate", errno.EIO, name=places.TIMELINE)
+    before = session.file(places.TIMELINE)
+    with pytest.raises(OSError, match="Input/output"):
+        opened.log.tell(TOLD)
+    assert session.file(places.TIMELINE) == before + TOLD[:left]
+
+    opened.log.tell(TOLD)
+    opened.log.tell(TOLD)
+
+    lines = session.file(places.TIMELINE).splitlines(keepends=True)
+    assert lines[0] == before
+    assert lines[-2:] == [TOLD, TOLD]
+    opened.log.close()
+    session.open()
+    assert session.file(places.TIMELINE).splitlines(keepends=True) == lines
 
 
 def test_old_damage_in_a_timeline_costs_no_later_entry(

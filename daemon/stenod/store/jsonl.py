@@ -319,6 +319,9 @@ def tell(disk: Disk, folder: int, line: bytes) -> None:
     handle = disk.open_append(folder, places.TIMELINE, create=True)
     try:
         size = disk.stat(handle).size
+        if size and disk.read(handle, 1, size - 1) != b"\n":
+            # Half of a line that failed, and could not be cut again either.
+            line = b"\n" + line
         try:
             write_all(disk, handle, line)
             disk.fdatasync(handle)
