@@ -18,10 +18,10 @@ from steno_protocol.replies import GarbageEntry, GcReport, Happening
 from stenod import recovery, trash
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Wish
-from stenod.quotas import tree_bytes
 from stenod.registry import Registry
 from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.usage import tree_bytes
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 

@@ -15,10 +15,10 @@ from steno_protocol.replies import Deleted, SessionStat
 from stenod import describing, forking, trash
 from stenod.cutting import Captured
 from stenod.forking import Wanted
-from stenod.quotas import session_bytes
 from stenod.recovery import Inspection
 from stenod.registry import Registry
 from stenod.store.disk import Disk
+from stenod.store.usage import session_bytes
 from stenod.trees import Place, Readable, Trees
 from stenod.workshop import Workshop
 
@@ -166,13 +166,13 @@ class Custody:
         self._registry.check_taking()
         made = await self._shop.read(lambda: forking.find(self._disk, self._trees, wanted))
         if made is None:
-            self._check_room(source, target)
+            await self._check_room(source, target)
             with self._registry.kept_out(target):
                 made = await self._make(wanted)
         await self._tell_source(wanted, made)
         return made
 
-    def _check_room(self, source: Place, target: Place) -> None:
+    async def _check_room(self, source: Place, target: Place) -> None:
         """Refuse a fork for which there is no room.
 
         Raises:
@@ -180,7 +180,8 @@ class Custody:
         """
         quotas = self._shop.quotas
         if quotas is not None:
-            room = quotas.room(target.session, session_bytes(source.path))
+            size = await self._shop.read(lambda: session_bytes(source.path))
+            room = quotas.room(target.session, size)
             if room is not None:
                 raise room.refusal
 

@@ -33,13 +33,14 @@ from stenod.mailbox import Budget
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
 from stenod.peers import Peer
-from stenod.quotas import Quotas, free_bytes
+from stenod.quotas import Quotas
 from stenod.registry import Registry
 from stenod.remote import RemoteTransport
 from stenod.reporting import Reporter
 from stenod.router import Router
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
+from stenod.store.usage import free_bytes
 from stenod.supervisor import Supervisor
 from stenod.threads import Threads
 from stenod.transport import Sent, Transport

@@ -6,20 +6,15 @@ say a little later, and callers who meet a full disk know what to do. A repeat o
 gets its first answer all the same.
 """
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from steno_protocol import limits, places
+from steno_protocol import limits
 from steno_protocol.commands import Clear, Mutation
 from steno_protocol.errors import StenoError, StorageFailed, TooLarge
 from steno_protocol.settings import Settings
-
-_NESTS: Final = (places.QUARANTINE, places.UPLOADS)
-"""Folders of a session that hold its own files; any other may be a session of its own."""
+from stenod.store.usage import session_bytes, tree_bytes
 
 
 @dataclass(slots=True)
@@ -165,41 +160,3 @@ class Quotas:
             " is not needed and see `steno gc`, or raise disk.root_bytes",
             session=session,
         )
-
-
-def free_bytes(path: str) -> int:
-    """What may still be written on the disk of a folder, which may be about to be made."""
-    while not os.path.lexists(path) and path != "/":
-        path = os.path.dirname(path)  # noqa: PTH120 (as text)
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
-
-
-def session_bytes(path: str) -> int:
-    """Bytes of a session's own files."""
-    total = 0
-    for folder in (path, *(f"{path}/{nest}" for nest in _NESTS)):
-        with suppress(OSError), os.scandir(folder) as entries:
-            total += sum(_bytes_of(entry) for entry in entries)
-    return total
-
-
-def tree_bytes(folder: str) -> int:
-    """Bytes of all files in a folder and below it."""
-    total = 0
-    waiting = [folder]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    total += _bytes_of(entry)
-    return total
-
-
-def _bytes_of(entry: "os.DirEntry[str]") -> int:
-    with suppress(OSError):
-        if entry.is_file(follow_symlinks=False):
-            return entry.stat(follow_symlinks=False).st_size
-    return 0
