@@ -26,7 +26,7 @@ from stenod.cutting import Captured, Cut, cut
 from stenod.lookup import blocks_of
 from stenod.removing import remove_all
 from stenod.store import jsonl
-from stenod.store.disk import Disk
+from stenod.store.disk import Disk, close_with
 from stenod.store.jsonl import FileView, SharedHandle
 from stenod.trees import Place, Trees
 
@@ -134,13 +134,13 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
     """
     chosen = cut(source, wanted.command)
     with contextlib.ExitStack() as held:
-        tree = _held(held, disk, trees.open_tree(wanted.target, create=True))
-        forks = _held(held, disk, disk.open_folder(tree, places.FORKS, create=True))
-        nest = _held(held, disk, _own_nest(disk, forks, wanted))
+        tree = close_with(held, disk, trees.open_tree(wanted.target, create=True))
+        forks = close_with(held, disk, disk.open_folder(tree, places.FORKS, create=True))
+        nest = close_with(held, disk, _own_nest(disk, forks, wanted))
         try:
             remove_all(disk, nest)
             _build(disk, trees, source, chosen, wanted, nest)
-            parent = _held(held, disk, trees.open_parent(wanted.target, create=True))
+            parent = close_with(held, disk, trees.open_parent(wanted.target, create=True))
             _put_in_place(disk, trees, nest, parent, wanted)
         finally:
             # What is left over costs room only, and the next start of a daemon removes it.
@@ -216,11 +216,6 @@ def _told(wanted: Wanted, entries: list[Happening]) -> Happening | None:
     return next((entry for entry in entries if entry.kind == FORK and entry.key == key), None)
 
 
-def _held(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
-    stack.callback(disk.close, handle)
-    return handle
-
-
 def _own_nest(disk: Disk, forks: int, wanted: Wanted) -> int:
     """The folder that this fork is built in, locked, so that nobody else builds or removes it."""
     key = wanted.command.key
@@ -237,8 +232,8 @@ def _build(
 ) -> None:
     """Everything that the new session is to hold, durable but for its place."""
     with contextlib.ExitStack() as held:
-        origin = _held(held, disk, trees.open_folder(wanted.source))
-        folder = _held(held, disk, disk.open_folder(nest, _BUILT, create=True))
+        origin = close_with(held, disk, trees.open_folder(wanted.source))
+        folder = close_with(held, disk, disk.open_folder(nest, _BUILT, create=True))
         for number in range(1, chosen.at.generation + 1):
             _share(disk, origin, folder, places.generation_file(number))
         with source.view(chosen.at.generation) as view:
@@ -382,13 +377,13 @@ def _copy_uploads(disk: Disk, origin: int, folder: int, mentioned: set[str]) -> 
         return
     with contextlib.ExitStack() as held:
         try:
-            uploads = _held(held, disk, disk.open_folder(origin, places.UPLOADS))
+            uploads = close_with(held, disk, disk.open_folder(origin, places.UPLOADS))
         except (FileNotFoundError, NotADirectoryError):
             return
         names = sorted(mentioned & set(disk.names(uploads)))
         if not names:
             return
-        copies = _held(held, disk, disk.open_folder(folder, places.UPLOADS, create=True))
+        copies = close_with(held, disk, disk.open_folder(folder, places.UPLOADS, create=True))
         copied = [name for name in names if _copied(disk, uploads, copies, name)]
         _write(disk, copies, _SENT, msgspec.json.encode(copied))
         disk.fsync(copies)

@@ -18,7 +18,7 @@ from steno_protocol.commands import Delete
 from steno_protocol.errors import BadRequest, ErrorCode, Held, NotFound, OutcomeUnknown
 from steno_protocol.replies import Deleted
 from stenod.removing import remove_all
-from stenod.store.disk import Disk
+from stenod.store.disk import Disk, close_with
 from stenod.trees import Place, Trees
 
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
@@ -49,8 +49,8 @@ def find(
     """
     with contextlib.ExitStack() as held:
         try:
-            tree = _held(held, disk, trees.open_tree(place))
-            trash = _held(held, disk, disk.open_folder(tree, places.TRASH))
+            tree = close_with(held, disk, trees.open_tree(place))
+            trash = close_with(held, disk, disk.open_folder(tree, places.TRASH))
         except FileNotFoundError:
             return None
         entry = next((e for e in _entries(disk, trash) if e.key == command.key), None)
@@ -79,13 +79,13 @@ def discard(
         OSError: the disk failed; it is where it was.
     """
     with contextlib.ExitStack() as held:
-        folder = _held(held, disk, trees.open_folder(place))
+        folder = close_with(held, disk, trees.open_folder(place))
         if disk.stat_name(folder, places.CONTEXT) is None:
             raise NotFound("there is no such session", session=place.session)
         _lock_all(held, disk, folder, place)
-        tree = _held(held, disk, trees.open_tree(place))
-        trash = _held(held, disk, disk.open_folder(tree, places.TRASH, create=True))
-        parent = _held(held, disk, trees.open_parent(place))
+        tree = close_with(held, disk, trees.open_tree(place))
+        trash = close_with(held, disk, disk.open_folder(tree, places.TRASH, create=True))
+        parent = close_with(held, disk, trees.open_parent(place))
         entry = _Entry("", int(now), command.key, _flat(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
         try:
@@ -104,13 +104,13 @@ def discard(
 
 
 def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
-    """The names of what has expired in the trash of a tree."""
+    """The names of what has expired in the trash of a tree, the oldest first."""
     try:
         trash = disk.open_folder(tree, places.TRASH)
     except OSError:
         return []
     try:
-        return [each.name for each in _entries(disk, trash) if each.at_s + expiry_s < now]
+        return _expired(disk, trash, now, expiry_s)
     finally:
         disk.close(trash)
 
@@ -122,11 +122,15 @@ def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     except OSError:
         return 0
     try:
-        expired = [entry for entry in _entries(disk, trash) if entry.at_s + expiry_s < now]
-        chosen = sorted(expired, key=lambda entry: entry.at_s)[: limits.TRASH_SWEEP_ENTRIES_MAX]
-        return sum(_removed(disk, trash, entry.name) for entry in chosen)
+        chosen = _expired(disk, trash, now, expiry_s)[: limits.TRASH_SWEEP_ENTRIES_MAX]
+        return sum(_removed(disk, trash, name) for name in chosen)
     finally:
         disk.close(trash)
+
+
+def _expired(disk: Disk, trash: int, now: float, expiry_s: float) -> list[str]:
+    entries = [entry for entry in _entries(disk, trash) if entry.at_s + expiry_s < now]
+    return [entry.name for entry in sorted(entries, key=lambda entry: entry.at_s)]
 
 
 def _removed(disk: Disk, trash: int, name: str) -> bool:
@@ -159,7 +163,7 @@ def _lock_all(held: contextlib.ExitStack, disk: Disk, folder: int, place: Place)
         )
     for name in disk.names(folder):
         try:
-            below = _held(held, disk, disk.open_folder(folder, name))
+            below = close_with(held, disk, disk.open_folder(folder, name))
         except NotADirectoryError:
             continue
         _lock_all(held, disk, below, place)
@@ -172,8 +176,3 @@ def _answer(place: Place, entry: _Entry, expiry_s: float) -> Deleted:
 
 def _flat(place: Place) -> str:
     return "~".join(place.segments)[:_ID_CHARS_MAX]
-
-
-def _held(stack: contextlib.ExitStack, disk: Disk, handle: int) -> int:
-    stack.callback(disk.close, handle)
-    return handle

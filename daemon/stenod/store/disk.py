@@ -7,6 +7,7 @@ part of it happened.
 
 """
 
+from contextlib import ExitStack
 from typing import Protocol
 
 import msgspec
@@ -151,3 +152,9 @@ class Disk(Protocol):
     def lock(self, handle: int) -> bool:
         """Take the exclusive advisory lock of an open file or folder; False if another has it."""
         ...
+
+
+def close_with(stack: ExitStack, disk: Disk, handle: int) -> int:
+    """The handle, which is closed when the stack is left."""
+    stack.callback(disk.close, handle)
+    return handle
