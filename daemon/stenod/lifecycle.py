@@ -29,7 +29,6 @@ from stenod.counting import Statistics
 from stenod.custody import Custody
 from stenod.faults import fault_of
 from stenod.idleness import Idleness
-from stenod.mailbox import Budget
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
 from stenod.peers import Peer
@@ -80,34 +79,10 @@ class Daemon:
             trees.folders,
             free_bytes,
         )
-        budget = Budget()
-        workshop = Workshop(
-            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX)),
-            read=Threads(limits.READ_THREADS_MAX),
-            monotonic=time.monotonic,
-            wall=time.time,
-            flush=self._outbox.flush,
-            statistics=self._statistics,
-            tell=journal.tell,
-            budget=budget,
-            settings=lambda: config.settings,
-            quotas=self._quotas,
-        )
-        self._workshop = workshop
-        self._registry = Registry(trees, disk, workshop, self._spawn)
-        self._custody = Custody(trees, disk, self._registry, workshop)
-        self._router = Router(
-            Reporter(config, self._registry, workshop),
-            self._registry,
-            self._custody,
-            Collector(trees, disk, self._registry, workshop),
-            self._outbox,
-            workshop,
-            self._spawn,
-            self._admission,
-        )
-        self._router.sender = self._sender
-        self._router.drain = self._drained.set
+        self._workshop = self._make_workshop()
+        self._registry = Registry(trees, disk, self._workshop, self._spawn)
+        self._custody = Custody(trees, disk, self._registry, self._workshop)
+        self._router = self._make_router(Collector(trees, disk, self._registry, self._workshop))
 
     async def run(self, lock: RootLock) -> None:
         """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
@@ -233,6 +208,34 @@ class Daemon:
             await work()
         except Exception as error:
             journal.tell("internal", error=fault_of(error))
+
+    def _make_workshop(self) -> Workshop:
+        return Workshop(
+            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX)),
+            read=Threads(limits.READ_THREADS_MAX),
+            monotonic=time.monotonic,
+            wall=time.time,
+            flush=self._outbox.flush,
+            statistics=self._statistics,
+            tell=journal.tell,
+            settings=lambda: self._config.settings,
+            quotas=self._quotas,
+        )
+
+    def _make_router(self, collector: Collector) -> Router:
+        router = Router(
+            Reporter(self._config, self._registry, self._workshop),
+            self._registry,
+            self._custody,
+            collector,
+            self._outbox,
+            self._workshop,
+            self._spawn,
+            self._admission,
+        )
+        router.sender = self._sender
+        router.drain = self._drained.set
+        return router
 
     def _make_remote(self) -> RemoteTransport | None:
         """The socket for other machines, if one is wanted.
