@@ -1,0 +1,72 @@
+"""The timeline beside a writer: whoever tells it something, one line is written after the other."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+import pytest
+
+from steno_protocol import places
+from steno_protocol.replies import Happening
+from support.lines import append, checkpoint, clear, mail, prompt, revert, user
+from support.writing import Desk
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+SLOW_TURNS = 5
+"""A disk so slow that every other task has its turn before it is done."""
+
+
+class WatchedDesk(Desk):
+    """A desk that sees which work on the timeline is under way at the same time.
+
+    Attributes:
+        done: how much work was done.
+        spans: for each work that changed the timeline, what was done when it was begun, and then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = 0
+        self.spans: list[tuple[int, int]] = []
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        begun = self.done
+        for _ in range(SLOW_TURNS):
+            await anyio.lowlevel.checkpoint()
+        before = len(self.disk.calls)
+        result = work()
+        self.done += 1
+        if any(call.name == places.TIMELINE for call in self.disk.calls[before:]):
+            self.spans.append((begun, self.done))
+        return result
+
+
+@pytest.mark.parametrize("turns", range(0, 24, 3))
+async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -> None:
+    desk = WatchedDesk()
+    noted: list[int] = []
+
+    async def note(number: int) -> None:
+        await desk.writer.note(
+            Happening(kind="forked", generation=0, details={"at": f"0:{number}"})
+        )
+        noted.append(number)
+
+    async with desk.open():
+        await desk.do(append("k"), user("one"), user("two"))
+        await desk.do(checkpoint("c"))
+        desk.spans.clear()
+        commands = [mail("m", 0, "look"), prompt("p", "be kind"), revert("r", 0), clear("z")]
+        sent = [desk.send(command) for command in commands]
+        for number in range(6):
+            desk.spawn(lambda number=number: note(number))
+            await desk.settle(turns)
+        await desk.wait_for(lambda: sent[-1].answer is not None and len(noted) == 6)
+
+        assert len(desk.spans) == len(commands) + len(noted)
+        for (_, done), (begun, _) in zip(desk.spans, desk.spans[1:], strict=False):
+            assert begun >= done
+        assert len(desk.stored.happenings()) == 1 + len(desk.spans)
