@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from steno_protocol import places
+from steno_protocol import credentials, places
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import decode_answers
 from steno_protocol.replies import AnyReply
@@ -36,6 +36,10 @@ T = TypeVar("T")
 class DaemonInProcess:
     """What stands behind a daemon's socket.
 
+    Args:
+        disk: where its root lies.
+        keys: a folder of the machine with the keys of clients from elsewhere.
+
     Attributes:
         disk: where its root lies.
         answers: what each request got, events too.
@@ -44,7 +48,7 @@ class DaemonInProcess:
         wall_s: the wall clock; only a test moves it.
     """
 
-    def __init__(self, disk: SimulatedDisk) -> None:
+    def __init__(self, disk: SimulatedDisk, keys: Path | None = None) -> None:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
         self.faults: list[str] = []
@@ -75,7 +79,7 @@ class DaemonInProcess:
             outbox,
             workshop,
             self._spawn,
-            Admission(config.root / "keys", self._told),
+            Admission(keys or config.root / credentials.KEYS_FOLDER, self._told),
         )
 
     @asynccontextmanager
@@ -88,9 +92,11 @@ class DaemonInProcess:
             await self.registry.wait_quiet()
             tasks.cancel_scope.cancel()
 
-    def handle(self, frames: Sequence[bytes], identity: bytes = b"peer") -> None:
+    def handle(
+        self, frames: Sequence[bytes], identity: bytes = b"peer", user: str | None = None
+    ) -> None:
         """What the transport does with one message."""
-        self.router.handle(identity, list(frames))
+        self.router.handle(identity, list(frames), user)
         self._outbox.flush()
 
     async def wait_for_answer(self, request_id: bytes, turns: int = 3000) -> None:

@@ -1,0 +1,93 @@
+"""Whom a daemon answers at its end, and what is left of a client that is let in no longer."""
+
+from pathlib import Path
+
+import anyio.lowlevel
+import pytest
+
+from steno_protocol import credentials
+from steno_protocol.commands import Command, Hello, Open, Subscribe, Unsubscribe
+from steno_protocol.credentials import Allowed
+from steno_protocol.events import AnyEvent, Records
+from steno_protocol.frames import encode_request
+from steno_protocol.replies import AnyReply, ErrorReply, Subscribed, Welcome
+from steno_protocol.rights import Right
+from support.daemon_in_process import DaemonInProcess
+from support.lines import SESSION, append, user
+from support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.anyio
+
+LAPTOP = "L" * 40
+HELLO = Hello(protocol=1)
+FOLLOW = Subscribe(session=SESSION, subscription="mine")
+
+
+async def ask(
+    daemon: DaemonInProcess, name: bytes, command: Command, *records: bytes, user: str | None = None
+) -> AnyReply | AnyEvent:
+    """The first answer to a request; `user` is the key of a client on another machine."""
+    daemon.handle(encode_request(name, command, records), user=user)
+    await daemon.wait_for_answer(name)
+    return daemon.answers[name][0]
+
+
+# --- the end -----------------------------------------------------------------------------------
+
+
+async def test_a_daemon_greets_until_all_is_on_disk_and_then_nobody() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        assert isinstance(await ask(daemon, b"1", HELLO), Welcome)
+        daemon.router.begin_drain()
+        assert isinstance(await ask(daemon, b"2", HELLO), Welcome)
+        daemon.router.finish_drain()
+        refused = await ask(daemon, b"3", HELLO)
+
+    assert isinstance(refused, ErrorReply)
+    assert (refused.code, refused.outcome) == ("shutting_down", "not_applied")
+
+
+# --- a client that is let in no longer -----------------------------------------------------------
+
+
+def let_in(keys: Path, *clients: Allowed) -> None:
+    """Let in these and nobody else, from the next message on."""
+    fresh = keys / "fresh"
+    fresh.write_text(credentials.encode_clients(clients))
+    fresh.chmod(0o600)
+    fresh.rename(keys / credentials.CLIENTS_FILE)
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something that does not come by itself."""
+    for _ in range(100):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_a_revoked_client_loses_what_it_follows_for_good_when_it_asks_for_something(
+    tmp_path: Path,
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
+    laptop = Allowed("laptop", LAPTOP, Right.READ)
+    let_in(tmp_path, laptop)
+    async with daemon.running():
+        await ask(daemon, b"open", Open(session=SESSION))
+        assert isinstance(await ask(daemon, b"follow", FOLLOW, user=LAPTOP), Subscribed)
+        await ask(daemon, b"a1", append("k1"), user("one"))
+        await settle()
+        before = list(daemon.answers[b"follow"])
+        assert any(isinstance(told, Records) for told in before)
+
+        let_in(tmp_path)
+        refused = await ask(daemon, b"hello", HELLO, user=LAPTOP)
+        let_in(tmp_path, laptop)
+        await ask(daemon, b"a2", append("k2"), user("two"))
+        await settle()
+
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == ("unauthorized", "not_applied")
+        assert daemon.answers[b"follow"] == before
+        gone = await ask(daemon, b"end", Unsubscribe(subscription="mine"), user=LAPTOP)
+        assert isinstance(gone, ErrorReply)
+        assert gone.code == "not_found"
