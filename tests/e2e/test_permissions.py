@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 import steno
+from stenod.transport import Transport
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.foreground import ForegroundDaemon
@@ -110,6 +113,40 @@ def test_another_user_reaches_neither_socket_nor_files(root: Path) -> None:
         assert as_nobody(connect) == "PermissionError"
         reached = [str(path) for path in files if as_nobody(path.read_bytes) != "PermissionError"]
         assert reached == []
+
+
+def has_shaken_hands(path: Path) -> bool:
+    """Whether a socket takes a connection of this process; it may hang up instead."""
+    ends = (
+        zmq.EVENT_HANDSHAKE_SUCCEEDED
+        | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+        | zmq.EVENT_DISCONNECTED
+    )
+    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+        peer.linger = 0
+        with peer.get_monitor_socket(ends) as events:
+            peer.connect(f"ipc://{path}")
+            assert events.poll(10_000)
+            told = recv_monitor_message(events)["event"]
+            peer.disable_monitor()
+    return told == zmq.EVENT_HANDSHAKE_SUCCEEDED
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_socket_whose_way_is_open_hears_its_own_user_and_hangs_up_on_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    own = os.getuid()
+    transport = Transport()
+    with monkeypatch.context() as patch:
+        if not is_own:
+            # To a daemon of somebody else this process is another user.
+            patch.setattr(os, "getuid", lambda: own + 1)
+        transport.bind(root / "stenod.sock")
+    try:
+        assert has_shaken_hands(root / "stenod.sock") == is_own
+    finally:
+        transport.close()
 
 
 @as_root
