@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from steno import connect_sync
 from support.command import Ran, Steno
 
 STAT = {
@@ -16,12 +17,13 @@ STAT = {
 @pytest.fixture
 def steno(root: Path) -> Steno:
     """A session of three turns, with a checkpoint before each."""
-    steno = Steno(root)
-    for turn in range(3):
-        steno("checkpoint", "demo")
-        steno("emit", "demo", "TurnBegin", f'{{"user_input":"turn {turn}"}}')
-        assert steno("append", "demo", f"turn {turn}").code == 0
-    return steno
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        for turn in range(3):
+            session.checkpoint()
+            session.append_wire("TurnBegin", {"user_input": f"turn {turn}"}, durability="synced")
+            session.append_message({"role": "user", "content": f"turn {turn}"})
+    return Steno(root)
 
 
 def messages_of(steno: Steno, session: str) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from steno import connect_sync
 from support.command import Steno
 
 DESCRIPTION = {"session", "title", "labels", "archived"}
@@ -12,10 +13,10 @@ DESCRIPTION = {"session", "title", "labels", "archived"}
 
 @pytest.fixture
 def steno(root: Path) -> Steno:
-    steno = Steno(root)
-    for session in ("demo", "team/a", "team/b"):
-        assert steno("append", session, "hi").code == 0
-    return steno
+    with connect_sync(root) as client:
+        for session in ("demo", "team/a", "team/b"):
+            client.open(session, follow=False).append_message({"role": "user", "content": "hi"})
+    return Steno(root)
 
 
 def ids(steno: Steno, *arguments: str) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from steno import connect_sync
 from support.command import Steno
 
 ACK = {
@@ -16,11 +17,12 @@ ACK = {
 @pytest.fixture
 def steno(root: Path) -> Steno:
     """A session that went on after a checkpoint."""
-    steno = Steno(root)
-    steno("append", "demo", "before")
-    steno("checkpoint", "demo")
-    assert steno("append", "demo", "after").code == 0
-    return steno
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.append_message({"role": "user", "content": "before"})
+        session.checkpoint()
+        session.append_message({"role": "user", "content": "after"})
+    return Steno(root)
 
 
 def test_a_mail_is_sent_shown_and_delivered(steno: Steno) -> None:

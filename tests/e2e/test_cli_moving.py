@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from steno import connect_sync
 from steno.cli import destination, importing
 from steno_protocol.errors import Exists
 from support.command import Steno
@@ -19,25 +20,21 @@ OWN_KEYS = {"_id", "_by", "_at"}
 
 def _told(root: Path) -> Steno:
     """A session with all kinds of lines in both of its files."""
-    steno = Steno(root)
-    for arguments in (
-        ("prompt", "demo", "be kind"),
-        ("append", "demo", "What is `this`?"),
-        ("checkpoint", "demo"),
-        ("usage", "demo", "1472"),
-        ("emit", "demo", "TurnBegin", '{"user_input":"hi"}'),
-        ("title", "demo", "A title"),
-        ("label", "demo", "red"),
-    ):
-        assert steno(*arguments).code == 0
     call = {"type": "function", "id": "c1", "function": {"name": "Shell", "arguments": '{"a":1}'}}
     messages = [
         {"role": "assistant", "content": [{"type": "think", "think": "hm"}], "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "```\nfenced\n```"},
     ]
-    lines = "".join(json.dumps(each) + "\n" for each in messages)
-    assert steno("append", "demo", "--batch", stdin=lines).code == 0
-    return steno
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.write_system_prompt("be kind")
+        session.append_message({"role": "user", "content": "What is `this`?"})
+        session.checkpoint()
+        session.update_token_count(1472)
+        session.append_wire("TurnBegin", {"user_input": "hi"}, durability="synced")
+        session.describe(title="A title", labels=["red"])
+        session.append_message(messages)
+    return Steno(root)
 
 
 def lines_in(path: Path) -> list[dict[str, object]]:

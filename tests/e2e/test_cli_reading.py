@@ -5,6 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from steno import connect_sync
 from support.command import Ran, Steno
 from support.session_files import records_in
 
@@ -157,12 +158,14 @@ CONVERSATION = [
 
 
 def _conversation(root: Path) -> Steno:
-    steno = Steno(root)
-    steno("prompt", "demo", "be kind")
-    steno("checkpoint", "demo")
-    steno("append", "demo", stdin="".join(json.dumps(each) + "\n" for each in CONVERSATION))
-    steno("usage", "demo", "1472")
-    return steno
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.write_system_prompt("be kind")
+        session.checkpoint()
+        for message in CONVERSATION:
+            session.append_message(message)
+        session.update_token_count(1472)
+    return Steno(root)
 
 
 def test_show_gives_a_person_the_whole_conversation(root: Path) -> None:

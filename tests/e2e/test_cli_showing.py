@@ -1,11 +1,11 @@
 """`steno show` beyond the screen and beyond today: pager, --since, times."""
 
-import json
 import time
 from pathlib import Path
 
 import pytest
 
+from steno import connect_sync
 from steno.cli.moments import since
 from support.command import Steno
 
@@ -20,12 +20,13 @@ def key_of(at: float) -> str:
 
 def _told_over_hours(root: Path) -> Steno:
     """A session with a record of three hours ago, one of an hour ago, and one of no known time."""
-    steno = Steno(root)
     now = time.time()
-    for hours, text in ((3, "early"), (1, "late")):
-        assert steno("append", "demo", text, "--key", key_of(now - hours * HOUR_S)).code == 0
-    assert steno("append", "demo", "timeless", "--key", "step-1").code == 0
-    return steno
+    keys = {text: key_of(now - hours * HOUR_S) for hours, text in ((3, "early"), (1, "late"))}
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        for text, key in {**keys, "timeless": "step-1"}.items():
+            session.append_message({"role": "user", "content": text}, key=key)
+    return Steno(root)
 
 
 def test_since_begins_with_the_first_record_that_is_known_to_be_young_enough(root: Path) -> None:
@@ -70,10 +71,10 @@ def test_the_time_of_a_message_is_shown_where_it_is_known_and_there_is_room(root
 
 
 def _long_session(root: Path, **environment: str) -> Steno:
-    steno = Steno(root, NO_COLOR="1", **environment)
-    lines = (json.dumps({"role": "user", "content": f"message {n}"}) for n in range(30))
-    steno("append", "demo", "--batch", stdin="\n".join(lines))
-    return steno
+    with connect_sync(root) as client:
+        messages = [{"role": "user", "content": f"message {n}"} for n in range(30)]
+        client.open("demo", follow=False).append_message(messages)
+    return Steno(root, NO_COLOR="1", **environment)
 
 
 def test_what_is_higher_than_the_terminal_goes_through_the_pager(root: Path) -> None:
