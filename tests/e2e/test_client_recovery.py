@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -114,35 +115,42 @@ async def test_a_follower_goes_on_where_it_was_across_a_kill_and_a_rewrite(root:
             ack = await session.append_message(message("c"))
             await mirror.wait_for(ack.head)
             subscription = mirror.subscribe()
+            # Who has seen nothing yet begins with what is there now, and is told of no rewrite.
+            seen = Seen()
+            await seen.up_to(ack.head, subscription)
             daemon.kill()
             daemon.start()
             await session.revert_to(0)
             ack = await session.append_message(message("d"))
             await mirror.wait_for(ack.head)
             assert mirror.history == [message("a"), message("b"), message("d")]
-            assert await contents_up_to(subscription, ack.head) == ["a", "b", "d"]
+            await seen.up_to(ack.head, subscription)
+            assert (seen.contents, seen.lives) == (["a", "b", "d"], 1)
 
 
-async def contents_up_to(subscription: Subscription, head: Position) -> list[str]:
-    """The contents that a subscriber ends with at `head`, if it saw no gap and one Live."""
-    contents: list[str] = []
-    position, lives = Position(0, 0), 0
-    async for event in subscription:
-        match event:
-            case RecordsEvent():
-                assert event.first == position
-                contents += [record.record.get("content", "") for record in event.records()]
-                position = event.next
-            case Reset():
-                del contents[event.kept :]
-                position = Position(event.generation, event.kept)
-            case Live():
-                lives += 1
-        # What was appended before the backlog ended comes before Live.
-        if position == head and lives:
-            break
-    assert lives == 1
-    return contents
+@dataclass
+class Seen:
+    """What a subscriber was told so far."""
+
+    contents: list[str] = field(default_factory=list)
+    position: Position = field(default_factory=lambda: Position(0, 0))
+    lives: int = 0
+
+    async def up_to(self, head: Position, subscription: Subscription) -> None:
+        """Follow to `head` and through Live, which may come before the last record; no gap."""
+        while not (self.position == head and self.lives):
+            match event := await anext(subscription):
+                case RecordsEvent():
+                    assert event.first == self.position
+                    self.contents += [
+                        str(each.record.get("content", "")) for each in event.records()
+                    ]
+                    self.position = event.next
+                case Reset():
+                    del self.contents[event.kept :]
+                    self.position = Position(event.generation, event.kept)
+                case Live():
+                    self.lives += 1
 
 
 async def test_a_drained_daemon_is_started_again_by_whoever_needs_it(root: Path) -> None:
