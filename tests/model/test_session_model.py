@@ -40,6 +40,8 @@ from support.wire_writing import append_wire, event
 TESTS = Path(__file__).parents[1]
 EXAMPLES = int(os.environ.get("STENO_MODEL_EXAMPLES", "40"))
 STEPS = int(os.environ.get("STENO_MODEL_STEPS", "30"))
+PLAYED_S_MAX = 590
+"""For all sessions of a mutant; 15 s of work for a processor that others may want, too."""
 KEYS_MAX = 4
 """Keys that the daemon keeps in memory here, so that most are looked up."""
 
@@ -574,6 +576,7 @@ def test_a_session_is_what_a_model_of_lists_says_whatever_happens_to_its_daemon(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(PLAYED_S_MAX + 10)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_model_notices_a_missing_guard(mutant: str) -> None:
     """In a process of its own: what is drawn depends on what is imported, and what breaks leaks."""
@@ -581,7 +584,7 @@ def test_the_model_notices_a_missing_guard(mutant: str) -> None:
         [sys.executable, "-m", "model.mutants", mutant],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         capture_output=True,
-        timeout=110,
+        timeout=PLAYED_S_MAX,
         check=False,
     )
     assert played.returncode == NOTICED, f"{mutant}: {played.stderr.decode()[-2000:]}"
