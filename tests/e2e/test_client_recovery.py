@@ -184,12 +184,12 @@ async def test_a_mutation_that_gets_no_answer_ends_as_unknown_with_its_key(root:
         return [] if isinstance(request.command, commands.Append) else None
 
     with ScriptedDaemon(root, mute) as daemon:
-        async with connect(endpoint=daemon.endpoint, timeout=0.3) as client:
+        async with connect(endpoint=daemon.endpoint, timeout=1) as client:
             session = await client.open("demo", follow=False)
             with pytest.raises(OutcomeUnknown) as raised:
                 await session.append_message(message("hi"), key="mine")
             assert raised.value.key == "mine"
-        with connect_sync(endpoint=daemon.endpoint, timeout=0.3) as blocking:
+        with connect_sync(endpoint=daemon.endpoint, timeout=1) as blocking:
             with pytest.raises(OutcomeUnknown) as raised:
                 blocking.session("demo").append_message(message("hi"), key="mine")
             assert raised.value.key == "mine"
@@ -199,7 +199,7 @@ async def test_without_its_daemon_a_request_at_an_endpoint_is_unreachable_in_tim
     root: Path,
 ) -> None:
     with ScriptedDaemon(root) as daemon:
-        async with connect(endpoint=daemon.endpoint, timeout=0.5) as client:
+        async with connect(endpoint=daemon.endpoint, timeout=1) as client:
             session = await client.open("demo", follow=False)
             daemon.__exit__(None, None, None)
             with anyio.fail_after(20), pytest.raises(Unreachable):

@@ -105,5 +105,5 @@ def test_of_several_who_want_a_mail_one_gets_it(root: Path) -> None:
 
         assert (len(delivered), len(refused)) == (1, 3)
         assert all("it was delivered as generation 1" in message for message in refused)
-        session.refresh()
+        assert session.wait_for(delivered[0].head, timeout=60)
         assert arrived(session) == 1

@@ -38,7 +38,7 @@ class ScriptedDaemon:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._bound.wait(10)
+        assert self._bound.wait(60)
         return self
 
     def __exit__(
