@@ -34,6 +34,19 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work)
 
 
+class Commits(Blocking, Protocol):
+    """Runs commits, whose time it knows."""
+
+    @property
+    def is_inline(self) -> bool:
+        """True while they are so short that they may run on the event loop."""
+        ...
+
+    def here(self, work: Callable[[], T], together: int) -> T:
+        """Run `work`, which commits so many sessions together, on the event loop."""
+        ...
+
+
 class Adaptive:
     """Runs a commit inline while the disk is fast, else in a thread.
 
@@ -55,7 +68,7 @@ class Adaptive:
 
     async def __call__(self, work: Callable[[], T]) -> T:
         """Run `work` where it costs least."""
-        if self._is_fast and not self._in_threads:
+        if self.is_inline:
             return self._timed(work)
         self._in_threads += 1
         try:
@@ -63,10 +76,25 @@ class Adaptive:
         finally:
             self._in_threads -= 1
 
-    def _timed(self, work: Callable[[], T]) -> T:
+    @property
+    def is_inline(self) -> bool:
+        """See `Commits`; while one is in a thread, the others would wait for its turn anyway."""
+        return self._is_fast and not self._in_threads
+
+    def here(self, work: Callable[[], T], together: int) -> T:
+        """See `Commits`."""
+        return self._timed(work, 2 if together > 1 else 1)
+
+    def _timed(self, work: Callable[[], T], as_many: int = 1) -> T:
         started = time.perf_counter()
         try:
             return work()
         finally:
-            self._took_s.append(time.perf_counter() - started)
+            # Sixteen files together take two to three times as long as one.
+            self._took((time.perf_counter() - started) / as_many)
+
+    def _took(self, seconds: float) -> None:
+        self._took_s.append(seconds)
+        # What is fast stays fast by one more commit that is.
+        if seconds >= limits.INLINE_SYNC_S or not self._is_fast:
             self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < limits.INLINE_SYNC_S

@@ -1,7 +1,6 @@
 """One group commit: commands whose bytes go to the disk together, and how they are answered."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -11,6 +10,7 @@ from stenod.core.keys import KeyTable
 from stenod.core.speculation import moved
 from stenod.mailbox import Item
 from stenod.quotas import Room
+from stenod.recovery import Opened
 from stenod.refusals import with_key
 
 
@@ -29,16 +29,15 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     is_durable: bool = False
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct, eq=False):
     """Decided commands whose bytes go to the disk together.
 
     Attributes:
         room: what is left, if not all of them fit.
     """
 
-    data: list[bytes] = field(default_factory=list[bytes])
-    answers: list[Answer] = field(default_factory=list[Answer])
+    data: list[bytes] = []
+    answers: list[Answer] = []
     synced: bool = False
     room: Room | None = None
 
@@ -64,6 +63,26 @@ class Group:
         """
         if self.room is not None:
             self.room.check(item.command, item.size)
+
+
+# A Struct, because one is made for every commit, and making it takes a quarter of the time.
+class Batch(msgspec.Struct, eq=False):
+    """A group's bytes on their way to the disk, and who is to be told.
+
+    Attributes:
+        opened: the files that it goes to.
+        start: bytes of the file before it.
+        sync_s: how long its sync took.
+        error: what went wrong.
+    """
+
+    opened: Opened
+    data: bytes
+    answers: list[Answer]
+    synced: bool
+    start: int
+    sync_s: float = 0.0
+    error: OSError | None = None
 
 
 def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> None:

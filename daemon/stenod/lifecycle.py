@@ -96,9 +96,9 @@ class Daemon:
             self._serve_metrics()
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                tasks.start_soon(self._transport.serve, self._router.handle, self._outbox.flush)
+                tasks.start_soon(self._transport.serve, self._router.handle, self._end_burst)
                 if remote is not None:
-                    tasks.start_soon(remote.serve, self._handle_remote, self._outbox.flush)
+                    tasks.start_soon(remote.serve, self._handle_remote, self._end_burst)
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
@@ -254,6 +254,11 @@ class Daemon:
     def _handle_remote(self, identity: bytes, frames: list[bytes]) -> None:
         assert self._remote is not None
         self._router.handle(identity, frames, self._remote.user)
+
+    def _end_burst(self) -> None:
+        """Serve what a burst of messages brought, and send the answers."""
+        self._registry.serve_round()
+        self._outbox.flush()
 
     def _sender(self, peer: Peer) -> str:
         return self._transport.sender() if peer.user is None else peer.user

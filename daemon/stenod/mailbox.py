@@ -70,7 +70,7 @@ class Mailbox:
         return self._closed
 
     def put(self, item: Item) -> None:
-        """Queue a command.
+        """Queue a command; `wake` the writer then, or let it take the command at once.
 
         Raises:
             Busy: too many commands, or bytes, wait already; nothing was queued.
@@ -91,6 +91,9 @@ class Mailbox:
         self._items.append(item)
         self._bytes += item.size
         self._budget.taken_bytes += item.size
+
+    def wake(self) -> None:
+        """Wake the writer, for what was put in."""
         self._filled.set()
 
     def take(self) -> list[Item]:

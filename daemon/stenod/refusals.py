@@ -67,13 +67,14 @@ class Refusals:
             session=self._session,
         )
 
-    def ended(self) -> ShuttingDown:
-        """The writer has ended; the next command finds another one."""
-        return ShuttingDown("the session is being closed: try again", session=self._session)
-
     def _note(self, event: str, error: str) -> None:
         self.last_error = error
         self._tell(event, session=self._session, error=error)
+
+
+def ended(session: str) -> ShuttingDown:
+    """The writer has ended; the next command finds another one."""
+    return ShuttingDown("the session is being closed: try again", session=session)
 
 
 def with_key(error: StenoError, key: str) -> StenoError:

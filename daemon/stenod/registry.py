@@ -21,6 +21,7 @@ from stenod.core.machine import Machine
 from stenod.feed import Spawn
 from stenod.mailbox import Item
 from stenod.recovery import Inspection, Opened, OpenHow
+from stenod.rounds import Round
 from stenod.sessions import File, Session
 from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView
@@ -51,6 +52,7 @@ class Registry:
         self._serving: set[Writer] = set()
         self._closing = False
         self._changed = anyio.Event()
+        self._round = Round(workshop)
         self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
 
     def __len__(self) -> int:
@@ -77,12 +79,16 @@ class Registry:
     def submit(self, session: str, item: Item) -> None:
         """Give a command to its session's writer, which is started if need be.
 
+        It is served in the next round.
+
         Raises:
             StenoError: it was not queued.
         """
         found = self._addresses.get(session)
         if found is not None:
-            found.writer(_file_of(item)).mailbox.put(item)
+            writer = found.writer(_file_of(item))
+            writer.mailbox.put(item)
+            self._round.add(writer)
             return
         if self._closing:
             raise _shutting_down()
@@ -95,6 +101,10 @@ class Registry:
         self._check_kept_out(self._trees.place(session))
         self._resolving[session] = [item]
         self._spawn(lambda: self._resolve(session))
+
+    def serve_round(self) -> None:
+        """Let the writers serve what was submitted since the last round."""
+        self._round.serve()
 
     def check_taking(self) -> None:
         """Refuse what changes sessions while the daemon is ending.
@@ -315,10 +325,12 @@ class Registry:
             self._refuse_waiting(session, failed)
             return
         for item in self._resolving.pop(session):
+            writer = found.writer(_file_of(item))
             try:
-                found.writer(_file_of(item)).mailbox.put(item)
+                writer.mailbox.put(item)
             except StenoError as error:
                 item.to.refuse(error)
+            writer.mailbox.wake()
         self._tell_changed()
         self._shop.flush()
 
@@ -384,7 +396,7 @@ def _inspection_of(opened: Opened) -> Inspection:
         size=log.synced,
         inode=log.stat().inode,
         head=machine.head,
-        counters=machine.counters,
+        counters=machine.counters.copy(),
         incarnation=opened.incarnation,
         stamp=machine.stamp,
     )

@@ -64,13 +64,13 @@ class RemoteTransport(Transport):
             ) from None
         return self._socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
-    async def serve(self, handle: Handle, flush: Callable[[], None]) -> None:
+    async def serve(self, handle: Handle, end_burst: Callable[[], None]) -> None:
         """As `Transport.serve`, and answer whether to let somebody in."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zap.fileno(), self._answer_zap)
         try:
             self._answer_zap()
-            await super().serve(handle, flush)
+            await super().serve(handle, end_burst)
         finally:
             loop.remove_reader(self._zap.fileno())
 

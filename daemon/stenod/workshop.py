@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from steno_protocol.settings import Settings
-from stenod.blocking import Blocking
+from stenod.blocking import Blocking, Commits
 from stenod.counting import Statistics
 from stenod.mailbox import Budget, Item
 from stenod.quotas import Quotas, Room
@@ -27,7 +27,7 @@ class Workshop:
         quotas: how much sessions may take; None is as much as the disk has.
     """
 
-    commit: Blocking
+    commit: Commits
     read: Blocking
     monotonic: Callable[[], float]
     wall: Callable[[], float]

@@ -1,35 +1,38 @@
 """The one writer of a session: it takes what waits, decides, writes once, syncs once, then answers.
 
-File first, memory second, answer third. Decisions are `core.machine`'s, bytes are `store`'s; this
-is the only place where the two meet, and the order of these steps is the product.
+File first, answer second, memory third, and nothing else runs between the last two. Decisions are
+`core.machine`'s, bytes are `store`'s; this is the only place where the two meet, and the order of
+these steps is the product.
 """
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import assert_never
 
 import anyio
 import anyio.lowlevel
 
 from steno_protocol import limits
+from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenCount
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.replies import Ack, Happening
-from stenod import lookup, recovery
-from stenod.core import timeline
+from stenod import lookup
 from stenod.core.keys import Applied
-from stenod.core.machine import Machine
-from stenod.core.speculation import Answered, Lines, Mailing, Rewrite, ack_of
+from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite, ack_of
 from stenod.feed import Feed
-from stenod.group import Answer, Group, answer_all, refuse_all
+from stenod.group import Answer, Batch, Group, answer_all, refuse_all
 from stenod.mailbox import Item, Mailbox
+from stenod.open_files import OpenFiles
 from stenod.recovery import Opened, OpenHow
 from stenod.refusals import Refusals, doubted
 from stenod.rewriter import InDoubt, Rewriter
-from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
 
 _AS_IT_IS = OpenHow()
+
+_APPENDING = (Append, AppendWire, Checkpoint, UpdateTokenCount)
+"""Commands that only append."""
 
 
 class Writer:
@@ -55,31 +58,19 @@ class Writer:
         self.mailbox = Mailbox(session, workshop.budget)
         self.feed = feed
         self.used_at = workshop.monotonic()
-        self._opener = opener
-        self._needs = needs
-        self._shop = workshop
-        self._opened: Opened | None = None
-        self._unsynced_since: float | None = None
-        self._opening = anyio.Lock()
         self.is_serving = False
-        self._has_ended = False
-        self._unpublished: list[bytes] = []
-        self._marked = 0
-        self._proven: int | None = None
-        self._refusals = Refusals(session, workshop.tell)
-        # A line of the timeline is one write and one sync: two at once would cut each other.
-        self._timeline = anyio.Lock()
-        self._rewriter = Rewriter(session, workshop, feed, self._timeline)
         self.last_sync_at: float | None = None
-        self._is_sync_asked = False
-        self._settled = anyio.Event()
+        self._shop = workshop
+        self._refusals = Refusals(session, workshop.tell)
+        self._files = OpenFiles(session, opener, feed, workshop, needs.open if needs else None)
+        self._rewriter = Rewriter(session, workshop, feed, self._files.timeline)
+        self._left: Callable[[], Awaitable[None]] | None = None
 
     @property
     def is_idle(self) -> bool:
         """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
-        is_busy = self.is_serving or self._opening.locked()
-        at_rest = not is_busy and not self.mailbox and not self.feed
-        return at_rest and self._unsynced_since is None
+        is_busy = self.is_serving or self._files.is_opening or self._files.is_unsynced
+        return not (is_busy or self.mailbox or self.feed)
 
     @property
     def last_error(self) -> str | None:
@@ -89,7 +80,7 @@ class Writer:
     @property
     def opened(self) -> Opened | None:
         """The open session, or None while its files are closed."""
-        return self._opened
+        return self._files.opened
 
     async def open(self, how: OpenHow = _AS_IT_IS) -> Opened:
         """Open the files if they are not open.
@@ -99,40 +90,29 @@ class Writer:
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
         self.used_at = self._shop.monotonic()
-        if self._opened is not None:
-            return self._opened
-        async with self._opening:
-            if self._needs is not None:
-                await self._needs.open()
-            if self._has_ended:
-                raise self._refusals.ended()
-            if self._opened is None:
-                how = replace(how, proven=self._proven)
-                async with self._timeline:
-                    opened = await self._shop.read(lambda: self._opener(how))
-                if self._has_ended:
-                    opened.log.close()
-                    raise self._refusals.ended()
-                self._opened, self._proven = opened, None
-                self._marked = opened.log.synced
-                self.feed.attach(opened.log, opened.machine.head, opened.incarnation)
-                if isinstance(opened.machine, Machine):
-                    self.feed.begin_with(opened.machine)
-            return self._opened
+        return await self._files.open(how)
+
+    async def note(self, happening: Happening) -> None:
+        """Tell the session's timeline of something; durable on return.
+
+        Raises:
+            StenoError, OSError: as `open`, or the disk refused; nothing was told.
+        """
+        await self._files.note(await self.open(), happening)
 
     async def settle(self) -> None:
         """Return when what was acknowledged as `written` is synced, or withdrawn: reads follow."""
-        if self._unsynced_since is not None:
+        if self._files.is_unsynced:
             await self.rest()
 
     async def rest(self) -> None:
         """Return at an instant when all lines that were decided are durable, or withdrawn."""
-        while (opened := self._opened) is not None:
+        while (opened := self.opened) is not None:
             if opened.machine.head == opened.machine.spoken_head:
                 return
-            self._is_sync_asked = True
+            settled = self._files.unsynced.ask()
             self.mailbox.nudge()
-            await self._settled.wait()
+            await settled.wait()
 
     @property
     def _sync_after_s(self) -> float:
@@ -144,68 +124,168 @@ class Writer:
         try:
             while await self._wait():
                 self.is_serving = True
-                group = self.mailbox.take()
-                self.used_at = self._shop.monotonic()
-                if group:
-                    await self._serve_group(group)
+                left, self._left = self._left, None
+                if left is not None:
+                    await left()
+                elif self.mailbox:
+                    await self._serve_rest(*self._take())
+                await self._open_for_followers()
+                self._shop.flush()
                 await self._sync_when_due()
+                if self.opened is not None and self._files.is_mark_due:
+                    await self._files.save_mark(self.opened)
                 self.is_serving = False
                 if self.mailbox:
                     # A fast disk makes no task wait, and the others are to have their turn.
                     await anyio.lowlevel.checkpoint()
         finally:
-            self._has_ended = True
             self._close()
 
     async def _wait(self) -> bool:
         """Wait for commands, or until unsynced bytes are due; False at the end."""
-        if self._unsynced_since is not None:
-            left = self._unsynced_since + self._sync_after_s - self._shop.monotonic()
+        since = self._files.unsynced.since
+        if since is not None:
+            left = since + self._sync_after_s - self._shop.monotonic()
             with anyio.move_on_after(max(0.0, left)):
                 await self.mailbox.wait()
         else:
             await self.mailbox.wait()
-        return bool(self.mailbox) or not self.mailbox.is_closed or self._unsynced_since is not None
+        has_work = bool(self.mailbox) or self._left is not None
+        return has_work or not self.mailbox.is_closed or self._files.is_unsynced
 
-    async def _serve_group(self, items: list[Item]) -> None:
+    # --- without giving way ----------------------------------------------------------------------
+
+    def begin(self) -> Batch | None:
+        """Decide on what waits and write it, as far as nothing has to be waited for.
+
+        The task does the rest.
+
+        Returns:
+            What is to be synced if it says so, then given to `answer` and, if that was all, to
+            `conclude`, before anything else runs; None if there is nothing.
+        """
+        if self.is_serving or self.opened is None:
+            self.mailbox.wake()
+            return None
+        items, group = self._take()
+        for number, item in enumerate(items):
+            if not self._decide_at_once(item, group):
+                self._leave(partial(self._serve_rest, items[number:], group))
+                return None
+        batch = self._batch_of(group)
+        if batch is not None:
+            self._files.append(batch)
+        return batch
+
+    def answer(self, batch: Batch) -> bool:
+        """Answer what was begun, and synced if that was wanted; then `settle` it.
+
+        Returns:
+            False if that takes more, and was left to the task.
+        """
+        is_told = self._tell(batch)
+        if not is_told:
+            self._leave(partial(self._mend, batch))
+        return is_told
+
+    def conclude(self, batch: Batch) -> None:
+        """What was answered becomes the state, and those who follow are told."""
+        was_unsynced = self._files.is_unsynced
+        self._remember(batch)
+        if self.mailbox or self._files.is_mark_due or self._files.is_unsynced > was_unsynced:
+            self.mailbox.nudge()
+
+    def _leave(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Let the task do what has to wait, before anything else."""
+        self._left = work
+        self.is_serving = True
+        self.mailbox.nudge()
+
+    def _take(self) -> tuple[list[Item], Group]:
+        items = self.mailbox.take()
+        self.used_at = self._shop.monotonic()
+        return items, Group(room=self._shop.room(self.session, items))
+
+    def _decide_at_once(self, item: Item, group: Group) -> bool:
+        """Decide on a command, or refuse it; False if something has to be waited for first."""
+        opened, command = self.opened, item.command
+        if opened is None or not isinstance(command, _APPENDING):
+            return False
+        try:
+            # Once per write is enough to look: the look after the write finds who came between.
+            if not group.data and opened.log.may_be_foreign_changed():
+                return False
+            applied = opened.machine.applied(command.key)
+            if applied is None:
+                if opened.machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+                    return False
+                self._check_new(item, group)
+            self._put(item, opened.machine.decide(command, item.records, applied), group)
+        except Exception as error:
+            self._refuse(item, error)
+        return True
+
+    # --- with all the time it takes --------------------------------------------------------------
+
+    async def _serve_rest(self, items: Sequence[Item], group: Group) -> None:
         """Answer every command of a group, whatever happens."""
-        group = Group(room=self._shop.room(self.session, items))
         for item in items:
-            try:
+            if not self._decide_at_once(item, group):
                 await self._serve_item(item, group)
-            except StenoError as error:
-                item.to.refuse(error)
-            except OSError as error:
-                item.to.refuse(self._refusals.storage_failed(error))
-            except Exception as error:
-                item.to.refuse(self._refusals.internal(error))
         await self._write(group)
-        if self._opened is None and self.feed:
-            # Those who follow are in the middle of the files, and nobody else may come for long.
+
+    async def _open_for_followers(self) -> None:
+        """Open again what failed: those who follow are in the middle of it."""
+        if self.opened is None and self.feed:
             with contextlib.suppress(StenoError, OSError):
                 await self.open()
-        self._shop.flush()
 
     async def _serve_item(self, item: Item, group: Group) -> None:
+        try:
+            await self._decide(item, group)
+        except Exception as error:
+            self._refuse(item, error)
+
+    async def _decide(self, item: Item, group: Group) -> None:
         opened, applied = await self._find(item, group)
         decision = opened.machine.decide(item.command, item.records, applied)
         match decision:
+            case Answered() | Lines():
+                self._put(item, decision, group)
+            case Rewrite() | Mailing():
+                group.synced = True
+                await self._write(group)
+                if self.opened is not None and self.opened is not opened:
+                    # A foreign program came between: decide on what is there now.
+                    await self._decide(item, group)
+                    return
+                await self._carry_out(item, decision)
+            case _:
+                assert_never(decision)
+
+    def _put(self, item: Item, decision: Decision, group: Group) -> None:
+        """Put a decided command into its group; repeats and appended lines only."""
+        match decision:
             case Answered():
-                group.repeat(item, decision.ack, opened.machine.keys)
+                assert self.opened is not None
+                group.repeat(item, decision.ack, self.opened.machine.keys)
             case Lines():
                 group.data.append(decision.data)
                 group.answers.append(Answer(item, decision.ack, is_new=True))
                 group.synced |= item.command.durability == "synced"
             case Rewrite() | Mailing():
-                group.synced = True
-                await self._write(group)
-                if self._opened is not None and self._opened is not opened:
-                    # A foreign program came between: decide on what is there now.
-                    await self._serve_item(item, group)
-                    return
-                await self._carry_out(item, decision)
+                raise AssertionError(f"{item.command} is no append")
             case _:
                 assert_never(decision)
+
+    def _refuse(self, item: Item, error: Exception) -> None:
+        match error:
+            case StenoError():
+                item.to.refuse(error)
+            case OSError():
+                item.to.refuse(self._refusals.storage_failed(error))
+            case _:
+                item.to.refuse(self._refusals.internal(error))
 
     async def _find(self, item: Item, group: Group) -> tuple[Opened, Applied | None]:
         """The open session, and what the files say of the command's key.
@@ -218,7 +298,7 @@ class Writer:
         try:
             if not command.repeat:
                 self._check_deadline(item)
-            opened = self._opened
+            opened = self.opened
             # Once per write is enough to look: the look after the write finds who came between.
             if opened is None or not group.data:
                 opened = await self._open_unchanged(group)
@@ -233,8 +313,7 @@ class Writer:
             raise doubted(error, command) from None
         # A repeat of what was applied in time gets its first answer, however late it comes.
         if applied is None:
-            self._check_deadline(item)
-            group.check_room(item)
+            self._check_new(item, group)
         return opened, applied
 
     async def _open_unchanged(self, group: Group) -> Opened:
@@ -244,44 +323,9 @@ class Writer:
             return opened
         # What was answered so far is about the file as it was.
         await self._write(group)
-        if self._opened is not opened:
+        if self.opened is not opened:
             return await self.open()
-        return await self._take_in_foreign(opened)
-
-    async def _take_in_foreign(self, opened: Opened) -> Opened:
-        """A foreign program changed the file: keep what it replaced, then believe what is there."""
-        before = opened.machine.head
-        try:
-            kept = await self._shop.read(opened.log.keep_replaced)
-        finally:
-            # Also when nothing could be kept, because its folder is gone: look again next time.
-            self._abandon()
-        again = await self.open(OpenHow(create=True))
-        after = again.machine.head
-        told = Happening(
-            kind="foreign",
-            generation=after.generation,
-            at=self._shop.wall(),
-            why="another program changed the file",
-            details={"before": str(before), "after": str(after), "kept": kept},
-        )
-        await self._note(again, told)
-        self._shop.tell(
-            "foreign_change", session=self.session, before=str(before), after=str(after)
-        )
-        return again
-
-    async def note(self, happening: Happening) -> None:
-        """Tell the session's timeline of something; durable on return.
-
-        Raises:
-            StenoError, OSError: as `open`, or the disk refused; nothing was told.
-        """
-        await self._note(await self.open(), happening)
-
-    async def _note(self, opened: Opened, happening: Happening) -> None:
-        async with self._timeline:
-            await self._shop.read(lambda: opened.log.tell(timeline.encode(happening)))
+        return await self._files.take_in_foreign(opened)
 
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
         command, machine = item.command, opened.machine
@@ -296,62 +340,61 @@ class Writer:
             machine.keys.add(command.key, found)
         return found
 
+    # --- storing ---------------------------------------------------------------------------------
+
     async def _write(self, group: Group) -> None:
         """Write and sync a group, then answer it; afterwards the group is empty."""
-        opened = self._opened
+        batch = self._batch_of(group)
+        if batch is None:
+            return
+        await self._shop.commit(lambda: self._files.store(batch))
+        if self._tell(batch):
+            self._remember(batch)
+        else:
+            await self._mend(batch)
+
+    def _batch_of(self, group: Group) -> Batch | None:
+        """What is to be stored of a group, which is empty then; None if nothing is."""
+        opened = self.opened
         if opened is None:
-            return
-        data, answers, synced = b"".join(group.data), group.answers, group.synced
+            return None
+        batch = Batch(opened, b"".join(group.data), group.answers, group.synced, opened.log.size)
         group.data, group.answers, group.synced = [], [], False
-        has_work = data or (synced and self._unsynced_since is not None)
-        if not has_work:
-            answer_all(answers, synced=True)
-            return
-        start = opened.log.size
-        try:
-            await self._shop.commit(lambda: self._store(opened.log, data, synced=synced))
-        except OSError as error:
-            await self._fail(opened, answers, error)
-            return
-        self._shop.statistics.count_group(len(answers), data.count(b"\n"), len(data))
-        if data and opened.log.may_be_foreign_changed():
-            await self._recount(opened, start, data, answers)
-            return
-        await self._written(opened, data, answers, synced=synced)
+        if batch.data or (batch.synced and self._files.is_unsynced):
+            return batch
+        answer_all(batch.answers, synced=True)
+        return None
 
-    def _store(self, log: JsonlLog, data: bytes, *, synced: bool) -> None:
-        if data:
-            log.append(data)
-        if synced:
-            started = self._shop.monotonic()
-            log.sync()
-            self._count_sync(self._shop.monotonic() - started)
+    def _tell(self, batch: Batch) -> bool:
+        """Answer a stored group; False if that takes more, and nobody was told anything."""
+        is_failed = batch.error is not None
+        if is_failed or (batch.data and batch.opened.log.may_be_foreign_changed()):
+            return False
+        answer_all(batch.answers, synced=batch.synced)
+        return True
 
-    async def _written(
-        self, opened: Opened, data: bytes, answers: list[Answer], *, synced: bool
-    ) -> None:
-        self._unpublished.append(data)
-        block = b""
-        if synced:
-            block = self._commit(opened)
-        elif self._unsynced_since is None:
-            self._unsynced_since = self._shop.monotonic()
-        answer_all(answers, synced=synced)
-        self._publish(opened, block)
-        await self._save_mark_when_due(opened)
+    def _remember(self, batch: Batch) -> None:
+        """Memory third: what is on the disk and answered becomes the state, and is published."""
+        self._files.unsynced.add(batch.data, self._shop.monotonic)
+        if batch.synced:
+            # Those who follow come last: their events leave behind the answers.
+            self._files.publish(batch.opened, self._files.commit(batch.opened))
+        self._count(batch)
 
-    def _commit(self, opened: Opened) -> bytes:
-        """Memory second: what is on the disk becomes the state; returns what to publish."""
-        block = b"".join(self._unpublished)
-        self._forget_unsynced()
-        opened.machine.commit()
-        opened.machine.pass_by(opened.log.synced)
-        return block
+    def _count(self, batch: Batch) -> None:
+        if batch.synced:
+            self._shop.count_sync(self.session, batch.sync_s)
+            self.last_sync_at = self._shop.wall()
+        if batch.data:
+            lines = batch.data.count(b"\n")
+            self._shop.statistics.count_group(len(batch.answers), lines, len(batch.data))
 
-    def _publish(self, opened: Opened, block: bytes) -> None:
-        """Those who follow come last: their events leave behind the answers."""
-        if block:
-            self.feed.publish(opened.machine.head, block)
+    async def _mend(self, batch: Batch) -> None:
+        """Answer a group that could not simply be stored."""
+        if batch.error is not None:
+            await self._fail(batch.opened, batch.answers, batch.error)
+        else:
+            await self._recount(batch.opened, batch.start, batch.data, batch.answers)
 
     async def _recount(
         self, opened: Opened, start: int, data: bytes, answers: list[Answer]
@@ -364,7 +407,7 @@ class Writer:
         """
         generation = opened.log.generation
         try:
-            again = await self._take_in_foreign(opened)
+            again = await self._files.take_in_foreign(opened)
             size = again.log.size - start
             region = await self._shop.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
@@ -388,7 +431,7 @@ class Writer:
         except OSError as worse:
             refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
-        self._abandon(proven=opened.log.synced)
+        self._files.abandon(proven=opened.log.synced)
         for answer in answers:
             if answer.is_durable:
                 answer.item.to.reply(answer.ack)
@@ -396,7 +439,7 @@ class Writer:
                 refuse_all([answer], refusal)
 
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
-        opened = self._opened
+        opened = self.opened
         if opened is None:
             raise StorageFailed("what was ahead of this could not be stored", session=self.session)
         try:
@@ -404,8 +447,8 @@ class Writer:
         except InDoubt as doubt:
             ack = await self._settle(item, doubt.error)
         item.to.reply(ack)
-        if self._opened is opened:
-            await self._save_mark(opened)
+        if self.opened is opened:
+            await self._files.save_mark(opened)
 
     async def _settle(self, item: Item, error: OSError) -> Ack:
         """A rewrite failed half-way: open the files again, which tells before or after.
@@ -414,7 +457,7 @@ class Writer:
             StorageFailed: before; nothing happened.
             OutcomeUnknown: the files cannot be opened either.
         """
-        self._abandon()
+        self._files.abandon()
         key = item.command.key
         try:
             again = await self.open()
@@ -428,71 +471,28 @@ class Writer:
         return ack_of(applied, duplicate=False)
 
     async def _sync_when_due(self) -> None:
-        since, opened = self._unsynced_since, self._opened
+        since, opened = self._files.unsynced.since, self.opened
         if since is None or opened is None:
             return
         is_due = self._shop.monotonic() - since >= self._sync_after_s
-        if not (is_due or self._is_sync_asked or self.mailbox.is_closed):
-            return
-        try:
-            await self._shop.commit(lambda: self._store(opened.log, b"", synced=True))
-        except OSError as error:
-            await self._fail(opened, [], error)
-            return
-        self._publish(opened, self._commit(opened))
-        self._shop.flush()
-
-    async def _save_mark_when_due(self, opened: Opened) -> None:
-        if opened.log.synced - self._marked >= limits.MARK_BYTES:
-            await self._save_mark(opened)
-
-    async def _save_mark(self, opened: Opened) -> None:
-        self._marked = opened.log.synced
-        # The mark only makes the next open quicker: without it everything is still right.
-        with contextlib.suppress(OSError):
-            await self._shop.read(
-                lambda: opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
-            )
+        if is_due or self._files.unsynced.is_asked or self.mailbox.is_closed:
+            await self._write(Group(synced=True))
+            self._shop.flush()
 
     def retire(self) -> None:
         """Close the files of an idle session now; the task ends when it next runs."""
-        self._has_ended = True
         self.mailbox.close()
         self._close()
 
     def _close(self) -> None:
-        opened = self._opened
         # In the middle of a group nobody knows how far it came: the next opening finds out.
-        if opened is not None and not self.is_serving:
-            with contextlib.suppress(OSError):
-                if self._unsynced_since is not None:
-                    opened.log.sync()
-                    self._publish(opened, self._commit(opened))
-                if opened.log.synced != self._marked:
-                    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
-        self._abandon()
+        self._files.end(is_whole=not self.is_serving)
 
-    def _abandon(self, proven: int | None = None) -> None:
-        """Believe nothing of the open files any longer; the next command opens them again."""
-        opened, self._opened = self._opened, None
-        self._proven = proven
-        self._forget_unsynced()
-        if opened is not None:
-            self.feed.detach()
-            opened.log.close()
-
-    def _forget_unsynced(self) -> None:
-        self._unpublished.clear()
-        self._unsynced_since = None
-        if self._is_sync_asked:
-            self._is_sync_asked = False
-            self._settled.set()
-            self._settled = anyio.Event()
+    def _check_new(self, item: Item, group: Group) -> None:
+        """Refuse a command that was not applied before if it is late, or has no room."""
+        self._check_deadline(item)
+        group.check_room(item)
 
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._shop.monotonic() > item.deadline_s:
             raise self._refusals.expired(self._shop.monotonic() - item.deadline_s)
-
-    def _count_sync(self, took_s: float) -> None:
-        self._shop.count_sync(self.session, took_s)
-        self.last_sync_at = self._shop.wall()

@@ -142,6 +142,13 @@ class ContextCounters:
         """The token count plus an estimate of the messages that no model has counted yet."""
         return self.token_count + self.pending_chars // CHARS_PER_TOKEN
 
+    def become(self, other: Self) -> None:
+        """Take the numbers of others; cheaper than a copy, at every commit."""
+        self.token_count = other.token_count
+        self.pending_chars = other.pending_chars
+        self.n_checkpoints = other.n_checkpoints
+        self.has_system_prompt = other.has_system_prompt
+
     def copy(self) -> Self:
         """An independent copy, for a state that may have to be taken back."""
         # Not by dataclasses.replace, which takes five times as long, at every commit.

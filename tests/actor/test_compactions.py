@@ -248,7 +248,7 @@ async def test_files_that_are_closed_during_the_look_are_opened_again() -> None:
             nonlocal looks
             looks += 1
             if looks == 1:
-                desk.writer._abandon()
+                desk.writer._files.abandon()
             return work()
 
         compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)

@@ -352,9 +352,9 @@ async def test_what_is_durable_and_not_yet_committed_is_not_shown() -> None:
             assert late.data == b""
             seen.append(desk.feed.head)
 
-        desk.after_commit = look
+        desk.commits.after = look
         await desk.do(append("k1"), user("new"))
-        desk.after_commit = lambda: None
+        desk.commits.after = lambda: None
         await desk.settle()
 
         assert seen == [Position(0, 5)]

@@ -207,12 +207,12 @@ async def test_a_session_without_stamps_has_events_without_facts() -> None:
 
 async def test_messages_do_not_wait_for_events_whose_disk_is_slow() -> None:
     async with WireDesk().open() as desk:
-        desk.gate = anyio.Event()
+        gate = desk.wire_commits.gate = anyio.Event()
         sent = [desk.send(append_wire(f"k{number}"), event(number)) for number in range(500)]
         for number in range(3):
             await desk.do_to_context(append(f"c{number}"), user("one"))
         assert [one.answer for one in sent] == [None] * 500
 
-        desk.gate.set()
+        gate.set()
         await desk.wait_for(lambda: sent[-1].answer is not None)
         assert numbers(desk.file()) == list(range(500))

@@ -1,6 +1,7 @@
 """The writer task: groups, their order, and nothing said before it is true on the disk."""
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,19 @@ from support.stored_session import NOW_S
 from support.writing import PATH, Desk, answers
 
 pytestmark = pytest.mark.anyio
+
+
+def between_look_and_write(desk: Desk, interfere: Callable[[], None]) -> None:
+    """Let another program come between the writer's next write and its look at the file before."""
+    write = desk.disk.write
+
+    def interrupted(handle: int, data: bytes) -> int:
+        vars(desk.disk).pop("write")
+        interfere()
+        return write(handle, data)
+
+    vars(desk.disk)["write"] = interrupted
+
 
 FILE = f"{PATH}/{places.CONTEXT}"
 
@@ -353,12 +367,11 @@ async def test_lines_that_another_program_appended_between_look_and_write_shift_
         _, reader = desk.subscribe()
         await desk.do(append("k1"), user("one"))
         before = await desk.do(append("w", durability="written"), user("unsynced"))
-        desk.before_commit = lambda: desk.disk.foreign.append(FILE, theirs)
+        between_look_and_write(desk, lambda: desk.disk.foreign.append(FILE, theirs))
 
         sent = desk.send(append("k2", durability=durability), user("two"), user("three"))
         expecting = desk.send(append("k3", expect="0:4", durability=durability), user("four"))
         await desk.wait_for(lambda: expecting.answer is not None)
-        desk.before_commit = lambda: None
         await desk.wait_for(lambda: reader.data == desk.file())
 
         lines = desk.file().splitlines()
@@ -377,11 +390,10 @@ async def test_a_half_line_between_look_and_write_makes_the_outcome_unknown_and_
 ):
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.before_commit = lambda: desk.disk.foreign.append(FILE, b'{"role":"us')
+        between_look_and_write(desk, lambda: desk.disk.foreign.append(FILE, b'{"role":"us'))
 
         sent = [desk.send(append(f"g{number}"), user("mine")) for number in range(2)]
         await desk.wait_for(lambda: sent[-1].answer is not None)
-        desk.before_commit = lambda: None
 
         for one in sent:
             assert isinstance(one.error, OutcomeUnknown)
@@ -394,10 +406,10 @@ async def test_a_half_line_between_look_and_write_makes_the_outcome_unknown_and_
 
 async def test_a_line_behind_ours_moves_nothing() -> None:
     async with Desk().open() as desk:
-        desk.after_commit = lambda: desk.disk.foreign.append(FILE, foreign("theirs"))
+        desk.commits.after = lambda: desk.disk.foreign.append(FILE, foreign("theirs"))
 
         sent = await desk.do(append("k1"), user("one"))
-        desk.after_commit = lambda: None
+        desk.commits.after = lambda: None
 
         assert sent.ack.first == "0:0"
         assert (await desk.do(append("k2"), user("two"))).ack.first == "0:2"
@@ -422,10 +434,9 @@ async def test_a_file_that_was_replaced_is_kept_as_a_generation() -> None:
 async def test_a_file_that_was_replaced_between_look_and_write_is_kept_too() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.before_commit = lambda: desk.disk.foreign.replace(FILE, foreign("theirs"))
+        between_look_and_write(desk, lambda: desk.disk.foreign.replace(FILE, foreign("theirs")))
 
         sent = await desk.do(append("k2"), user("two"))
-        desk.before_commit = lambda: None
 
         assert isinstance(sent.error, OutcomeUnknown)
         for key, text in (("k1", "one"), ("k2", "two")):
@@ -476,12 +487,11 @@ async def test_a_deleted_file_leaves_its_lines_in_a_generation() -> None:
 async def test_a_rewrite_whose_expectation_another_program_broke_is_a_conflict() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.before_commit = lambda: desk.disk.foreign.append(FILE, foreign("theirs"))
+        between_look_and_write(desk, lambda: desk.disk.foreign.append(FILE, foreign("theirs")))
 
         desk.send(append("k2"), user("two"))
         rewrite = desk.send(clear("c", expect="0:2"))
         await desk.wait_for(lambda: rewrite.answer is not None)
-        desk.before_commit = lambda: None
 
         assert isinstance(rewrite.error, Conflict)
         assert rewrite.error.head == "0:3"
@@ -574,7 +584,7 @@ async def test_a_closed_mailbox_serves_what_is_in_it_and_takes_no_more() -> None
 
 async def test_a_writer_is_not_idle_while_its_files_are_being_opened() -> None:
     async with Desk().open() as desk:
-        desk.writer._abandon()
+        desk.writer._files.abandon()
         seen: list[bool] = []
         read = desk._read
 
@@ -617,7 +627,7 @@ async def test_a_view_of_closed_files_is_an_error_and_no_other_file() -> None:
         opened = desk.writer.opened
         assert opened is not None
         log: JsonlLog = opened.log
-        desk.writer._abandon()
+        desk.writer._files.abandon()
 
         with pytest.raises(OSError, match="were closed"):
             log.view(0)

@@ -154,7 +154,7 @@ class Stage:
         desk = self.desk
         for writer in (desk.writer, desk.context):
             writer.feed.detach()
-            writer._opened = None
+            writer._files.opened = None
         self.disk.heal()
         self._ending.set()
         await self._life

@@ -37,9 +37,15 @@ class BothDesk(Desk):
     """
 
     def __init__(
-        self, disk: SimulatedDisk, wire_answers: "list[WireSent]", *, shared: bool, wall_s: float
+        self,
+        disk: SimulatedDisk,
+        wire_answers: "list[WireSent]",
+        *,
+        shared: bool,
+        wall_s: float,
+        at_once: bool,
     ) -> None:
-        super().__init__(disk, shared=shared, wall_s=wall_s)
+        super().__init__(disk, shared=shared, wall_s=wall_s, at_once=at_once)
         self.wire_answers = wire_answers
         self._is_shared = shared
         self.wire_feed = Feed(self.spawn, self._read, lambda: self.now_s)
@@ -58,7 +64,7 @@ class BothDesk(Desk):
         if not isinstance(command, AppendWire):
             return super().send(command, *records, deadline_s=deadline_s, size=size)
         sent = WireSent(command, self)
-        self.wire.mailbox.put(Item(command, records, sent, sum(map(len, records)), deadline_s))
+        self._submit(self.wire, Item(command, records, sent, sum(map(len, records)), deadline_s))
         return sent
 
     def _open_wire(self, how: OpenHow) -> Opened:
@@ -149,8 +155,9 @@ class BothFiles(Simulation):
 
     def _make_desk(self) -> Desk:
         return BothDesk(
-            self._disk, self._wire_answers, wall_s=self._wall_s, shared=self._world.shared
-        )
+            self._disk, self._wire_answers, wall_s=self._wall_s, shared=self._world.shared,
+            at_once=self._world.at_once,
+        )  # fmt: skip
 
     def _start(self, tasks: Any) -> Desk:
         desk = super()._start(tasks)
@@ -178,7 +185,7 @@ class BothFiles(Simulation):
         await super()._end(desk)
         self._reader.subscriber = None
         desk.wire_feed.detach()
-        desk.wire._opened = None
+        desk.wire._files.opened = None
 
     def _evict(self) -> None:
         super()._evict()

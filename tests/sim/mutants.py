@@ -16,7 +16,9 @@ from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.speculation import Speculation
 from stenod.feed import Feed
+from stenod.group import Batch
 from stenod.mending import FileEnd
+from stenod.open_files import OpenFiles
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
 
@@ -80,16 +82,16 @@ def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str
         return _replace(self, pieces, intent)
 
 
-def _publish_before_commit(self: Any, log: JsonlLog, data: bytes, *, synced: bool) -> None:
-    if synced and data:
-        head = self._opened.machine.spoken_head
-        self.feed.publish(head, b"".join([*self._unpublished, data]))
-    _store(self, log, data, synced=synced)
+def _publish_before_commit(self: Any, batch: Batch) -> None:
+    if batch.synced and batch.data:
+        head = batch.opened.machine.spoken_head
+        self._feed.publish(head, b"".join([*self.unsynced._blocks, batch.data]))
+    _append(self, batch)
 
 
 _put = Speculation._put
 _replace = JsonlLog.replace
-_store = writer.Writer._store
+_append = OpenFiles.append
 
 
 def _lines_of_any_generation(log: Any, machine: Any, command: Any) -> tuple[int, int]:
@@ -134,7 +136,7 @@ MUTANTS = {
         writer.lookup, "look_up", lambda log, path, key: None
     ),
     "a record that is published before it is durable": Mutant(
-        writer.Writer, "_store", _publish_before_commit
+        OpenFiles, "append", _publish_before_commit
     ),
     "a compaction of a session that was rewritten since": Mutant(
         compacting, "_lines_named", _lines_of_any_generation

@@ -46,6 +46,7 @@ class World:
         shared: the folder is a mount's; then the other program may stop in the middle of a line.
         clock_jumps: wall clocks are set back and forth by hours and years, the clients' and the
             daemon's each by itself, and the daemon remembers few keys, so that it looks most up.
+        at_once: the disk counts as fast, so that rounds serve the commands, not the tasks alone.
         ignore_fdatasync: see `SimulatedDisk`.
         ignore_folder_fsync: see `SimulatedDisk`.
     """
@@ -55,6 +56,7 @@ class World:
     has_foreign: bool = False
     shared: bool = False
     clock_jumps: bool = False
+    at_once: bool = False
     ignore_fdatasync: bool = False
     ignore_folder_fsync: bool = False
 
@@ -69,6 +71,7 @@ def world_of(seed: int) -> World:
         shared=seed % 8 == 7,
         # Whether a half line of another program stood still for a while, only a clock can tell.
         clock_jumps=not has_foreign and seed % 3 == 1,
+        at_once=seed // 8 % 2 == 0,
     )
 
 
@@ -151,7 +154,8 @@ class Simulation:
         return desk
 
     def _make_desk(self) -> Desk:
-        return Desk(self._disk, wall_s=self._wall_s, shared=self._world.shared)
+        world = self._world
+        return Desk(self._disk, wall_s=self._wall_s, shared=world.shared, at_once=world.at_once)
 
     def _tick(self) -> None:
         self._wall_s += self._chance.choice([0.0, 0.001, 1.0, 10.0])
@@ -197,7 +201,7 @@ class Simulation:
         else:
             self._disk.restart()
         desk.feed.detach()
-        desk.writer._opened = None
+        desk.writer._files.opened = None
         self._disk.heal()
         if self._chance.random() < 0.3:
             self._evict()

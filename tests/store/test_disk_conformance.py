@@ -1,5 +1,6 @@
 """What every disk does, the real one and the simulated one: they pass the same suite."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,12 @@ def root(world: DiskWorld) -> Iterator[int]:
     handle = world.disk.open_root(world.path)
     yield handle
     world.disk.close(handle)
+
+
+def appended(disk: Disk, root: int, name: str, data: bytes) -> int:
+    handle = disk.open_append(root, name, create=True)
+    disk.write(handle, data)
+    return handle
 
 
 def everything(disk: Disk, handle: int) -> bytes:
@@ -621,3 +628,39 @@ def test_locks_of_different_files_do_not_meet(disk: Disk, root: int) -> None:
     assert disk.lock(disk.open_new(root, "a"))
     assert disk.lock(disk.open_new(root, "b"))
     assert disk.lock(root)
+
+
+# --- several files at once ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 65, 150])
+def test_files_that_are_synced_together_are_all_durable(
+    disk: Disk, root: int, world: DiskWorld, count: int
+) -> None:
+    handles = [appended(disk, root, f"f{number}", b"x") for number in range(count)]
+    assert disk.fdatasync_all(handles) == [None] * count
+
+
+def test_of_files_that_are_synced_together_each_has_its_own_outcome(disk: Disk, root: int) -> None:
+    handles = [appended(disk, root, f"f{number}", b"x") for number in range(5)]
+    disk.close(handles[2])
+
+    outcomes = disk.fdatasync_all(handles)
+
+    assert [type(each) for each in outcomes] == [
+        type(None), type(None), OSError, type(None), type(None)
+    ]  # fmt: skip
+    assert outcomes[2] is not None
+    assert outcomes[2].errno == errno.EBADF
+
+
+def test_a_name_is_had_by_a_file_of_a_number_and_a_size(disk: Disk, root: int) -> None:
+    handle = appended(disk, root, "f", b"abc")
+    inode = disk.stat(handle).inode
+    assert disk.has(root, "f", inode, 3)
+    assert not disk.has(root, "f", inode, 4)
+    assert not disk.has(root, "g", inode, 3)
+    disk.rename(root, "f", "g")
+    assert disk.has(root, "g", inode, 3)
+    disk.close(appended(disk, root, "f", b"abc"))
+    assert not disk.has(root, "f", inode, 3)

@@ -25,6 +25,7 @@ from stenod.reporting import Reporter
 from stenod.router import Router
 from stenod.trees import Trees
 from stenod.workshop import Workshop
+from support.commits import TestCommits
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S
 
@@ -59,7 +60,7 @@ class DaemonInProcess:
         disk.sync_all()
         outbox = Outbox(self._send, lambda: None, lambda: None)
         workshop = Workshop(
-            commit=_inline,
+            commit=TestCommits(is_inline=True),
             read=_inline,
             monotonic=lambda: self.now_s,
             wall=lambda: self.wall_s,
@@ -97,6 +98,7 @@ class DaemonInProcess:
     ) -> None:
         """What the transport does with one message."""
         self.router.handle(identity, list(frames), user)
+        self.registry.serve_round()
         self._outbox.flush()
 
     async def wait_for_answer(self, request_id: bytes, turns: int = 3000) -> None:

@@ -20,7 +20,7 @@ import copy
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -215,6 +215,11 @@ class SimulatedDisk:
             Call("stat_name", name), lambda: None if node is None else file_stat(node)
         )
 
+    def has(self, folder: int, name: str, inode: int, size: int) -> bool:
+        """See `Disk`."""
+        found = self.stat_name(folder, name)
+        return found is not None and (found.inode, found.size) == (inode, size)
+
     def names(self, folder: int) -> list[str]:
         """See `Disk`; in an order that changes from call to call."""
         names = sorted(self._folder(folder).cached)
@@ -263,6 +268,18 @@ class SimulatedDisk:
     def fdatasync(self, handle: int) -> None:
         """See `Disk`; when it fails, the dirty pages are dropped and count as clean."""
         self._sync("fdatasync", handle)
+
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
+        """See `Disk`; here they are synced one after the other."""
+        outcomes: list[OSError | None] = []
+        for handle in handles:
+            try:
+                self.fdatasync(handle)
+            except OSError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        return outcomes
 
     def fsync(self, handle: int) -> None:
         """See `Disk`; when it fails for a file, as `fdatasync`; for a folder, nothing was done."""

@@ -1,6 +1,6 @@
 """The writers of a session's two files over a simulated disk; the desk stands at the wire file."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from stenod import recovery
 from stenod.feed import Feed
 from stenod.recovery import Opened, OpenHow, Opening
 from stenod.writer import Writer
+from support.commits import TestCommits
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Desk, Sent
@@ -36,16 +37,15 @@ class WireDesk(Desk):
 
     Attributes:
         context: the writer of the same session's context.
-        gate: what is written to the wire file waits until it is set.
+        wire_commits: how its writer commits.
     """
 
     def __init__(self, disk: SimulatedDisk | None = None) -> None:
         super().__init__(disk)
         self.context = self.writer
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
-        self.gate = anyio.Event()
-        self.gate.set()
-        shop = replace(self.workshop, commit=self._commit_to_wire)
+        self.wire_commits = TestCommits(is_inline=self.serves_at_once)
+        shop = replace(self.workshop, commit=self.wire_commits)
         self.writer = Writer(SESSION, self._wire_opener, self.feed, shop, needs=self.context)
 
     @asynccontextmanager
@@ -80,9 +80,9 @@ class WireDesk(Desk):
         return sent
 
     async def pass_time(self, seconds: float) -> None:
-        """Move the clock, and have the writer look at it: a refused command wakes it."""
+        """Move the clock, and have the writer look at it."""
         self.now_s += seconds
-        await self.do(append_wire("look"), b"{}")
+        self.writer.mailbox.nudge()
         await self.settle()
 
     def durable(self) -> bytes:
@@ -92,10 +92,6 @@ class WireDesk(Desk):
     def file(self, name: str = places.WIRE) -> bytes:
         """What the wire file holds."""
         return self.disk.content(f"{PATH}/{name}")
-
-    async def _commit_to_wire(self, work: Callable[[], T]) -> T:
-        await self.gate.wait()
-        return await self._commit(work)
 
     def _wire_opener(self, how: OpenHow) -> Opened:
         context = self.context.opened

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,8 +19,10 @@ from stenod.counting import Statistics
 from stenod.feed import Feed, Subscriber
 from stenod.mailbox import Item
 from stenod.recovery import Opened, OpenHow, Opening
+from stenod.rounds import Round
 from stenod.workshop import Workshop
 from stenod.writer import Writer
+from support.commits import TestCommits
 from support.lines import SESSION
 from support.simulated_disk import Death, SimulatedDisk
 from support.stored_session import NOW_S, StoredSession
@@ -107,14 +109,21 @@ class Desk:
         now_s: the monotonic clock; only a test moves it.
         answered: every answered command, in the order of the answers.
         flushes: how many answers had been given at each flush.
-        before_commit: called between the writer's look at the file and its write.
-        after_commit: called when a write and its sync are done, before the writer goes on.
+        commits: how the writer commits.
         told: events for the operator.
         incarnation: the id that a session which is made now gets.
+        serves_at_once: whether desks serve in rounds that say nothing of it themselves.
     """
 
+    serves_at_once: ClassVar[bool] = False
+
     def __init__(
-        self, disk: SimulatedDisk | None = None, *, shared: bool = False, wall_s: float = NOW_S
+        self,
+        disk: SimulatedDisk | None = None,
+        *,
+        shared: bool = False,
+        wall_s: float = NOW_S,
+        at_once: bool | None = None,
     ) -> None:
         self.disk = disk or SimulatedDisk()
         self.stored = StoredSession(self.disk, PATH)
@@ -124,8 +133,7 @@ class Desk:
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
         self.told: list[str] = []
-        self.before_commit: Callable[[], None] = lambda: None
-        self.after_commit: Callable[[], None] = lambda: None
+        self.commits = TestCommits(is_inline=self.serves_at_once if at_once is None else at_once)
         self.statistics = Statistics()
         self.death: Death | None = None
         self._shared = shared
@@ -135,7 +143,7 @@ class Desk:
             self.disk.foreign.make_folder(PATH)
             self.disk.sync_all()
         self.workshop = Workshop(
-            commit=self._commit,
+            commit=self.commits,
             read=self._read,
             monotonic=lambda: self.now_s,
             wall=lambda: self.wall_s,
@@ -145,6 +153,8 @@ class Desk:
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
         self.writer = Writer(SESSION, self._opener, self.feed, self.workshop)
+        self._round = Round(self.workshop)
+        self._is_round_due = False
 
     @asynccontextmanager
     async def open(self, *, stamp: bool = True) -> AsyncIterator["Desk"]:
@@ -170,7 +180,7 @@ class Desk:
         """Put one command into the mailbox."""
         sent = Sent(command, self)
         measured = sum(map(len, records)) if size is None else size
-        self.writer.mailbox.put(Item(command, records, sent, measured, deadline_s))
+        self._submit(self.writer, Item(command, records, sent, measured, deadline_s))
         return sent
 
     async def do(self, command: Mutation, *records: bytes) -> Sent:
@@ -243,13 +253,17 @@ class Desk:
         await anyio.lowlevel.checkpoint()
         return work()
 
-    async def _commit(self, work: Callable[[], T]) -> T:
-        await anyio.lowlevel.checkpoint()
-        self.before_commit()
-        try:
-            return work()
-        finally:
-            self.after_commit()
+    def _submit(self, writer: Writer, item: Item) -> None:
+        """Give a writer a command; a round serves what is sent before anybody gives way."""
+        writer.mailbox.put(item)
+        self._round.add(writer)
+        if not self._is_round_due:
+            self._is_round_due = True
+            self.spawn(self._serve_round)
+
+    async def _serve_round(self) -> None:
+        self._is_round_due = False
+        self._round.serve()
 
 
 def answers(sent: Sequence[Sent]) -> list[str]:

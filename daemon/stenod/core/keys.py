@@ -2,6 +2,7 @@
 
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -55,10 +56,15 @@ class KeyTable:
 
     def add(self, key: str, applied: Applied) -> None:
         """Remember an applied command; only after its bytes are where its reply says."""
-        self._applied[key] = applied
+        self.add_all({key: applied})
+
+    def add_all(self, applied: Mapping[str, Applied]) -> None:
+        """As `add`, for several."""
+        self._applied.update(applied)
         if self._filter is not None:
-            self._filter.add(key.encode())
-        if len(self._applied) > self._keys_max:
+            for key in applied:
+                self._filter.add(key.encode())
+        while len(self._applied) > self._keys_max:
             oldest, _ = self._applied.popitem(last=False)
             self._horizon_ms = max(self._horizon_ms, key_time_ms(oldest) or 0)
 

@@ -152,10 +152,11 @@ class Speculation(ABC):
 
     def commit(self) -> None:
         """All that was decided is durable now."""
-        for key, applied in self._spoken.keys.items():
-            self.keys.add(key, applied)
-        self._durable = State(self._spoken.head, self._spoken.counters.copy())
-        self._spoken.keys = {}
+        spoken, durable = self._spoken, self._durable
+        self.keys.add_all(spoken.keys)
+        durable.head = spoken.head
+        durable.counters.become(spoken.counters)
+        spoken.keys = {}
 
     def pass_by(self, size: int) -> None:
         """The file has `size` bytes at its durable head."""

@@ -7,6 +7,7 @@ part of it happened.
 
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -83,6 +84,10 @@ class Disk(Protocol):
         """What is known of a name, not following a symbolic link; None if it is not there."""
         ...
 
+    def has(self, folder: int, name: str, inode: int, size: int) -> bool:
+        """True when a name is that of the file with this number, and it has so many bytes."""
+        ...
+
     def names(self, folder: int) -> list[str]:
         """The names in a folder, in no order."""
         ...
@@ -109,6 +114,10 @@ class Disk(Protocol):
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
+        ...
+
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
+        """As `fdatasync` for each of several files, together: what became of each of them."""
         ...
 
     def fsync(self, handle: int) -> None:

@@ -108,6 +108,22 @@ class JsonlLog:
     def sync(self) -> None:
         """Make everything that was appended durable."""
         self._disk.fdatasync(self._file.handle)
+        self._synced()
+
+    @staticmethod
+    def sync_all(logs: "Sequence[JsonlLog]") -> list[OSError | None]:
+        """Make what was appended to several logs of one disk durable, together.
+
+        Returns:
+            What became of each: None when it is durable.
+        """
+        errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
+        for log, error in zip(logs, errors, strict=True):
+            if error is None:
+                log._synced()
+        return errors
+
+    def _synced(self) -> None:
         self.synced = self.size
         self._unsynced = b""
 
@@ -130,10 +146,7 @@ class JsonlLog:
 
     def is_foreign_changed(self) -> bool:
         """True when another program appended to, cut or replaced the file."""
-        if self._disk.stat(self._file.handle).size != self.size:
-            return True
-        named = self._disk.stat_name(self._folder, self._name)
-        return named is None or named.inode != self._inode
+        return not self._disk.has(self._folder, self._name, self._inode, self.size)
 
     def may_be_foreign_changed(self) -> bool:
         """As `is_foreign_changed`, for who would open the files again when nobody knows."""

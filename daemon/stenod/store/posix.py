@@ -4,12 +4,13 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from steno_protocol.limits import COPY_BYTES
+from stenod.store import kernel_syncs
 from stenod.store.disk import FileStat
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -84,6 +85,14 @@ class PosixDisk:
         except FileNotFoundError:
             return None
 
+    def has(self, folder: int, name: str, inode: int, size: int) -> bool:
+        """True when a name is that of the file with this number, and it has so many bytes."""
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return found.st_ino == inode and found.st_size == size
+
     def names(self, folder: int) -> list[str]:
         """The names in a folder; bytes that are no UTF-8 come as surrogate escapes."""
         return os.listdir(folder)
@@ -120,6 +129,10 @@ class PosixDisk:
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
         os.fdatasync(handle)
+
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
+        """As `fdatasync` for each of several files, by the kernel at the same time if it can."""
+        return kernel_syncs.fdatasync_all(handles)
 
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""

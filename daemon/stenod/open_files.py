@@ -1,0 +1,207 @@
+"""A session's files as its writer has them: opened on demand, believed until something fails."""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import anyio
+
+from steno_protocol import limits
+from steno_protocol.replies import Happening
+from stenod import recovery
+from stenod.core import timeline
+from stenod.core.machine import Machine
+from stenod.feed import Feed
+from stenod.group import Batch
+from stenod.recovery import Opened, OpenHow
+from stenod.refusals import ended
+from stenod.unsynced import Unsynced
+from stenod.workshop import Workshop
+
+
+class OpenFiles:
+    """The files that one writer writes.
+
+    Args:
+        session: the session's id.
+        opener: opens the files, or opens them again; blocks.
+        feed: who is told where the files end.
+        workshop: what a writer works with.
+        first: opens other files, which have to be open before these.
+
+    Attributes:
+        opened: the open files, None while they are closed.
+        unsynced: what was appended to them and is not durable.
+        timeline: a line of the timeline is one write and one sync: two at once would cut each
+            other.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        opener: Callable[[OpenHow], Opened],
+        feed: Feed,
+        workshop: Workshop,
+        first: Callable[[], Awaitable[object]] | None,
+    ) -> None:
+        self.opened: Opened | None = None
+        self.unsynced = Unsynced()
+        self.timeline = anyio.Lock()
+        self._session = session
+        self._opener = opener
+        self._feed = feed
+        self._shop = workshop
+        self._first = first
+        self._opening = anyio.Lock()
+        self._proven: int | None = None
+        self._marked = 0
+        self._has_ended = False
+
+    @property
+    def is_opening(self) -> bool:
+        """True while they are being opened."""
+        return self._opening.locked()
+
+    @property
+    def is_unsynced(self) -> bool:
+        """True while there are lines in them that are not durable."""
+        return self.unsynced.since is not None
+
+    @property
+    def is_mark_due(self) -> bool:
+        """True when so much was appended that the next opening would read for long."""
+        return (
+            self.opened is not None and self.opened.log.synced - self._marked >= limits.MARK_BYTES
+        )
+
+    async def open(self, how: OpenHow) -> Opened:
+        """Open them if they are not open.
+
+        Raises:
+            ShuttingDown: the writer has ended; nobody would close them again.
+            StenoError, OSError: as `recovery.open_session`; the next command tries again.
+        """
+        if self.opened is not None:
+            return self.opened
+        async with self._opening:
+            if self._first is not None:
+                await self._first()
+            self._check_ended()
+            if self.opened is None:
+                await self._open(replace(how, proven=self._proven))
+            assert self.opened is not None
+            return self.opened
+
+    async def note(self, opened: Opened, happening: Happening) -> None:
+        """Tell the timeline of something; durable on return."""
+        async with self.timeline:
+            await self._shop.read(lambda: opened.log.tell(timeline.encode(happening)))
+
+    async def take_in_foreign(self, opened: Opened) -> Opened:
+        """A foreign program changed the file: keep what it replaced, then believe what is there."""
+        before = opened.machine.head
+        try:
+            kept = await self._shop.read(opened.log.keep_replaced)
+        finally:
+            # Also when nothing could be kept, because its folder is gone: look again next time.
+            self.abandon()
+        again = await self.open(OpenHow(create=True))
+        after = again.machine.head
+        told = Happening(
+            kind="foreign",
+            generation=after.generation,
+            at=self._shop.wall(),
+            why="another program changed the file",
+            details={"before": str(before), "after": str(after), "kept": kept},
+        )
+        await self.note(again, told)
+        self._shop.tell(
+            "foreign_change", session=self._session, before=str(before), after=str(after)
+        )
+        return again
+
+    def append(self, batch: Batch) -> None:
+        """Write a group's bytes; an error is in the batch then."""
+        try:
+            if batch.data:
+                batch.opened.log.append(batch.data)
+        except OSError as error:
+            batch.error = error
+
+    def store(self, batch: Batch) -> None:
+        """Write a group's bytes, and make them durable if that is wanted; as `append`."""
+        self.append(batch)
+        if batch.error is None and batch.synced:
+            started = self._shop.monotonic()
+            try:
+                batch.opened.log.sync()
+            except OSError as error:
+                batch.error = error
+            batch.sync_s = self._shop.monotonic() - started
+
+    def commit(self, opened: Opened) -> bytes:
+        """All that was appended is durable: it becomes the state. Returns what to publish."""
+        block = self.unsynced.take()
+        opened.machine.commit()
+        opened.machine.pass_by(opened.log.synced)
+        return block
+
+    def publish(self, opened: Opened, block: bytes) -> None:
+        """Tell those who follow of what was committed."""
+        if block:
+            self._feed.publish(opened.machine.head, block)
+
+    async def save_mark(self, opened: Opened) -> None:
+        """Note how far they are durable, for the next opening."""
+        self._marked = opened.log.synced
+        # The mark only makes the next open quicker: without it everything is still right.
+        with contextlib.suppress(OSError):
+            await self._shop.read(
+                lambda: opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+            )
+
+    def abandon(self, proven: int | None = None) -> None:
+        """Believe nothing of the open files any longer; the next command opens them again.
+
+        Args:
+            proven: the length that was durable when a sync failed.
+        """
+        opened, self.opened = self.opened, None
+        self._proven = proven
+        self.unsynced.take()
+        if opened is not None:
+            self._feed.detach()
+            opened.log.close()
+
+    def end(self, *, is_whole: bool) -> None:
+        """Close them for good.
+
+        Args:
+            is_whole: no group is under way; then everything is synced, and the mark is saved.
+        """
+        self._has_ended = True
+        opened = self.opened
+        if opened is not None and is_whole:
+            with contextlib.suppress(OSError):
+                if self.is_unsynced:
+                    opened.log.sync()
+                    self.publish(opened, self.commit(opened))
+                if opened.log.synced != self._marked:
+                    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+        self.abandon()
+
+    async def _open(self, how: OpenHow) -> None:
+        async with self.timeline:
+            opened = await self._shop.read(lambda: self._opener(how))
+        if self._has_ended:
+            opened.log.close()
+        self._check_ended()
+        self.opened, self._proven = opened, None
+        self._marked = opened.log.synced
+        self._feed.attach(opened.log, opened.machine.head, opened.incarnation)
+        if isinstance(opened.machine, Machine):
+            self._feed.begin_with(opened.machine)
+
+    def _check_ended(self) -> None:
+        if self._has_ended:
+            raise ended(self._session)

@@ -1,0 +1,56 @@
+"""Writers that got commands at the same time, served together without a task's turn for each.
+
+While the disk is fast, a command is decided on, stored and answered right behind the burst that
+brought it: waking a task for it would cost as much as the rest of the work. The sessions of a burst
+are synced together, which costs the file system one commit of its journal instead of one each.
+"""
+
+from stenod.group import Batch
+from stenod.store.jsonl import JsonlLog
+from stenod.workshop import Workshop
+from stenod.writer import Writer
+
+
+class Round:
+    """The writers whose mailboxes were filled since the last round.
+
+    Args:
+        workshop: what they work with.
+    """
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._shop = workshop
+        self._waiting: dict[Writer, None] = {}
+
+    def add(self, writer: Writer) -> None:
+        """Something was put into this writer's mailbox."""
+        self._waiting[writer] = None
+
+    def serve(self) -> None:
+        """Serve those who wait; what has to wait for anything is left to their tasks."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, {}
+        if not self._shop.commit.is_inline:
+            for writer in waiting:
+                writer.mailbox.wake()
+            return
+        begun = [(writer, batch) for writer in waiting if (batch := writer.begin()) is not None]
+        if begun:
+            self._sync([batch for _, batch in begun if batch.synced and batch.error is None])
+            answered = [(writer, batch) for writer, batch in begun if writer.answer(batch)]
+            # What nobody waits for comes behind what everybody waits for.
+            self._shop.flush()
+            for writer, batch in answered:
+                writer.conclude(batch)
+
+    def _sync(self, batches: list[Batch]) -> None:
+        if not batches:
+            return
+        started = self._shop.monotonic()
+        errors = self._shop.commit.here(
+            lambda: JsonlLog.sync_all([batch.opened.log for batch in batches]), len(batches)
+        )
+        took_s = self._shop.monotonic() - started
+        for batch, error in zip(batches, errors, strict=True):
+            batch.sync_s, batch.error = took_s, error

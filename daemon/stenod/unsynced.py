@@ -1,0 +1,42 @@
+"""Lines that are in a file and not yet durable: since when, and who waits for them to be."""
+
+from collections.abc import Callable
+
+import anyio
+
+
+class Unsynced:
+    """What was appended since the last sync.
+
+    Attributes:
+        since: monotonic time of the first of it, None while there is nothing.
+        is_asked: somebody waits until there is nothing.
+    """
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self.is_asked = False
+        self._blocks: list[bytes] = []
+        self._settled = anyio.Event()
+
+    def add(self, block: bytes, clock: Callable[[], float]) -> None:
+        """Lines were appended."""
+        self._blocks.append(block)
+        if self.since is None:
+            self.since = clock()
+
+    def take(self) -> bytes:
+        """All of it is durable now, or withdrawn: what it was."""
+        block = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks)
+        self._blocks.clear()
+        self.since = None
+        if self.is_asked:
+            self.is_asked = False
+            self._settled.set()
+            self._settled = anyio.Event()
+        return block
+
+    def ask(self) -> anyio.Event:
+        """Have it synced soon; the event is set when there is nothing any more."""
+        self.is_asked = True
+        return self._settled

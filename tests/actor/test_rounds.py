@@ -1,0 +1,169 @@
+"""Rounds: the sessions of a burst are served together, and none is the worse for another."""
+
+import errno
+
+import msgspec
+import pytest
+
+from steno_protocol import places
+from steno_protocol.commands import Command, Open
+from steno_protocol.frames import encode_request
+from steno_protocol.replies import Ack, ErrorReply
+from support.daemon_in_process import DaemonInProcess
+from support.lines import append, foreign, revert, user, uuid7
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import NOW_S
+from support.writing import PATH, Desk, answers
+
+pytestmark = pytest.mark.anyio
+
+SESSIONS = [f"s{number}" for number in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def serving() -> None:
+    """Here each test says itself how its writers serve."""
+
+
+def burst(daemon: DaemonInProcess, commands: list[tuple[Command, bytes]]) -> list[bytes]:
+    """What one burst of messages is to a daemon; returns the ids of its requests."""
+    names: list[bytes] = []
+    for command, record in commands:
+        names.append(b"b%d" % len(daemon.answers) + b".%d" % len(names))
+        daemon.router.handle(b"peer", encode_request(names[-1], command, [record]))
+    daemon.registry.serve_round()
+    return names
+
+
+def fresh(seconds: int, number: int = 0) -> str:
+    """A key that cannot have been used before, so that no file has to be looked at for it."""
+    return uuid7(int(NOW_S + seconds) * 1000, number)
+
+
+def appends(key: int) -> list[tuple[Command, bytes]]:
+    """One append to each session."""
+    return [
+        (msgspec.structs.replace(append(fresh(key, number)), session=session), user(session))
+        for number, session in enumerate(SESSIONS)
+    ]
+
+
+async def opened(daemon: DaemonInProcess) -> None:
+    for session in SESSIONS:
+        name = session.encode()
+        daemon.handle(encode_request(name, Open(session=session), ()))
+        await daemon.wait_for_answer(name)
+
+
+async def test_a_burst_is_answered_when_its_round_ends_and_synced_together() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await opened(daemon)
+        before = len(disk.calls)
+        names = burst(daemon, appends(1))
+
+        # Nothing has given way: no task had a turn.
+        assert all(isinstance(daemon.answers[name][0], Ack) for name in names)
+        methods = [call.method for call in disk.calls[before:]]
+        assert methods.count("write") == methods.count("fdatasync") == len(SESSIONS)
+        last_write = len(methods) - 1 - methods[::-1].index("write")
+        assert last_write < methods.index("fdatasync")
+
+
+async def test_a_sync_that_fails_fails_its_own_session_alone() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await opened(daemon)
+        disk.fail_next("fdatasync", errno.EIO, skip=1)
+        names = burst(daemon, appends(1))
+        for name in names:
+            await daemon.wait_for_answer(name)
+
+        told = [daemon.answers[name][0] for name in names]
+        assert [isinstance(each, Ack) for each in told] == [True, False, True, True]
+        refused = told[1]
+        assert isinstance(refused, ErrorReply)
+        assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
+        again = burst(daemon, appends(2))
+        for name in again:
+            await daemon.wait_for_answer(name)
+        acks = [daemon.answers[name][0] for name in again]
+        assert [ack.first for ack in acks if isinstance(ack, Ack)] == ["0:1", "0:0", "0:1", "0:1"]
+
+
+async def test_what_has_to_wait_and_all_behind_it_is_left_to_the_task_in_its_order() -> None:
+    async with Desk(at_once=True).open() as desk:
+        await desk.do(append("k1"), user("one"))
+        await desk.do(append("k2"), user("two"))
+        sent = [
+            desk.send(append("k3"), user("three")),
+            desk.send(append("old", repeat=True), user("looked up in the files")),
+            desk.send(append("k4"), user("four")),
+            desk.send(revert("r", 7)),
+            desk.send(append("k1"), user("one")),
+        ]
+        await desk.wait_for(lambda: all(one.answer is not None for one in sent))
+
+        assert answers(sent) == ["0:2", "0:3", "0:4", "NotFound", "0:0"]
+        assert desk.durable() == desk.file()
+
+
+async def test_lines_of_another_program_before_a_round_are_taken_in_first() -> None:
+    async with Desk(at_once=True).open() as desk:
+        await desk.do(append("k1"), user("one"))
+        desk.disk.foreign.append(f"{PATH}/{places.CONTEXT}", foreign("theirs"))
+
+        assert (await desk.do(append("k2"), user("two"))).ack.first == "0:2"
+        assert "foreign_change" in desk.told
+
+
+async def test_a_write_that_fails_in_a_round_is_taken_back() -> None:
+    async with Desk(at_once=True).open() as desk:
+        await desk.do(append("k1"), user("one"))
+        whole = desk.file()
+        desk.disk.shorten_next("write", 7)
+        desk.disk.fail_next("write", errno.ENOSPC, skip=1)
+        sent = [desk.send(append(f"g{number}"), user("lost")) for number in range(3)]
+        await desk.wait_for(lambda: all(one.answer is not None for one in sent))
+
+        assert answers(sent) == ["StorageFailed"] * 3
+        assert desk.file() == whole
+        assert (await desk.do(append("g0"), user("found"))).ack.first == "0:1"
+
+
+async def test_a_fault_in_one_command_of_a_round_refuses_that_command_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Desk(at_once=True).open() as desk:
+        machine = desk.writer.opened
+        assert machine is not None
+        decide = machine.machine.decide
+
+        def faulty(command: Command, *rest: object) -> object:
+            if getattr(command, "key", "") == "bad":
+                raise ZeroDivisionError
+            return decide(command, *rest)
+
+        monkeypatch.setattr(machine.machine, "decide", faulty)
+        sent = [desk.send(append(key), user(key)) for key in ("a", "bad", "b")]
+        await desk.wait_for(lambda: all(one.answer is not None for one in sent))
+
+        assert answers(sent) == ["0:0", "Internal", "0:1"]
+
+
+async def test_answers_have_left_before_those_who_follow_are_told() -> None:
+    async with Desk(at_once=True).open() as desk:
+        _, reader = desk.subscribe()
+        await desk.settle()
+        flushed: list[int] = []
+        send = reader.send
+        desk.feed._subscribers[0].send = lambda event, block: (
+            flushed.append(desk.flushes[-1]) or send(event, block)
+        )
+        sent = await desk.do(append(fresh(1)), user("one"))
+        await desk.wait_for(lambda: bool(reader.data))
+
+        assert sent.ack.first == "0:0"
+        assert flushed == [1]

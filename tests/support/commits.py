@@ -1,0 +1,48 @@
+"""How a test's writers commit: each in its task, or together in rounds, as the daemon's do."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio.lowlevel
+
+T = TypeVar("T")
+
+
+def _nothing() -> None:
+    return None
+
+
+class TestCommits:
+    """The `Commits` of a writer under test.
+
+    Attributes:
+        is_inline: whether rounds may serve; else everything is left to the tasks.
+        before: called before each commit; in a task that is between the look at the file and the
+            write, in a round behind the writes.
+        after: called when a write and its sync are done, before the writer goes on.
+        gate: a task's commit waits until it is set.
+    """
+
+    __test__ = False
+
+    def __init__(self, *, is_inline: bool = False) -> None:
+        self.is_inline = is_inline
+        self.before: Callable[[], None] = _nothing
+        self.after: Callable[[], None] = _nothing
+        self.gate: anyio.Event | None = None
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """See `Blocking`."""
+        if self.gate is not None:
+            await self.gate.wait()
+        await anyio.lowlevel.checkpoint()
+        return self.here(work, 1)
+
+    def here(self, work: Callable[[], T], together: int) -> T:
+        """See `Commits`."""
+        assert together > 0
+        self.before()
+        try:
+            return work()
+        finally:
+            self.after()
