@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.daemons import end_daemon_of
+from support.daemons import end_daemons_below
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,8 @@ def home() -> Iterator[Path]:
         try:
             yield folder
         finally:
-            end_daemon_of(folder)
+            # Also those that adapters started for trees of their own.
+            end_daemons_below(folder)
             shutil.rmtree(folder)
 
 

@@ -1,4 +1,4 @@
-"""Ending a daemon that a test left behind, found by the lock that it holds."""
+"""Ending the daemons that a test left behind, found by the locks that they hold."""
 
 import fcntl
 import json
@@ -7,6 +7,12 @@ import signal
 from pathlib import Path
 
 from steno_protocol import places
+
+
+def end_daemons_below(folder: Path) -> None:
+    """Kill the daemons of all roots in a folder, which may be one itself, and wait for it."""
+    for lock in sorted(folder.rglob(places.LOCK)):
+        end_daemon_of(lock.parent)
 
 
 def end_daemon_of(root: Path) -> None:
