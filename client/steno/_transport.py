@@ -95,6 +95,9 @@ class Connection:
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, key.own.public.encode())
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, key.own.secret.encode())
             self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
+            # A machine that vanished hangs up on nobody; a daemon on ours does, whatever ends it.
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
+            self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
         self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
         self._poller = zmq.Poller()
         self._poller.register(self._socket, _POLLIN)

@@ -48,7 +48,7 @@ class RemoteTransport(Transport):
         self._socket.set(zmq.CURVE_SECRETKEY, own.secret.encode())
         self._socket.set(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
         self._socket.set(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
-        self._socket.set(zmq.HEARTBEAT_TIMEOUT, 3 * limits.HEARTBEAT_MS)
+        self._socket.set(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
 
     def listen(self, endpoint: str) -> str:
         """Listen at `tcp://address:port`; returns the endpoint, its port chosen if it was 0.

@@ -87,7 +87,11 @@ HANDSHAKE_MS: Final = 1_500
 """A handshake over TCP: a wrong key shows as silence, and is to be told of within two seconds."""
 
 HEARTBEAT_MS: Final = 10_000
-"""Between two signs of life over TCP, where a dead machine does not hang up; three may miss."""
+"""Between two signs of life over TCP, where a dead machine does not hang up."""
+
+HEARTBEAT_TIMEOUT_MS: Final = 3 * HEARTBEAT_MS
+"""Silence over TCP that ends the connection, at either end: three signs of life may miss. libzmq
+hears a frame when it is whole, so the largest record needs a line of 5 Mbit/s."""
 
 CLIENT_TURN_MESSAGES: Final = 256
 """Messages that a client takes in before the tasks beside it get a turn: about 10 ms of blocks."""

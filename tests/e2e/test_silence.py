@@ -1,0 +1,138 @@
+"""A daemon that falls silent: over TCP the client notices by itself, locally it waits for it."""
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import steno
+from steno import _connecting
+from steno._probe import Outcome, probe
+from steno._target import Target
+from steno_protocol import credentials, limits, places
+from support.command import Steno
+
+LISTENING = re.compile(r'listening endpoint="(tcp://127\.0\.0\.1:\d+)"')
+LATEST_S = 20.0
+"""Far beyond the limits that the clients of these tests have, and far before any other."""
+
+
+class Attempts:
+    """Tells when a client of this process tries to connect."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._is_made = threading.Event()
+        monkeypatch.setattr(_connecting, "probe", self._probe)
+
+    def wait(self) -> None:
+        """Wait for one."""
+        assert self._is_made.wait(LATEST_S), "the client did not notice"
+
+    def _probe(self, target: Target, deadline: float) -> Outcome:
+        self._is_made.set()
+        return probe(target, deadline)
+
+
+@contextmanager
+def standing_still(pid: int) -> Generator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def pid_of(client: steno.Client | steno.BlockingClient) -> int:
+    assert client.welcome is not None
+    return client.welcome.pid
+
+
+def message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture
+def key_file(root: Path) -> Path:
+    """A key for a client that may write, of a daemon that does not run yet."""
+    assert Steno(root)("keys", "new", "laptop").code == 0
+    return root / credentials.KEYS_FOLDER / "laptop.key"
+
+
+@pytest.fixture
+def endpoint(root: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a daemon listens on loopback; clients of this process soon miss its signs of life.
+
+    No request is sent again by its timer before these tests are over.
+    """
+    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    assert Steno(root)("start").code == 0
+    monkeypatch.setattr(limits, "HEARTBEAT_MS", 200)
+    monkeypatch.setattr(limits, "HEARTBEAT_TIMEOUT_MS", 600)
+    monkeypatch.setattr(limits, "RESEND_S", 3 * LATEST_S)
+    found = LISTENING.search((root / places.LOG).read_text())
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.anyio
+async def test_a_follower_over_tcp_notices_the_silence_and_goes_on_behind_it(
+    root: Path, endpoint: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steno.connect(endpoint=endpoint, key_file=key_file) as follower:
+        mirror = await follower.open("demo")
+        before, attempts = follower.welcome, Attempts(monkeypatch)
+        with standing_still(pid_of(follower)):
+            await anyio.to_thread.run_sync(attempts.wait)
+        async with steno.connect(root) as writer:
+            ack = await (await writer.open("demo", follow=False)).append_message(message("hi"))
+        with anyio.fail_after(LATEST_S):
+            await mirror.wait_for(ack.head)
+        assert mirror.history == [message("hi")]
+        assert follower.welcome is not before, "it came back by a new connection"
+
+
+@pytest.mark.anyio
+async def test_what_was_under_way_over_tcp_is_answered_behind_the_silence(
+    endpoint: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with steno.connect(endpoint=endpoint, key_file=key_file, timeout=LATEST_S) as client:
+        session = await client.open("demo")
+        attempts = Attempts(monkeypatch)
+        async with anyio.create_task_group() as tasks:
+            with standing_still(pid_of(client)):
+                tasks.start_soon(session.append_message, message("hi"))
+                await anyio.to_thread.run_sync(attempts.wait)
+        assert session.history == [message("hi")]
+
+
+def test_a_blocking_client_over_tcp_notices_the_silence_while_it_waits(
+    endpoint: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with steno.connect_sync(endpoint=endpoint, key_file=key_file, timeout=LATEST_S) as client:
+        session = client.open("demo")
+        attempts = Attempts(monkeypatch)
+        writer = threading.Thread(target=session.append_message, args=(message("hi"),))
+        with standing_still(pid_of(client)):
+            writer.start()
+            attempts.wait()
+        writer.join()
+        assert session.history == [message("hi")]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_local_daemon_that_stands_still_is_waited_for_on_the_same_connection(root: Path) -> None:
+    with steno.connect_sync(root, timeout=2.0) as client:
+        session = client.open("demo")
+        before = client.welcome
+        with standing_still(pid_of(client)), pytest.raises(steno.OutcomeUnknown):
+            session.append_message(message("hi"), key="mine")
+        session.append_message(message("hi"), key="mine")
+        assert session.history == [message("hi")]
+        assert client.welcome is before
