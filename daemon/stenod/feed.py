@@ -26,7 +26,7 @@ from stenod.core import garbage, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.reading import Block, read_block
-from stenod.recent import Recent
+from stenod.recent import Piece, Recent
 from stenod.store.log import View
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
@@ -270,19 +270,22 @@ class Feed:
             await anyio.sleep(left_s)
 
     def _is_handed(self, subscriber: Subscriber) -> bool:
-        """True for one who is behind, can take something, and finds it among the last commits."""
-        is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
-        can_take = subscriber.credit > 0 and subscriber.stalled_since is None
-        is_free = can_take and is_live and not subscriber.pumping
-        return is_free and self._recent.since(subscriber.position) is not None
+        """True for one whose turn comes in a round; nobody waits for one who took nothing."""
+        return subscriber.stalled_since is None and self._piece_for(subscriber) is not None
 
     def _hand(self, subscriber: Subscriber) -> None:
-        piece = self._recent.since(subscriber.position)
-        is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
-        if piece is not None and is_live and not subscriber.pumping and subscriber.credit > 0:
-            self._send_block(subscriber, piece.event, piece.block, piece.after)
-        else:
+        piece = self._piece_for(subscriber)
+        if piece is None:
             self._advance(subscriber)
+        else:
+            self._send_block(subscriber, piece.event, piece.block, piece.after)
+
+    def _piece_for(self, subscriber: Subscriber) -> Piece | None:
+        """What one misses who may be sent it at once, because the last commits hold all of it."""
+        is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
+        if not is_live or subscriber.pumping or subscriber.credit <= 0:
+            return None
+        return self._recent.since(subscriber.position)
 
     def _is_behind(self, subscriber: Subscriber) -> bool:
         return subscriber.lost or subscriber.position != self.head
