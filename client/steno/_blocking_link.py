@@ -160,8 +160,9 @@ class BlockingLink:
             connection = self._connect_again(until)
         if connection is not None:
             self._flush(connection)
-            may_have_ended = connection.wait(until, to_send=bool(self._exchange.outbox))
-            self._receive(connection)
+            has_come, may_have_ended = connection.wait(until, to_send=bool(self._exchange.outbox))
+            if has_come:
+                self._receive(connection)
             if may_have_ended and connection.is_lost():
                 self._hang_up("the connection to the daemon was lost")
         self._exchange.tick(time.monotonic())
@@ -169,7 +170,7 @@ class BlockingLink:
     def _receive(self, connection: Connection) -> None:
         now = time.monotonic()
         try:
-            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
+            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES, has_come=True):
                 self._exchange.receive(frames, now)
         except Incompatible as error:
             self._exchange.fail(error, for_ever=True)

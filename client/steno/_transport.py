@@ -8,7 +8,7 @@ tells of the end at once; without it a killed daemon would be noticed only when 
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import zmq
@@ -85,6 +85,9 @@ class Connection:
         self._is_ready = False
         self._is_lost = False
         self._socket = _context().socket(zmq.DEALER)
+        # Without the layer for drafts of the protocol: as expensive, for each frame, as what it
+        # stands on.
+        self._send: Callable[..., object] = super(zmq.Socket, self._socket).send
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
@@ -142,7 +145,7 @@ class Connection:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Queue one message; False when it cannot go now. Frame sizes were checked before."""
-        send = self._socket.send
+        send = self._send
         *firsts, last = frames
         try:
             for frame in firsts:
@@ -153,13 +156,18 @@ class Connection:
             return False
         return True
 
-    def receive(self, messages_max: int) -> list[list[bytes]]:
-        """Messages that are there now; fewer than asked for means that there were no more."""
+    def receive(self, messages_max: int, *, has_come: bool = False) -> list[list[bytes]]:
+        """Messages that are there now; fewer than asked for means that there were no more.
+
+        Args:
+            has_come: a `wait` that just ended said so, so that the socket need not be asked.
+        """
         messages: list[list[bytes]] = []
         receive = self._socket.recv
         for number in range(messages_max):
             # Being told by an exception that nothing is there costs as much as asking three times.
-            if number < _ASKED and not self.has_messages:
+            is_known = has_come and number == 0
+            if number < _ASKED and not is_known and not self.has_messages:
                 break
             try:
                 # A frame knows whether more follow; asking the socket costs ten times as much.
@@ -173,21 +181,21 @@ class Connection:
             messages.append(frames)
         return messages
 
-    def wait(self, deadline: float, *, to_send: bool = False) -> bool:
+    def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
         """Block until something came, the connection ended, or it is `deadline`.
 
         Args:
             to_send: come back too when a message can go.
 
         Returns:
-            True when the connection may have ended: `is_lost` tells.
+            Whether a message is there, and whether the connection may have ended: `is_lost` tells.
         """
         if to_send:
             self._poller.modify(self._socket, _POLLIN | _POLLOUT)
-        stirred = self._poller.poll(_milliseconds(deadline))
+        stirred = dict(self._poller.poll(_milliseconds(deadline)))
         if to_send:
             self._poller.modify(self._socket, _POLLIN)
-        return any(socket is self._monitor for socket, _ in stirred)
+        return bool(stirred.get(self._socket, 0) & _POLLIN), self._monitor in stirred
 
     def close(self) -> None:
         """End the connection; what was queued is dropped, and nothing waits."""

@@ -33,7 +33,7 @@ class Group(msgspec.Struct, eq=False):
     """Decided commands whose bytes go to the disk together.
 
     Attributes:
-        room: what is left, if not all of them fit.
+        room: what is left, if not all of them fit; asked before each new command.
     """
 
     data: list[bytes] = []
@@ -54,15 +54,6 @@ class Group(msgspec.Struct, eq=False):
         self.answers.append(Answer(item, ack, is_new=False, is_durable=is_durable))
         # The first answer may be of this very group: both wait for the same sync.
         self.synced = True
-
-    def check_room(self, item: Item) -> None:
-        """Refuse a new command that does not fit any more.
-
-        Raises:
-            TooLarge, StorageFailed: a quota, or the disk, has no room for it.
-        """
-        if self.room is not None:
-            self.room.check(item.command, item.size)
 
 
 # A Struct, because one is made for every commit, and making it takes a quarter of the time.
@@ -93,6 +84,10 @@ def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> No
         synced: whether the bytes are durable, or only in the page cache.
         shift: lines by which the group lies further down than was decided.
     """
+    if synced and not shift:
+        for answer in answers:
+            answer.item.to.reply(answer.ack)
+        return
     # A repeat inside the group is answered with its first copy's place.
     ours = {answer.item.command.key for answer in answers if answer.is_new and shift}
     for answer in answers:

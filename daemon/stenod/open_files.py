@@ -120,6 +120,15 @@ class OpenFiles:
         )
         return again
 
+    async def rest(self, nudge: Callable[[], None]) -> None:
+        """Return when all that was decided is durable, or withdrawn; `nudge` has it done."""
+        while (opened := self.opened) is not None:
+            if opened.machine.head == opened.machine.spoken_head:
+                return
+            settled = self.unsynced.ask()
+            nudge()
+            await settled.wait()
+
     def append(self, batch: Batch) -> None:
         """Write a group's bytes; an error is in the batch then."""
         try:

@@ -86,7 +86,8 @@ class Registry:
         """
         found = self._addresses.get(session)
         if found is not None:
-            writer = found.writer(_file_of(item))
+            is_event = isinstance(item.command, AppendWire)
+            writer = found.writer("wire") if is_event else found.context
             writer.mailbox.put(item)
             self._round.add(writer)
             return

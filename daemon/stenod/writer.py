@@ -107,12 +107,7 @@ class Writer:
 
     async def rest(self) -> None:
         """Return at an instant when all lines that were decided are durable, or withdrawn."""
-        while (opened := self.opened) is not None:
-            if opened.machine.head == opened.machine.spoken_head:
-                return
-            settled = self._files.unsynced.ask()
-            self.mailbox.nudge()
-            await settled.wait()
+        await self._files.rest(self.mailbox.nudge)
 
     @property
     def _sync_after_s(self) -> float:
@@ -208,19 +203,23 @@ class Writer:
 
     def _decide_at_once(self, item: Item, group: Group) -> bool:
         """Decide on a command, or refuse it; False if something has to be waited for first."""
-        opened, command = self.opened, item.command
+        opened, command = self._files.opened, item.command
         if opened is None or not isinstance(command, _APPENDING):
             return False
+        machine = opened.machine
         try:
             # Once per write is enough to look: the look after the write finds who came between.
             if not group.data and opened.log.may_be_foreign_changed():
                 return False
-            applied = opened.machine.applied(command.key)
-            if applied is None:
-                if opened.machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
-                    return False
+            applied = machine.applied(command.key)
+            if applied is not None:
+                decision = machine.decide(command, item.records, applied)
+            elif machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+                return False
+            else:
                 self._check_new(item, group)
-            self._put(item, opened.machine.decide(command, item.records, applied), group)
+                decision = machine.decide_new(command, item.records)
+            self._put(item, decision, group)
         except Exception as error:
             self._refuse(item, error)
         return True
@@ -266,13 +265,13 @@ class Writer:
     def _put(self, item: Item, decision: Decision, group: Group) -> None:
         """Put a decided command into its group; repeats and appended lines only."""
         match decision:
-            case Answered():
-                assert self.opened is not None
-                group.repeat(item, decision.ack, self.opened.machine.keys)
             case Lines():
                 group.data.append(decision.data)
                 group.answers.append(Answer(item, decision.ack, is_new=True))
                 group.synced |= item.command.durability == "synced"
+            case Answered():
+                assert self.opened is not None
+                group.repeat(item, decision.ack, self.opened.machine.keys)
             case Rewrite() | Mailing():
                 raise AssertionError(f"{item.command} is no append")
             case _:
@@ -491,7 +490,8 @@ class Writer:
     def _check_new(self, item: Item, group: Group) -> None:
         """Refuse a command that was not applied before if it is late, or has no room."""
         self._check_deadline(item)
-        group.check_room(item)
+        if group.room is not None:
+            group.room.check(item.command, item.size)
 
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._shop.monotonic() > item.deadline_s:

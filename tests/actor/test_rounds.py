@@ -137,16 +137,16 @@ async def test_a_fault_in_one_command_of_a_round_refuses_that_command_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Desk(at_once=True).open() as desk:
-        machine = desk.writer.opened
-        assert machine is not None
-        decide = machine.machine.decide
+        opened = desk.writer.opened
+        assert opened is not None
+        decide = opened.machine.decide_new
 
         def faulty(command: Command, *rest: object) -> object:
             if getattr(command, "key", "") == "bad":
                 raise ZeroDivisionError
             return decide(command, *rest)
 
-        monkeypatch.setattr(machine.machine, "decide", faulty)
+        monkeypatch.setattr(opened.machine, "decide_new", faulty)
         sent = [desk.send(append(key), user(key)) for key in ("a", "bad", "b")]
         await desk.wait_for(lambda: all(one.answer is not None for one in sent))
 

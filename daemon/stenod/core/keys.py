@@ -70,12 +70,12 @@ class KeyTable:
 
     def must_be_looked_up(self, key: str, *, repeat: bool) -> bool:
         """True when a key that is not in the table may still be in the files."""
-        if key in self._applied:
-            return False
         if not repeat:
             made_ms = key_time_ms(key)
             if made_ms is not None and made_ms > self._horizon_ms:
                 return False
+        if key in self._applied:
+            return False
         return self._filter is None or key.encode() in self._filter
 
     @property

@@ -1,6 +1,7 @@
 """What each command makes of a session's context: the decisions of its writer, and no I/O."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from steno_protocol import records
 from steno_protocol.commands import (
@@ -33,6 +34,8 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
 from stenod.core.keys import Applied
 from stenod.core.speculation import Decision, Lines, Mailing, Rewrite, Speculation, State, ack_of
+
+_check_verbatim = partial(records.check_message, verbatim=True)
 
 
 class Machine(Speculation):
@@ -112,12 +115,10 @@ class Machine(Speculation):
                 raise BadRequest(f"the command {command_name(command)!r} is not for the context")
 
     def _append(self, command: Append, data: Sequence[bytes]) -> Lines:
-        verbatim = not self.stamp
-        checked = self._check_each(
-            data, lambda record: records.check_message(record, verbatim=verbatim)
-        )
+        checked = self._check_each(data, records.check_message if self.stamp else _check_verbatim)
+        counters = self._spoken.counters
         for record in checked:
-            self._spoken.counters.apply_message(record.text_chars)
+            counters.pending_chars += record.text_chars
         return self._put(command, [record.data for record in checked])
 
     def _summary(self, data: Sequence[bytes]) -> bytes:

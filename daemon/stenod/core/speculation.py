@@ -147,7 +147,12 @@ class Speculation(ABC):
         known = self.applied(command.key) or applied
         if known is not None:
             return Answered(self._first_answer(command, known))
-        self._check_expected(command)
+        return self.decide_new(command, data)
+
+    def decide_new(self, command: Mutation, data: Sequence[bytes]) -> Decision:
+        """As `decide`, of a command whose key was never used."""
+        if command.expect is not None:
+            self._check_expected(command.expect)
         return self._decide(command, data)
 
     def commit(self) -> None:
@@ -179,12 +184,12 @@ class Speculation(ABC):
     ) -> list[Checked]:
         """Pass each record of a batch through a gate; an error says which record it was."""
         checked: list[Checked] = []
-        for index, record in enumerate(data):
-            try:
-                checked.append(check(record))
-            except Refused as error:
-                where = f"record {index} of {len(data)}: " if len(data) > 1 else ""
-                raise type(error)(where + error.message, session=self.session) from None
+        try:
+            for record in data:
+                checked.append(check(record))  # noqa: PERF401  # how many passed is told below
+        except Refused as error:
+            where = f"record {len(checked)} of {len(data)}: " if len(data) > 1 else ""
+            raise type(error)(where + error.message, session=self.session) from None
         return checked
 
     def _put(
@@ -198,13 +203,15 @@ class Speculation(ABC):
     ) -> Lines:
         """Append checked records: `header` is a line before them, `facts` are keys in each."""
         state = self._spoken
-        generation, line = state.head
-        first = Position(generation, line + bool(header))
+        first = state.head
+        generation, line = first
+        if header:
+            line += 1
+            first = Position(generation, line)
         applied = Applied(command_name(command), first, len(data), checkpoint_id)
-        state.head = Position(generation, first.line + len(data))
+        state.head = Position(generation, line + len(data))
         state.keys[command.key] = applied
-        written = header + self._stamped(command, data, facts)
-        return Lines(written, ack_of(applied, duplicate=False))
+        return Lines(header + self._stamped(command, data, facts), ack_of(applied, duplicate=False))
 
     def _stamped(self, command: Mutation, data: list[bytes], facts: bytes) -> bytes:
         if not self.stamp:
@@ -216,11 +223,11 @@ class Speculation(ABC):
             [records.line(record, facts + each) for record, each in zip(data, stamps, strict=True)]
         )
 
-    def _check_expected(self, command: Mutation) -> None:
+    def _check_expected(self, expect: str) -> None:
         head = self._spoken.head
-        if command.expect is not None and Position.parse(command.expect) != head:
+        if Position.parse(expect) != head:
             raise Conflict(
-                f"another writer was faster: {command.expect} was expected and the session ends at"
+                f"another writer was faster: {expect} was expected and the session ends at"
                 f" {head}; read from there, then decide again",
                 session=self.session,
                 head=str(head),
