@@ -170,7 +170,7 @@ class BlockingLink:
     def _receive(self, connection: Connection) -> None:
         now = time.monotonic()
         try:
-            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES, has_come=True):
+            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
                 self._exchange.receive(frames, now)
         except Incompatible as error:
             self._exchange.fail(error, for_ever=True)

@@ -33,9 +33,6 @@ _LAST: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 _EVENTS: Final = int(zmq.EVENTS)
 
-_ASKED: Final = 2
-"""Messages before each of which the socket is asked whether there is one; most come singly."""
-
 _MONITORED: Final = struct.Struct("=hi")
 """An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
 
@@ -156,18 +153,14 @@ class Connection:
             return False
         return True
 
-    def receive(self, messages_max: int, *, has_come: bool = False) -> list[list[bytes]]:
-        """Messages that are there now; fewer than asked for means that there were no more.
-
-        Args:
-            has_come: a `wait` that just ended said so, so that the socket need not be asked.
-        """
+    def receive(self, messages_max: int) -> list[list[bytes]]:
+        """Messages that are there now; fewer than asked for means that there were no more."""
         messages: list[list[bytes]] = []
         receive = self._socket.recv
         for number in range(messages_max):
-            # Being told by an exception that nothing is there costs as much as asking three times.
-            is_known = has_come and number == 0
-            if number < _ASKED and not is_known and not self.has_messages:
+            # Being told by an exception that nothing is there costs as much as asking three times;
+            # who comes here mostly knows of one message, and mostly there is no other.
+            if number == 1 and not self.has_messages:
                 break
             try:
                 # A frame knows whether more follow; asking the socket costs ten times as much.
