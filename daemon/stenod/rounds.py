@@ -5,6 +5,7 @@ brought it: waking a task for it would cost as much as the rest of the work. The
 are synced together, which costs the file system one commit of its journal instead of one each.
 """
 
+from steno_protocol import limits
 from stenod.group import Batch
 from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
@@ -35,6 +36,15 @@ class Round:
             for writer in waiting:
                 writer.mailbox.wake()
             return
+        few: list[Writer] = []
+        many: list[Writer] = []
+        for writer in waiting:
+            (few if len(writer.mailbox) <= limits.HASTY_COMMANDS_MAX else many).append(writer)
+        # A few commands are not to wait until many others were decided on.
+        self._serve(few)
+        self._serve(many)
+
+    def _serve(self, waiting: list[Writer]) -> None:
         begun = [(writer, batch) for writer in waiting if (batch := writer.begin()) is not None]
         if begun:
             self._sync([batch for _, batch in begun if batch.synced and batch.error is None])

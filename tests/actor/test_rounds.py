@@ -5,7 +5,7 @@ import errno
 import msgspec
 import pytest
 
-from steno_protocol import places
+from steno_protocol import limits, places
 from steno_protocol.commands import Command, Open
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import Ack, ErrorReply
@@ -69,6 +69,25 @@ async def test_a_burst_is_answered_when_its_round_ends_and_synced_together() -> 
         assert methods.count("write") == methods.count("fdatasync") == len(SESSIONS)
         last_write = len(methods) - 1 - methods[::-1].index("write")
         assert last_write < methods.index("fdatasync")
+
+
+async def test_a_session_with_a_few_commands_does_not_wait_for_one_with_many() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await opened(daemon)
+        before = len(disk.calls)
+        flood = [
+            (msgspec.structs.replace(append(fresh(1, number)), session="s0"), user("flood"))
+            for number in range(limits.HASTY_COMMANDS_MAX + 1)
+        ]
+        one = (msgspec.structs.replace(append(fresh(2)), session="s1"), user("one"))
+        names = burst(daemon, [*flood, one])
+
+        assert all(isinstance(daemon.answers[name][0], Ack) for name in names)
+        assert next(name for name in daemon.answers if name in names) == names[-1]
+        methods = [call.method for call in disk.calls[before:]]
+        assert methods == ["write", "fdatasync"] * 2
 
 
 async def test_a_sync_that_fails_fails_its_own_session_alone() -> None:

@@ -3,9 +3,13 @@
 import sys
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 from stenod import cli
 from stenod.store.posix import PosixDisk
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 def main() -> None:
@@ -13,14 +17,16 @@ def main() -> None:
     extra_s = float(sys.argv.pop(1)) / 1000
     if extra_s:
         PosixDisk.fdatasync = _slower(PosixDisk.fdatasync, extra_s)  # type: ignore[method-assign]
+        PosixDisk.fdatasync_all = _slower(PosixDisk.fdatasync_all, extra_s)  # type: ignore[method-assign]
         PosixDisk.fsync = _slower(PosixDisk.fsync, extra_s)  # type: ignore[method-assign]
     sys.exit(cli.main())
 
 
-def _slower(sync: Callable[[PosixDisk, int], None], extra_s: float) -> Callable[..., None]:
-    def slow(disk: PosixDisk, handle: int) -> None:
-        sync(disk, handle)
+def _slower(sync: Callable[[PosixDisk, T], U], extra_s: float) -> Callable[[PosixDisk, T], U]:
+    def slow(disk: PosixDisk, what: T) -> U:
+        outcome = sync(disk, what)
         threading.Event().wait(extra_s)
+        return outcome
 
     return slow
 
