@@ -20,7 +20,7 @@ from pathlib import Path
 # `python tests/bench` knows only this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import appends, followers, neighbours, opens, reads, reverts, starts
+from bench import appends, followers, idle, neighbours, opens, reads, reverts, starts
 from bench.figures import Comparison
 from bench.table import draw
 
@@ -32,6 +32,7 @@ PARTS = {
     "neighbours": neighbours.measure,
     "opens": opens.measure,
     "starts": starts.measure,
+    "idle": idle.measure,
 }
 
 

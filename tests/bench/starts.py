@@ -1,4 +1,4 @@
-"""What it takes to begin: an import, one command, a daemon that is started, and one at rest."""
+"""What it takes to begin: an import, one command, and a daemon that is started."""
 
 import subprocess
 import sys
@@ -20,9 +20,8 @@ _PYTHON: Final = "python -c pass"
 
 
 def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
-    """Times from nothing to an answer, in milliseconds, and the memory of a daemon at rest."""
+    """Times from nothing to an answer, in milliseconds."""
     starts = Comparison("from nothing to", ("ms",), "ms", (_PYTHON,))
-    rest = Comparison("a daemon at rest", ("mib",), "mib", ())
     root = folder / "start-root"
     many = folder / "many-root"
     for number in range(SESSIONS):
@@ -32,17 +31,16 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
     for number in range(rounds):
         starts.add(_PYTHON, {"ms": _run("-c", "pass")})
         starts.add("import steno", {"ms": _run("-c", "import steno")})
-        with ForegroundDaemon(root) as daemon:
+        with ForegroundDaemon(root):
             command = ("-m", "steno.cli", "--root", str(root), "sessions")
             starts.add("one command: steno sessions", {"ms": _run(*command)})
-            rest.add("resident memory", {"mib": _resident_mib(daemon.pid)})
         starts.add("first ack, the daemon started for it", {"ms": _spawned(folder / f"s{number}")})
         start = time.perf_counter()
         with ForegroundDaemon(many), steno.connect_sync(many, spawn=False):
             elapsed = (time.perf_counter() - start) * 1e3
         starts.add(f"a daemon that knows {SESSIONS:,} sessions", {"ms": elapsed})
         tell(f"starts: round {number + 1}")
-    return [starts, rest]
+    return [starts]
 
 
 def _run(*arguments: str) -> float:
@@ -58,10 +56,3 @@ def _spawned(root: Path) -> float:
         elapsed = (time.perf_counter() - start) * 1e3
         client.drain()
     return elapsed
-
-
-def _resident_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("the kernel tells nothing of this process's memory")

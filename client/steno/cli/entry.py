@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `steno` with these arguments (None: those of the process); returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
     try:
-        options = build_parser(words[0] if words else None).parse_args(words)
+        options = build_parser(words).parse_args(words)
     except SystemExit as end:
         return int(end.code or 0)
     output = Output(sys.stdout, sys.stderr, as_json=options.json)

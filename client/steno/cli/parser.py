@@ -36,12 +36,12 @@ _EPILOG: Final = "exit codes:\n" + "\n".join(
 )
 
 
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """The command line of `steno`.
 
     Args:
-        only: the one subcommand that is asked for, which spares the time to make the others; a
-            word that names none gets them all.
+        words: what it is to read; the subcommands that are not among them are left out, which
+            spares half the time, unless there are none or the first word should have been one.
     """
     parser = _Parser(
         prog="steno",
@@ -55,17 +55,20 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    for add in _adders(only):
+    for add in _adders(words):
         add(commands)
     return parser
 
 
-def _adders(only: str | None) -> Iterator[Callable[[Subcommands], None]]:
+def _adders(words: Sequence[str]) -> Iterator[Callable[[Subcommands], None]]:
     """What makes each subcommand: `add_<command>` of the module of its group."""
-    is_known = any(only in names for names in GROUPS.values())
+    known = {name for names in GROUPS.values() for name in names}
+    # An option of every command may come first, and its value may be called like a command.
+    is_wrong = bool(words) and not words[0].startswith("-") and words[0] not in known
+    wanted = known if is_wrong else known.intersection(words) or known
     for group, names in GROUPS.items():
         for name in names:
-            if only == name or not is_known:
+            if name in wanted:
                 yield getattr(import_module(f"steno.cli.parsers.{group}"), f"add_{name}")
 
 
