@@ -173,7 +173,7 @@ class Writer:
         return batch
 
     def answer(self, batch: Batch) -> bool:
-        """Answer what was begun, and synced if that was wanted; then `settle` it.
+        """Answer what was begun, and synced if that was wanted; `conclude` has to follow.
 
         Returns:
             False if that takes more, and was left to the task.
