@@ -1,0 +1,129 @@
+"""What a daemon takes that is asked nothing: memory by its open sessions, and turns on a processor.
+
+The kernel counts both: resident memory, and for each thread how often it went to sleep and how long
+it ran. Each daemon is looked at for one interval of housekeeping, so that exactly one round of it
+is among what is counted.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import steno
+from bench.figures import Comparison
+from bench.lines import message
+from steno_protocol import limits, places
+from support.foreground import ForegroundDaemon
+
+OPEN: Final = (100, 1000)
+"""How many sessions are open when the memory is looked at."""
+
+CLIENTS: Final = 10
+
+_LOOK_S: Final = 1.0
+"""Nothing happened for so long: what was asked before is over."""
+
+
+class Turns(NamedTuple):
+    """What a process did so far: how often its threads woke up, and how long they ran."""
+
+    wake_ups: int
+    cpu_ms: float
+
+
+def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+    """Resident memory by open sessions; wake-ups and processor time while nothing is asked."""
+    rest = Comparison("a daemon at rest", ("mib", "kib_a_session", "handles"), "mib", ())
+    quiet = Comparison(
+        f"a daemon that is asked nothing for {limits.HOUSEKEEPING_S:g} s",
+        ("wake_ups", "cpu_ms"),
+        "cpu_ms",
+        (),
+    )
+    for number in range(rounds):
+        _fill(folder / f"rest-{number}", rest)
+        _wait(folder / f"quiet-{number}", quiet)
+        tell(f"idle: round {number + 1}")
+    return [rest, quiet]
+
+
+def _fill(root: Path, rest: Comparison) -> None:
+    root.mkdir()
+    (root / places.CONFIG).write_text(f"[life]\nsessions_open = {max(OPEN)}\n")
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
+        empty_kib = _resident_kib(daemon.pid)
+        rest.add("no open session", {"mib": empty_kib / 1024, "handles": _handles(daemon.pid)})
+        opened = 0
+        for wanted in OPEN:
+            _open(client, range(opened, wanted))
+            opened = wanted
+            resident_kib = _resident_kib(daemon.pid)
+            told = {
+                "mib": resident_kib / 1024,
+                "kib_a_session": (resident_kib - empty_kib) / wanted,
+                "handles": _handles(daemon.pid),
+            }
+            rest.add(f"{wanted:,} open sessions", told)
+
+
+def _wait(root: Path, quiet: Comparison) -> None:
+    """Look at three daemons at the same time."""
+    with ExitStack() as stack:
+        pids: dict[str, int] = {}
+        for name, clients, sessions in (
+            ("nobody connected", 0, 0),
+            (f"{CLIENTS} clients", CLIENTS, 0),
+            (f"{CLIENTS} clients, {OPEN[0]} open sessions", CLIENTS, OPEN[0]),
+        ):
+            daemon = stack.enter_context(ForegroundDaemon(root / str(len(pids))))
+            pids[name] = daemon.pid
+            for number in range(clients):
+                client = stack.enter_context(steno.connect_sync(daemon.root, spawn=False))
+                _open(client, range(number, sessions, clients))
+        begun = {name: _turns_once_quiet(pid) for name, pid in pids.items()}
+        time.sleep(limits.HOUSEKEEPING_S)
+        for name, pid in pids.items():
+            before, after = begun[name], _turns(pid)
+            told = {
+                "wake_ups": after.wake_ups - before.wake_ups,
+                "cpu_ms": after.cpu_ms - before.cpu_ms,
+            }
+            quiet.add(name, told)
+
+
+def _open(client: steno.BlockingClient, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        client.open(f"session-{number}", follow=False).append_message(message(number))
+
+
+def _turns_once_quiet(pid: int) -> Turns:
+    before, now = None, _turns(pid)
+    while before != now:
+        time.sleep(_LOOK_S)
+        before, now = now, _turns(pid)
+    return now
+
+
+def _turns(pid: int) -> Turns:
+    threads = list(Path(f"/proc/{pid}/task").iterdir())
+    wake_ups = sum(_told(thread / "status", "voluntary_ctxt_switches") for thread in threads)
+    ran_ns = sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+    return Turns(wake_ups, ran_ns / 1e6)
+
+
+def _resident_kib(pid: int) -> int:
+    return _told(Path(f"/proc/{pid}/status"), "VmRSS")
+
+
+def _handles(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _told(file: Path, name: str) -> int:
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0])
+    raise AssertionError(f"the kernel does not tell {name} in {file}")
