@@ -151,7 +151,7 @@ class JsonlLog:
     def may_be_foreign_changed(self) -> bool:
         """As `is_foreign_changed`, for who would open the files again when nobody knows."""
         try:
-            return not self._disk.has(self._folder, self._name, self._inode, self.size)
+            return self.is_foreign_changed()
         except OSError:
             return True
 
