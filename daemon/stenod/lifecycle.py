@@ -80,7 +80,8 @@ class Daemon:
             free_bytes,
         )
         self._workshop = self._make_workshop()
-        self._registry = Registry(trees, disk, self._workshop, self._spawn)
+        handles, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._registry = Registry(trees, disk, self._workshop, self._spawn, handles)
         self._custody = Custody(trees, disk, self._registry, self._workshop)
         self._router = self._make_router(Collector(trees, disk, self._registry, self._workshop))
 

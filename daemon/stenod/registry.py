@@ -1,5 +1,6 @@
 """Which session has which writer: opened on first use, one a folder, closed when idle."""
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -38,15 +39,25 @@ class Registry:
         disk: the disk they lie on.
         workshop: what writers work with.
         spawn: starts a task in the background.
+        handles_max: open files that the process may have.
     """
 
-    def __init__(self, trees: Trees, disk: Disk, workshop: Workshop, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        trees: Trees,
+        disk: Disk,
+        workshop: Workshop,
+        spawn: Spawn,
+        handles_max: int = sys.maxsize,
+    ) -> None:
         self._trees = trees
         self._disk = disk
         self._shop = workshop
         self._spawn = spawn
+        self._handles_max = handles_max
         self._sessions: dict[tuple[int, int], Session] = {}
         self._addresses: dict[str, Session] = {}
+        self._names: dict[Session, tuple[tuple[int, int], set[str]]] = {}
         self._resolving: dict[str, list[Item]] = {}
         self._kept_out: list[Place] = []
         self._serving: set[Writer] = set()
@@ -269,18 +280,45 @@ class Registry:
 
     def retire_idle(self) -> None:
         """Close what was not used for long, and the longest unused of too many."""
-        now = self._shop.monotonic()
-        idle = sorted(
-            (session for session in self._sessions.values() if session.is_idle),
-            key=lambda session: session.used_at,
-        )
-        settings = self._shop.settings()
-        surplus = len(self._sessions) - settings.count("life.sessions_open")
-        idle_s = settings.number("life.session_idle_s")
-        for number, session in enumerate(idle):
-            if number < surplus or now - session.used_at > idle_s:
-                session.retire()
-                self._forget(session)
+        since = self._shop.monotonic() - self._shop.settings().number("life.session_idle_s")
+        surplus = len(self._sessions) - self._sessions_max
+        for number, session in enumerate(self._unused()):
+            if number < surplus or session.used_at < since:
+                self._retire(session)
+
+    @property
+    def _sessions_max(self) -> int:
+        """How many sessions may be open while others want to be."""
+        wanted = self._shop.settings().count("life.sessions_open")
+        # The other half is for connections, reads and rewrites.
+        return max(1, min(wanted, self._handles_max // 2 // limits.HANDLES_PER_SESSION_MAX))
+
+    def _unused(self) -> list[Session]:
+        """Sessions that can be closed, the longest unused first."""
+        idle = (session for session in self._sessions.values() if session.is_idle)
+        return sorted(idle, key=lambda session: session.used_at)
+
+    def _make_room(self) -> None:
+        """Close some sessions that nobody uses, if as many are open as may be.
+
+        Raises:
+            Busy: they are all in use, and another one would take handles that others need.
+        """
+        surplus = len(self._sessions) + 1 - self._sessions_max
+        if surplus <= 0:
+            return
+        for session in self._unused()[: surplus + limits.RETIRED_TOGETHER_MAX]:
+            self._retire(session)
+        if len(self._sessions) * limits.HANDLES_PER_SESSION_MAX * 4 > self._handles_max * 3:
+            raise Busy(
+                f"{len(self._sessions)} sessions are open and in use, as many as this daemon has"
+                " file handles for: end some subscriptions, or raise the limit (ulimit -n) and"
+                " restart it"
+            )
+
+    def _retire(self, session: Session) -> None:
+        session.retire()
+        self._forget(session)
 
     def end_stalled(self) -> None:
         """End the subscriptions that nobody reads."""
@@ -361,9 +399,12 @@ class Registry:
     def _add(self, place: Place, identity: tuple[int, int]) -> Session:
         session = self._sessions.get(identity)
         if session is None:
+            self._make_room()
             session = Session(place, self._trees, self._disk, self._shop, self._spawn, self._start)
             self._sessions[identity] = session
+            self._names[session] = (identity, set())
         self._addresses[place.session] = session
+        self._names[session][1].add(place.session)
         return session
 
     def _start(self, writer: Writer) -> None:
@@ -379,12 +420,10 @@ class Registry:
         self._spawn(serve)
 
     def _forget(self, session: Session) -> None:
-        self._addresses = {
-            address: other for address, other in self._addresses.items() if other is not session
-        }
-        self._sessions = {
-            identity: other for identity, other in self._sessions.items() if other is not session
-        }
+        identity, addresses = self._names.pop(session)
+        del self._sessions[identity]
+        for address in addresses:
+            del self._addresses[address]
 
 
 def _file_of(item: Item) -> File:

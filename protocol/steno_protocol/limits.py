@@ -162,7 +162,14 @@ BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""
 
 OPEN_SESSIONS_MAX: Final = 512
-"""Sessions with open files at a time; the least recently used is closed. Each costs four files."""
+"""Sessions with open files at a time; the least recently used is closed."""
+
+HANDLES_PER_SESSION_MAX: Final = 4
+"""Handles of an open session: its folder and its file, for the context and for the wire file."""
+
+RETIRED_TOGETHER_MAX: Final = 8
+"""Sessions that are closed beside the one whose place is wanted: to find them costs more than to
+close them, which takes about a millisecond each."""
 
 SESSION_IDLE_S: Final = 60.0
 """An unused session is closed after this long, and then costs no memory."""

@@ -1,5 +1,6 @@
 """A daemon without process and socket: its router, registry and writers over a simulated disk."""
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ class DaemonInProcess:
     Args:
         disk: where its root lies.
         keys: a folder of the machine with the keys of clients from elsewhere.
+        handles_max: open files that it believes it may have.
 
     Attributes:
         disk: where its root lies.
@@ -49,7 +51,9 @@ class DaemonInProcess:
         wall_s: the wall clock; only a test moves it.
     """
 
-    def __init__(self, disk: SimulatedDisk, keys: Path | None = None) -> None:
+    def __init__(
+        self, disk: SimulatedDisk, keys: Path | None = None, handles_max: int = sys.maxsize
+    ) -> None:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
         self.faults: list[str] = []
@@ -70,7 +74,7 @@ class DaemonInProcess:
         )
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"))
         trees = Trees(config, disk)
-        self.registry = Registry(trees, disk, workshop, self._spawn)
+        self.registry = Registry(trees, disk, workshop, self._spawn, handles_max)
         self._outbox = outbox
         self.router = Router(
             Reporter(config, self.registry, workshop),
