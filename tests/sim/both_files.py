@@ -110,7 +110,12 @@ class WireSent(Sent):
         super()._answered(answer)
         assert isinstance(self.desk, BothDesk)
         generation = self.desk.feed.head.generation
-        self.heads = (self.heads[0], Position(generation, self.durable_then.count(b"\n")))
+        size = len(self.durable_then)
+        # What is read there counts, too: of a file that was never ours, a sync that failed at its
+        # first opening can have lost lines of others, which are theirs to sync.
+        read = self.desk.file()[:size] if size else b""
+        lines = max(self.durable_then.count(b"\n"), read.count(b"\n"))
+        self.heads = (self.heads[0], Position(generation, lines))
         self.desk.wire_answers.append(self)
 
 
