@@ -114,8 +114,8 @@ class WireSent(Sent):
         # What is read there counts, too: of a file that was never ours, a sync that failed at its
         # first opening can have lost lines of others, which are theirs to sync.
         read = self.desk.file()[:size] if size else b""
-        lines = max(self.durable_then.count(b"\n"), read.count(b"\n"))
-        self.heads = (self.heads[0], Position(generation, lines))
+        count = max(self.durable_then.count(b"\n"), read.count(b"\n"))
+        self.heads = (self.heads[0], Position(generation, count))
         self.desk.wire_answers.append(self)
 
 
