@@ -84,10 +84,6 @@ def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> No
         synced: whether the bytes are durable, or only in the page cache.
         shift: lines by which the group lies further down than was decided.
     """
-    if synced and not shift:
-        for answer in answers:
-            answer.item.to.reply(answer.ack)
-        return
     # A repeat inside the group is answered with its first copy's place.
     ours = {answer.item.command.key for answer in answers if answer.is_new and shift}
     for answer in answers:

@@ -35,11 +35,7 @@ class Outbox:
 
     def reply(self, peer: Peer, request_id: bytes, body: Reply) -> None:
         """Queue a reply that has no block."""
-        waiting = self._waiting.get(peer)
-        if waiting is None:
-            self._waiting[peer] = [(request_id, body)]
-        else:
-            waiting.append((request_id, body))
+        self._waiting.setdefault(peer, []).append((request_id, body))
 
     def reply_block(self, peer: Peer, request_id: bytes, body: Reply, block: bytes) -> None:
         """Send a reply with its block at once, behind what is queued."""

@@ -97,8 +97,7 @@ class Registry:
         """
         found = self._addresses.get(session)
         if found is not None:
-            is_event = isinstance(item.command, AppendWire)
-            writer = found.writer("wire") if is_event else found.context
+            writer = found.writer(_file_of(item))
             writer.mailbox.put(item)
             self._round.add(writer)
             return
@@ -298,7 +297,7 @@ class Registry:
         idle = (session for session in self._sessions.values() if session.is_idle)
         return sorted(idle, key=lambda session: session.used_at)
 
-    def _make_room(self) -> None:
+    def _make_room(self, session: str) -> None:
         """Close some sessions that nobody uses, if as many are open as may be.
 
         Raises:
@@ -307,13 +306,14 @@ class Registry:
         surplus = len(self._sessions) + 1 - self._sessions_max
         if surplus <= 0:
             return
-        for session in self._unused()[: surplus + limits.RETIRED_TOGETHER_MAX]:
-            self._retire(session)
+        for unused in self._unused()[: surplus + limits.RETIRED_TOGETHER_MAX]:
+            self._retire(unused)
         if len(self._sessions) * limits.HANDLES_PER_SESSION_MAX * 4 > self._handles_max * 3:
             raise Busy(
                 f"{len(self._sessions)} sessions are open and in use, as many as this daemon has"
                 " file handles for: end some subscriptions, or raise the limit (ulimit -n) and"
-                " restart it"
+                " restart it",
+                session=session,
             )
 
     def _retire(self, session: Session) -> None:
@@ -399,7 +399,7 @@ class Registry:
     def _add(self, place: Place, identity: tuple[int, int]) -> Session:
         session = self._sessions.get(identity)
         if session is None:
-            self._make_room()
+            self._make_room(place.session)
             session = Session(place, self._trees, self._disk, self._shop, self._spawn, self._start)
             self._sessions[identity] = session
             self._names[session] = (identity, set())

@@ -285,9 +285,8 @@ class Router:
         if self._is_draining:
             raise _ending()
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
-        records = request.records
-        size = len(records[0]) if len(records) == 1 else sum(map(len, records))
-        item = Item(command, records, asker, size, deadline_s)
+        size = sum(map(len, request.records))
+        item = Item(command, request.records, asker, size, deadline_s)
         self._registry.submit(command.session, item)
 
     def _start(self, asker: _Asker, command: _Slow) -> None:

@@ -42,8 +42,7 @@ class Workshop:
         """None if a group of commands fits in a session; else what is left for them."""
         if self.quotas is None:
             return None
-        size = items[0].size if len(items) == 1 else sum([item.size for item in items])
-        return self.quotas.room(session, size)
+        return self.quotas.room(session, sum(item.size for item in items))
 
     def count_sync(self, session: str, took_s: float) -> None:
         """Take one more sync into account, and tell of it when it was slow."""

@@ -65,6 +65,7 @@ async def test_sessions_that_are_all_in_use_leave_handles_for_others() -> None:
 
         assert refused is not None
         assert (refused.code, refused.outcome) == ("busy", "not_applied")
+        assert refused.session == f"s{len(daemon.registry)}"
         assert "ulimit -n" in refused.message
         assert ROOM < len(daemon.registry) < 2 * ROOM
         # Those that are open go on.

@@ -116,9 +116,8 @@ class Machine(Speculation):
 
     def _append(self, command: Append, data: Sequence[bytes]) -> Lines:
         checked = self._check_each(data, records.check_message if self.stamp else _check_verbatim)
-        counters = self._spoken.counters
         for record in checked:
-            counters.pending_chars += record.text_chars
+            self._spoken.counters.apply_message(record.text_chars)
         return self._put(command, [record.data for record in checked])
 
     def _summary(self, data: Sequence[bytes]) -> bytes:
