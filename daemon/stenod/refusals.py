@@ -32,6 +32,16 @@ class Refusals:
         self._session = session
         self._tell = tell
 
+    def of(self, error: Exception) -> StenoError:
+        """What is told of an error that was met before anything was written."""
+        match error:
+            case StenoError():
+                return error
+            case OSError():
+                return self.storage_failed(error)
+            case _:
+                return self.internal(error)
+
     def storage_failed(self, error: OSError) -> StorageFailed:
         """The disk refused, and nothing of the command is left on it."""
         self._note("storage_failed", str(error))

@@ -413,11 +413,21 @@ class Registry:
         async def serve() -> None:
             try:
                 await writer.serve()
+            except Exception:
+                self._drop(writer)
+                raise
             finally:
                 self._serving.discard(writer)
                 self._tell_changed()
 
         self._spawn(serve)
+
+    def _drop(self, writer: Writer) -> None:
+        """A writer met a fault of ours: the next command opens its session anew."""
+        for session in list(self._sessions.values()):
+            if writer in session.writers:
+                session.close()
+                self._forget(session)
 
     def _forget(self, session: Session) -> None:
         identity, addresses = self._names.pop(session)

@@ -45,14 +45,14 @@ class Round:
         self._serve(many)
 
     def _serve(self, waiting: list[Writer]) -> None:
-        begun = [(writer, batch) for writer in waiting if (batch := writer.begin()) is not None]
+        begun = [(writer, batch) for writer in waiting if (batch := _begin(writer)) is not None]
         if begun:
             self._sync([batch for _, batch in begun if batch.synced and batch.error is None])
-            answered = [(writer, batch) for writer, batch in begun if writer.answer(batch)]
+            answered = [(writer, batch) for writer, batch in begun if _answer(writer, batch)]
             # What nobody waits for comes behind what everybody waits for.
             self._shop.flush()
             for writer, batch in answered:
-                writer.conclude(batch)
+                _conclude(writer, batch)
 
     def _sync(self, batches: list[Batch]) -> None:
         if not batches:
@@ -64,3 +64,29 @@ class Round:
         took_s = self._shop.monotonic() - started
         for batch, error in zip(batches, errors, strict=True):
             batch.sync_s, batch.error = took_s, error
+
+
+# A fault of ours in one session ends its writer's task, and nobody else's round.
+
+
+def _begin(writer: Writer) -> Batch | None:
+    try:
+        return writer.begin()
+    except Exception as error:
+        writer.give_up(error)
+        return None
+
+
+def _answer(writer: Writer, batch: Batch) -> bool:
+    try:
+        return writer.answer(batch)
+    except Exception as error:
+        writer.give_up(error)
+        return False
+
+
+def _conclude(writer: Writer, batch: Batch) -> None:
+    try:
+        writer.conclude(batch)
+    except Exception as error:
+        writer.give_up(error)

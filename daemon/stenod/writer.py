@@ -190,6 +190,14 @@ class Writer:
         if self.mailbox or self._files.is_mark_due or self._files.is_unsynced > was_unsynced:
             self.mailbox.nudge()
 
+    def give_up(self, error: Exception) -> None:
+        """A fault of steno itself: the task ends by it; what the files hold is found out anew."""
+
+        async def end() -> None:
+            raise error
+
+        self._leave(end)
+
     def _leave(self, work: Callable[[], Awaitable[None]]) -> None:
         """Let the task do what has to wait, before anything else."""
         self._left = work
@@ -221,7 +229,7 @@ class Writer:
                 decision = machine.decide_new(command, item.records)
             self._put(item, decision, group)
         except Exception as error:
-            self._refuse(item, error)
+            item.to.refuse(self._refusals.of(error))
         return True
 
     # --- with all the time it takes --------------------------------------------------------------
@@ -243,7 +251,7 @@ class Writer:
         try:
             await self._decide(item, group)
         except Exception as error:
-            self._refuse(item, error)
+            item.to.refuse(self._refusals.of(error))
 
     async def _decide(self, item: Item, group: Group) -> None:
         opened, applied = await self._find(item, group)
@@ -276,15 +284,6 @@ class Writer:
                 raise AssertionError(f"{item.command} is no append")
             case _:
                 assert_never(decision)
-
-    def _refuse(self, item: Item, error: Exception) -> None:
-        match error:
-            case StenoError():
-                item.to.refuse(error)
-            case OSError():
-                item.to.refuse(self._refusals.storage_failed(error))
-            case _:
-                item.to.refuse(self._refusals.internal(error))
 
     async def _find(self, item: Item, group: Group) -> tuple[Opened, Applied | None]:
         """The open session, and what the files say of the command's key.

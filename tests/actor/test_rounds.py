@@ -1,7 +1,9 @@
 """Rounds: the sessions of a burst are served together, and none is the worse for another."""
 
 import errno
+from collections.abc import Callable
 
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -170,6 +172,45 @@ async def test_a_fault_in_one_command_of_a_round_refuses_that_command_alone(
         await desk.wait_for(lambda: all(one.answer is not None for one in sent))
 
         assert answers(sent) == ["0:0", "Internal", "0:1"]
+
+
+@pytest.mark.parametrize("step", ["begin", "answer", "conclude"])
+async def test_a_fault_outside_any_command_ends_its_session_until_the_next_command_and_no_other(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await opened(daemon)
+        (writer,) = daemon.registry.writers("s1")
+
+        def faulty(*_: object) -> object:
+            raise ZeroDivisionError(step)
+
+        monkeypatch.setattr(writer, step, faulty)
+        commands = appends(1)
+        names = burst(daemon, commands)
+        others = [name for name in names if name != names[1]]
+        assert all(isinstance(daemon.answers[name][0], Ack) for name in others)
+        await wait_for(lambda: not daemon.registry.writers("s1"))
+
+        assert daemon.faults == [f"ZeroDivisionError('{step}')"]
+        # Whoever got no answer sends again, as clients do; it was applied once, or is now.
+        command, record = commands[1]
+        again = msgspec.structs.replace(command, repeat=True)
+        (name,) = burst(daemon, [(again, record)])
+        await daemon.wait_for_answer(name)
+        ack = daemon.answers[name][0]
+        assert isinstance(ack, Ack)
+        assert (ack.first, ack.head) == ("0:0", "0:1")
+        for name in burst(daemon, appends(2)):
+            await daemon.wait_for_answer(name)
+            assert isinstance(daemon.answers[name][0], Ack)
+
+
+async def wait_for(fact: Callable[[], bool]) -> None:
+    """Return when a fact is true; a test that waits in vain fails by its time limit."""
+    while not fact():
+        await anyio.lowlevel.checkpoint()
 
 
 async def test_answers_have_left_before_those_who_follow_are_told() -> None:

@@ -128,7 +128,13 @@ class DaemonInProcess:
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         assert self._tasks is not None
-        self._tasks.start_soon(work)
+        self._tasks.start_soon(self._guarded, work)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as error:
+            self.faults.append(repr(error))
 
 
 async def _inline(work: Callable[[], T]) -> T:
