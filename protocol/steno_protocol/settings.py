@@ -94,7 +94,7 @@ OPTIONS: Final = (
     ),
     Option(
         "life.sessions_open", "count", limits.OPEN_SESSIONS_MAX,
-        "sessions whose files may be open at a time, four files each",
+        "sessions whose files may be open at a time, four files each; half of `ulimit -n` at most",
         least=1, most=100_000,
     ),
     Option(
