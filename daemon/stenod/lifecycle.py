@@ -283,7 +283,7 @@ class Daemon:
                 return False
             assert self._remote is not None
             transport = self._remote
-        match transport.send(peer.identity, frames):
+        match transport.send(peer.identity, frames, peer.loans):
             case Sent.OK:
                 return True
             case Sent.FULL:

@@ -1,9 +1,48 @@
 """Who is connected: names, subscriptions, and what each peer did not read."""
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import Protocol
 
+import anyio
+
+from steno_protocol import limits
+from steno_protocol.errors import Busy
 from steno_protocol.replies import ClientEntry
 from stenod.feed import Feed, Subscriber
+
+
+class Loan(Protocol):
+    """A block that is lent to a socket."""
+
+    @property
+    def done(self) -> bool:
+        """True once the socket has handed it to the kernel, or dropped it."""
+        ...
+
+
+class Loans:
+    """Blocks that are lent to a socket until the peer takes them, the oldest first."""
+
+    def __init__(self) -> None:
+        self._loans: deque[tuple[Loan, int]] = deque()
+        self._bytes = 0
+
+    def add(self, loan: Loan, size: int) -> None:
+        """One more block of so many bytes is lent."""
+        self._loans.append((loan, size))
+        self._bytes += size
+        self._forget_done()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are lent at this moment."""
+        self._forget_done()
+        return self._bytes
+
+    def _forget_done(self) -> None:
+        while self._loans and self._loans[0][0].done:
+            self._bytes -= self._loans.popleft()[1]
 
 
 @dataclass(slots=True)
@@ -25,6 +64,8 @@ class Peer:
         user: the public key of a client on another machine; None for one on this machine.
         dropped: messages that it was too slow, or gone, to get.
         looking: ids of its requests for which files are being looked at.
+        reading: held while a block is read for it: a few at a time.
+        loans: what is on its way to it, as far as it is worth counting.
     """
 
     identity: bytes
@@ -36,6 +77,24 @@ class Peer:
     dropped: int = 0
     looking: set[bytes] = field(default_factory=set[bytes])
     subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
+    reading: anyio.Semaphore = field(
+        default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX)
+    )
+    loans: Loans = field(default_factory=Loans)
+
+    def check_takes(self) -> None:
+        """Refuse to look up more for one who does not take what was found.
+
+        Raises:
+            Busy: too much is on its way.
+        """
+        # What its subscriptions have on their way is bounded by their windows.
+        windows = len(self.subscriptions) * limits.SUBSCRIPTION_WINDOW_BYTES_MAX
+        if self.loans.bytes >= limits.PEER_LOANS_BYTES_MAX + windows:
+            raise Busy(
+                f"{self.loans.bytes} bytes wait until this connection takes them: receive them,"
+                " then ask again"
+            )
 
     def unsubscribe(self, name: str) -> bool:
         """End one subscription; False if there is none of this name."""

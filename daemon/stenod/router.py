@@ -264,6 +264,7 @@ class Router:
                     raise _ending()
                 asker.reply(self._reporter.greet(asker.peer, command))
             case Status() | Stats() | Configuration() | Clients():
+                asker.peer.check_takes()
                 self.forget_gone()
                 asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
             case Unsubscribe():
@@ -320,15 +321,19 @@ class Router:
     async def _look(self, asker: _Asker, command: _Slow) -> None:
         match command:
             case List():
+                asker.peer.check_takes()
                 sessions, more = await self._registry.sessions(command)
                 asker.reply(Sessions(sessions=sessions, more=more))
             case Stat() | Open() | Describe() | Fork() | Delete():
                 asker.reply(await self._custody.serve(command))
             case Read():
-                await self._read(asker, command)
+                async with asker.peer.reading:
+                    asker.peer.check_takes()
+                    await self._read(asker, command)
             case Verify():
                 asker.reply(await self._registry.verify(command.session))
             case Timeline():
+                asker.peer.check_takes()
                 entries = await self._registry.timeline(command.session)
                 asker.reply(TimelineReport(entries=entries))
             case Subscribe():

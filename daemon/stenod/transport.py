@@ -7,12 +7,13 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import zmq
 
 from steno_protocol import limits
 from steno_protocol.errors import StorageFailed
+from stenod.peers import Loan, Loans
 
 Handle = Callable[[bytes, list[bytes]], None]
 """Takes the identity of a peer and the frames of one of its messages."""
@@ -111,15 +112,24 @@ class Transport:
             loop.remove_reader(self._socket.fileno())
             self._handle = None
 
-    def send(self, identity: bytes, frames: Sequence[bytes]) -> Sent:
-        """Queue one message for a peer, or drop it; never waits. `after_sends` has to follow."""
+    def send(self, identity: bytes, frames: Sequence[bytes], loans: Loans) -> Sent:
+        """Queue one message for a peer, or drop it; never waits. `after_sends` has to follow.
+
+        Args:
+            identity: of the peer.
+            frames: the message.
+            loans: where a block is noted that is lent and not copied.
+        """
         send = self._send
         *firsts, last = frames
         try:
             send(identity, _MORE)
             for frame in firsts:
                 send(frame, _MORE)
-            send(last, _NOW, len(last) < limits.SHARED_FRAME_BYTES)
+            if len(last) < limits.LENT_FRAME_BYTES:
+                send(last, _NOW)
+            else:
+                loans.add(cast("Loan", send(last, _NOW, False, True)), len(last))
         except zmq.Again:
             return Sent.FULL
         except zmq.ZMQError as error:

@@ -180,8 +180,14 @@ LIST_SESSIONS_MAX: Final = 10_000
 SESSION_TREE_DEPTH_MAX: Final = 8
 """Folders that `list` descends below `sessions/` or a mount."""
 
-SHARED_FRAME_BYTES: Final = 256 * KIB
+LENT_FRAME_BYTES: Final = 64 * KIB
 """A frame of so many bytes is lent to ZeroMQ until it is sent; to copy a smaller one costs less."""
+
+PEER_LOANS_BYTES_MAX: Final = 32 * MIB
+"""Bytes of answers that one connection may leave untaken before what could add many is `busy`."""
+
+PEER_BLOCKS_READ_MAX: Final = 4
+"""Blocks that are read at a time for one connection; its other reads wait for their turn."""
 
 SEND_QUEUE_MESSAGES: Final = 4096
 """Messages that libzmq queues towards one peer; one that reads no replies loses the next ones."""
@@ -457,4 +463,5 @@ def told_in_hello() -> dict[str, int]:
         "mailbox_commands_max": MAILBOX_COMMANDS_MAX,
         "mailbox_bytes_max": MAILBOX_BYTES_MAX,
         "send_queue_messages": SEND_QUEUE_MESSAGES,
+        "peer_loans_bytes_max": PEER_LOANS_BYTES_MAX,
     }

@@ -5,11 +5,13 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import steno
 from steno_protocol import PROTOCOL_MAGIC, limits
+from support.crowd import wait_until
 from support.raw_peer import RawPeer
 
 GOOD = b'{"role":"user","content":"good"}'
@@ -50,6 +52,11 @@ BAD_SESSIONS = {
 def root(shared_root: Path) -> Path:
     """One daemon has to live through all of this."""
     return shared_root
+
+
+def busy_answers(peer: RawPeer) -> int:
+    errors: dict[str, int] = peer.ask("stats")["errors"]
+    return errors.get("busy", 0)
 
 
 @pytest.fixture
@@ -188,6 +195,34 @@ def test_10_000_random_messages_leave_the_daemon_as_it_was(
         while peer.socket.poll(0):
             peer.socket.recv_multipart()
     assert peer.ask("stat", session=demo)["kind"] == "stat"
+
+
+def test_a_client_that_reads_a_session_and_takes_nothing_is_told_to_take_it_first(
+    peer: RawPeer, root: Path, demo: str
+) -> None:
+    record = b'{"role":"user","content":"%b"}' % (b"x" * limits.MIB)
+    for number in range(4):
+        assert peer.ask("append", record, session=demo, key=f"k{number}")["kind"] == "ack"
+    before = busy_answers(peer)
+    deaf = RawPeer(root, receive_messages=1)
+    read = b'{"command":"read","session":"%b","bytes_max":%d}' % (demo.encode(), 4 * limits.MIB)
+    # As many blocks as may wait, those that are read at the same time, and what the socket holds.
+    given_most = limits.PEER_LOANS_BYTES_MAX // (3 * limits.MIB) + limits.PEER_BLOCKS_READ_MAX + 2
+    for number in range(100):
+        deaf.send(PROTOCOL_MAGIC, b"%d" % number, read)
+
+    wait_until(lambda: busy_answers(peer) - before >= 100 - given_most)
+    assert peer.ask("read", session=demo)["kind"] == "lines"
+    answers: list[dict[str, Any]] = []
+    while len(answers) < 100:
+        body = json.loads(deaf.socket.recv_multipart()[2])
+        answers += body if isinstance(body, list) else [body]
+    assert {answer["kind"] for answer in answers} == {"lines", "error"}
+    refused = [answer for answer in answers if answer["kind"] == "error"]
+    assert {answer["code"] for answer in refused} == {"busy"}
+    assert "receive them" in refused[0]["message"]
+    assert deaf.ask("read", session=demo)["kind"] == "lines"
+    deaf.close()
 
 
 def test_a_client_that_never_reads_hurts_nobody(peer: RawPeer, root: Path, demo: str) -> None:
