@@ -9,6 +9,7 @@ import msgspec
 
 from steno_protocol import replies, wire
 from steno_protocol.errors import BadRequest
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 
 # Some of these are Structs for no other reason than that a one-shot command makes all of these
@@ -268,15 +269,6 @@ def mail_of(mail: replies.Mail) -> Mail:
 def deleted_of(reply: replies.Deleted) -> Deleted:
     """The caller's view of a deletion."""
     return Deleted(Path(reply.trash), reply.expires_at)
-
-
-def split_lines(block: bytes) -> list[bytes]:
-    """The lines of a block, newlines included; only `\\n` ends a line."""
-    if b"\r" not in block:
-        return block.splitlines(keepends=True)
-    lines = [line + b"\n" for line in block.split(b"\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
 
 
 def decode_object(line: bytes) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import Final
 from steno_protocol import records
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core import timeline
@@ -119,7 +120,7 @@ def _end(view: FileView) -> tuple[int, int]:
     """Bytes and number of a view's whole lines."""
     size, lines = 0, 0
     for offset, block in blocks_of(view.read):
-        size, lines = offset + len(block), lines + block.count(b"\n")
+        size, lines = offset + len(block), lines + count_lines(block)
     return size, lines
 
 

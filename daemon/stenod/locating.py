@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from steno_protocol import limits, records
 from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from stenod.core import timeline
-from stenod.core.lines import split_lines
 from stenod.core.milestones import Milestones
 from stenod.core.replay import Replay
 from stenod.lookup import blocks

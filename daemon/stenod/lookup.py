@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from steno_protocol import limits, places
+from steno_protocol.lines import count_lines, split_lines
 from steno_protocol.records import stamp_of
 from stenod.core import dmail, timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import Applied, KeyFilter
-from stenod.core.lines import split_lines, whole_lines
+from stenod.core.lines import whole_lines
 from stenod.store.log import Log
 
 _FIRST_READ_BYTES: Final = 64 * limits.KIB
@@ -23,7 +24,7 @@ def build_filter(log: Log) -> KeyFilter:
     """
     generations = log.generations()
     lines = sum(
-        block.count(b"\n") for generation in generations for _, block in blocks(log, generation)
+        count_lines(block) for generation in generations for _, block in blocks(log, generation)
     )
     found = KeyFilter(2 * lines)
     for generation in generations:
@@ -61,7 +62,7 @@ def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
             applied = _command_at(log, generation, offset + start, number, key)
             if applied is not None:
                 return applied
-        line += block.count(b"\n")
+        line += count_lines(block)
     return None
 
 

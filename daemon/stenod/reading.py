@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
+from steno_protocol.lines import count_lines
 from stenod.store.log import View
 
 _LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
@@ -52,7 +53,7 @@ def read_block(
     if data is None:
         size = _line_size(view, offset)
         return Block(line, line + 1, offset + size, b"", skipped=1)
-    count = data.count(b"\n")
+    count = count_lines(data)
     if until is not None and line + count > until:
         data = _first_lines(data, max(0, until - line))
         count = max(0, until - line)
@@ -64,7 +65,7 @@ def seek(view: View, line: int) -> tuple[int, int]:
     number, offset = 0, 0
     while number < line:
         data = view.read(limits.BLOCK_BYTES, offset)
-        count = data.count(b"\n")
+        count = count_lines(data)
         if not data:
             break
         if number + count >= line:

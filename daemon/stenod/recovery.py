@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from steno_protocol import limits, places
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import Corrupt, Held, NotFound
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail
 from stenod.core import dmail, timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import KeyTable
-from stenod.core.lines import is_object, split_lines
+from stenod.core.lines import is_object
 from stenod.core.machine import Machine
 from stenod.core.mark import Mark, encode_mark
 from stenod.core.replay import Replay

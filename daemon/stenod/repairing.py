@@ -13,6 +13,7 @@ from steno_protocol.commands import Repair
 from steno_protocol.damage import Edit, Finding, kept_pieces
 from steno_protocol.dialects import ContextDialect
 from steno_protocol.errors import BadRequest, Conflict
+from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from steno_protocol.welded import Span
@@ -145,4 +146,4 @@ def _range(log: Log, piece: Copy) -> Iterator[bytes]:
 
 
 def _lines_before(log: Log, size: int) -> int:
-    return sum(data.count(b"\n") for data in _range(log, Copy(log.generation, 0, size)))
+    return sum(count_lines(data) for data in _range(log, Copy(log.generation, 0, size)))

@@ -19,11 +19,11 @@ from steno_protocol.commands import (
 )
 from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_line
 from steno_protocol.errors import NotFound
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail
 from stenod.compacting import plan_compaction
 from stenod.core import dmail, timeline
-from stenod.core.lines import split_lines
 from stenod.core.machine import Machine
 from stenod.core.replay import Replay
 from stenod.core.speculation import Rewrite, RewriteCommand

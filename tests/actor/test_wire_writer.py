@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest, Conflict, StorageFailed
-from stenod.core.lines import split_lines
+from steno_protocol.lines import split_lines
 from support.lines import append, user
 from support.simulated_disk import SimulatedDisk, Survival
 from support.wire_writing import WireDesk, append_wire, event

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stenod.core.lines import Tail, examine_tail, is_object, split_lines, whole_lines
+from steno_protocol.lines import count_lines, split_lines
+from stenod.core.lines import Tail, examine_tail, is_object, whole_lines
 from support.lines import foreign, stamped, uuid7
 
 ONE = b"".join(stamped("k1", ["one"]))
@@ -27,6 +28,18 @@ def test_split_lines_lose_no_byte_and_end_where_newlines_are(data: bytes) -> Non
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines[:-1])
     assert all(lines)
     assert whole_lines(data) == sum(len(line) for line in lines if line.endswith(b"\n"))
+
+
+@given(
+    st.lists(st.sampled_from([b"", b"\r", b"x" * 30, b"y" * 300, b"\n" * 200]), max_size=40),
+    st.booleans(),
+)
+def test_lines_are_counted_by_their_ends_however_long_they_are(
+    parts: list[bytes], is_ended: bool
+) -> None:
+    data = b"\n".join(parts) + b"\n" * is_ended
+
+    assert count_lines(data) == data.count(b"\n")
 
 
 @pytest.mark.parametrize(

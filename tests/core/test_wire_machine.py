@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import BadRequest, Conflict, TooLarge
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
 from stenod.core.keys import KeyTable
-from stenod.core.lines import split_lines
 from stenod.core.speculation import Answered, Lines
 from stenod.core.wire_machine import WireMachine
 from support.lines import SESSION, append, clear

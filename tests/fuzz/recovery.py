@@ -11,10 +11,10 @@ from steno_protocol import places
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.context import ContextCounters, ContextState, Damaged, parse_line
 from steno_protocol.errors import StenoError
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from stenod import compacting, lookup, recovery
-from stenod.core.lines import split_lines
 from stenod.recovery import Opened, Opening
 from stenod.store.jsonl import FileView
 from stenod.trees import Place, Trees

@@ -14,9 +14,10 @@ from steno._mirror import Mirror
 from steno._reading import LineReader, PastReader
 from steno._target import make_target
 from steno._verbs import start_of
-from steno.values import DmailEvent, Live, RecordsEvent, Reset, split_lines
+from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import limits, replies
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
+from steno_protocol.lines import split_lines
 from steno_protocol.places import check_key, check_name, key_time_ms
 from steno_protocol.positions import Position
 
@@ -188,6 +189,19 @@ def test_a_reader_goes_on_where_the_last_block_ended_until_the_head() -> None:
     reader.take(lines_reply("1:2", "1:3", "1:3"), LINE)
     assert reader.next_command() is None
     assert [cursor for cursor, _ in reader.lines] == [Position(1, line) for line in range(3)]
+
+
+def test_a_reader_asks_for_little_at_first_and_for_more_when_it_goes_on() -> None:
+    reader = LineReader("demo", "0:0")
+    asked: list[int] = []
+    for number in range(6):
+        command = reader.next_command()
+        assert command is not None
+        asked.append(command.bytes_max)
+        reader.take(lines_reply(f"0:{number}", f"0:{number + 1}", "0:9"), LINE)
+    assert asked[0] == limits.BLOCK_BYTES
+    assert asked == sorted(asked)
+    assert asked[-2:] == [limits.READ_AHEAD_BYTES_MAX] * 2
 
 
 def test_a_reader_stops_at_its_end_and_where_nothing_comes() -> None:

@@ -11,7 +11,8 @@ import msgspec
 
 from steno import connect_sync
 from steno.cli.demo_proof import Seen
-from steno.values import DmailEvent, Live, RecordsEvent, Reset, split_lines
+from steno.values import DmailEvent, Live, RecordsEvent, Reset
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from steno_protocol.context import Blank, Damaged, parse_line
+from steno_protocol.lines import split_lines
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.welded import whole_records
 from steno_protocol.wire import Metadata, WireRecord, parse_wire_line
@@ -34,13 +35,6 @@ class Tail:
 def whole_lines(data: bytes) -> int:
     """Bytes of `data` up to the end of its last whole line."""
     return data.rfind(b"\n") + 1
-
-
-def split_lines(data: bytes) -> list[bytes]:
-    """The lines of `data`, each with its newline; a last one without is given as it is."""
-    lines = [line + b"\n" for line in data.split(b"\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
 
 
 def lines_of(blocks: Blocks) -> Iterator[tuple[int, bytes]]:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Usage, parse_line
+from steno_protocol.lines import count_lines
 from steno_protocol.records import MESSAGE_ROLES
 from stenod.core.messages import Content, chars_of
 from stenod.core.milestones import Milestones
@@ -67,7 +68,7 @@ class Replay:
                 case _:
                     pass
         taken = block[:stop]
-        self.lines += taken.count(b"\n")
+        self.lines += count_lines(taken)
         self._count_messages(taken, uncounted)
         return stop
 
