@@ -44,20 +44,21 @@ class BlockingRecords(Iterator[Record]):
         self._blocks = _Blocks(link, reader)
         self._reader = reader
         self._strict = strict
-        self._records = reader.records(strict=strict)
 
     @property
     def damaged(self) -> int:
         """Lines that were no records and were passed over so far."""
         return self._reader.damaged
 
+    def __iter__(self) -> Iterator[Record]:
+        # A loop asks a generator quicker than `__next__`.
+        while self._reader.lines or self._blocks.fetch():
+            yield from self._reader.records(strict=self._strict)
+
     def __next__(self) -> Record:
-        while (record := next(self._records, None)) is None:
-            # It ends with a block, and with a line that it refuses.
-            self._records = self._reader.records(strict=self._strict)
-            if not self._reader.lines and not self._blocks.fetch():
-                raise StopIteration
-        return record
+        for record in self:
+            return record
+        raise StopIteration
 
 
 class BlockingWireRecords(Iterator[WireRecord]):

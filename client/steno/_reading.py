@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 from steno._pending import Pending
 from steno._verbs import Place, place
-from steno.values import Record, decode_object, split_lines
+from steno.values import Record, decode_object
+from steno_protocol import limits
 from steno_protocol.commands import Read
 from steno_protocol.context import ContextState
 from steno_protocol.errors import Corrupt, NotFound
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
 
@@ -70,6 +72,7 @@ class LineReader:
         self._after = None if after is None else place(after)
         self._until = None if until is None else place(until)
         self._offset: int | None = None
+        self._bytes_max = limits.BLOCK_BYTES
         self._is_done = False
 
     @property
@@ -82,7 +85,11 @@ class LineReader:
         if self._is_done:
             return None
         return Read(
-            session=self._session, after=self._after, until=self._until, offset=self._offset
+            session=self._session,
+            after=self._after,
+            until=self._until,
+            offset=self._offset,
+            bytes_max=self._bytes_max,
         )
 
     def take(self, reply: Lines, block: bytes) -> None:
@@ -96,6 +103,8 @@ class LineReader:
         stands_still = reply.next == self._after and not lines
         self._after = reply.next
         self._offset = reply.offset
+        # The first lines come soon; who reads on for long asks less often.
+        self._bytes_max = min(2 * self._bytes_max, limits.READ_AHEAD_BYTES_MAX)
         self._is_done = stands_still or reply.next in (reply.head, self._until)
 
     def record(self, *, strict: bool) -> Record | None:

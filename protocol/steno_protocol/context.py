@@ -7,7 +7,7 @@ prompt, the four message roles make the history, and anything else is skipped an
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -15,6 +15,7 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol._json import is_object
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import MESSAGE_ROLES, RESERVED_KEYS, text_chars
 
@@ -50,7 +51,7 @@ class MessageLine(msgspec.Struct, frozen=True, gc=False):
     """A line that holds a message; `text_chars` are the characters of its text parts."""
 
     text_chars: int
-    record: Mapping[str, Any] = {}
+    record: dict[str, Any] = {}
 
 
 class Blank(msgspec.Struct, frozen=True, gc=False):
@@ -68,31 +69,31 @@ Line = SystemPrompt | Checkpoint | Usage | MessageLine | Blank | Damaged
 
 def parse_line(data: bytes) -> Line:
     """What one line of `context.jsonl` means. Never raises: what it cannot read is `Damaged`."""
-    if not data.strip():
-        return Blank()
     try:
         record = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Damaged(f"not JSON: {error}")
+        return Damaged(f"not JSON: {error}") if data.strip() else Blank()
     if not is_object(record):
         return Damaged("not an object")
     return _meaning(record)
 
 
 def _meaning(record: dict[str, Any]) -> Line:
-    match record.get("role"):
+    role = record.get("role")
+    if not isinstance(role, str):
+        return Damaged("no role")
+    # Nearly every line is a message.
+    if role in MESSAGE_ROLES and "content" in record:
+        return MessageLine(text_chars(record["content"]), record)
+    match role:
         case "_system_prompt" if isinstance(record.get("content"), str):
             return SystemPrompt(record["content"])
         case "_checkpoint" if _is_count(record.get("id")):
             return Checkpoint(record["id"])
         case "_usage" if _is_count(record.get("token_count")):
             return Usage(record["token_count"])
-        case str() as role if role in MESSAGE_ROLES and "content" in record:
-            return MessageLine(text_chars(record["content"]), record)
-        case str() as role:
-            return Damaged(f"a record of role {role[:40]!r} that is unknown or lacks its field")
         case _:
-            return Damaged("no role")
+            return Damaged(f"a record of role {role[:40]!r} that is unknown or lacks its field")
 
 
 def _is_count(value: object) -> bool:
@@ -226,7 +227,7 @@ class ContextState:
 
     def apply_block(self, block: bytes) -> None:
         """Take in the block of whole lines that follows `head`."""
-        self.apply_lines(block.splitlines(keepends=True) if b"\r" not in block else _split(block))
+        self.apply_lines(split_lines(block))
 
     def apply_lines(self, lines: Iterable[bytes]) -> None:
         """Take in single lines that follow `head`."""
@@ -284,9 +285,7 @@ def _line_of(entry: tuple[int, Any]) -> int:
     return entry[0]
 
 
-def _public(record: Mapping[str, Any]) -> Message:
-    return {key: value for key, value in record.items() if key not in RESERVED_KEYS}
-
-
-def _split(block: bytes) -> list[bytes]:
-    return [line + b"\n" for line in block.split(b"\n")[:-1]]
+def _public(record: dict[str, Any]) -> Message:
+    for key in RESERVED_KEYS:
+        record.pop(key, None)
+    return record
