@@ -2,7 +2,8 @@
 
 import os
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from steno._target import Target
 from steno._transport import Connection
@@ -14,24 +15,21 @@ from steno_protocol.replies import ErrorReply, Welcome
 from steno_protocol.version import PROTOCOL_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """The daemon answers, and it is the right one; the connection is the caller's now."""
 
     connection: Connection
     welcome: Welcome
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsRestart:
+class NeedsRestart(msgspec.Struct, frozen=True):
     """A daemon of an older protocol answers; it can be asked to drain."""
 
     endpoint: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(msgspec.Struct, frozen=True):
     """Nobody answers, or not in time."""
 
     endpoint: str

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 _lock_note = msgspec.json.Decoder(places.LockNote)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The daemon that a client wants.
 
     Attributes:
@@ -40,11 +38,11 @@ class Target:
         """The same daemon, whatever the working folder becomes; looks at the file system."""
         if self.root is None and self.endpoint is not None:
             return self
-        return replace(self, root=_real_root(self.root))
+        return msgspec.structs.replace(self, root=_real_root(self.root))
 
     def without_spawn(self) -> "Target":
         """The same daemon, if it runs."""
-        return replace(self, spawn=False)
+        return msgspec.structs.replace(self, spawn=False)
 
     def address(self) -> str:
         """Where to connect now; a daemon that was restarted may listen elsewhere."""

@@ -1,7 +1,6 @@
 """What the client hands to its caller: acks, records, turns, mails, and what a session tells."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -21,8 +20,7 @@ File = Literal["context", "wire"]
 """Which of a session's files: its messages, or what happened while the agent ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(msgspec.Struct, frozen=True):
     """What is true now that a mutation has returned.
 
     Attributes:
@@ -49,10 +47,8 @@ class Ack:
     key: str
 
 
-class SentMail(Ack):
+class SentMail(Ack, frozen=True):
     """The ack of a D-Mail."""
-
-    __slots__ = ()
 
     @property
     def id(self) -> str:
@@ -123,8 +119,7 @@ class Record(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class WireRecord:
+class WireRecord(msgspec.Struct, frozen=True):
     """One event of a session's wire file.
 
     Attributes:
@@ -145,8 +140,7 @@ class WireRecord:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """One turn of a session, from the event `TurnBegin` of its wire file.
 
     Attributes:
@@ -162,8 +156,7 @@ class Turn:
     user_input: Any
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsEvent:
+class RecordsEvent(msgspec.Struct, frozen=True):
     """Durable lines that follow each other; `first` and `next` are the positions around them.
 
     Attributes:
@@ -190,16 +183,14 @@ class RecordsEvent:
         return list(_wire_records(self.first, self.block))
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """The backlog of a file ends here; what follows is new."""
 
     head: Position
     file: File = "context"
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(msgspec.Struct, frozen=True):
     """A rewrite took place: the first `kept` lines live on in `generation`, the rest is gone.
 
     Records continue from position `generation:kept`. Another `incarnation` than before means that
@@ -256,7 +247,7 @@ def ack_of(reply: replies.Ack, key: str) -> Ack:
 
 def sent_mail_of(ack: Ack) -> SentMail:
     """The same ack, as that of a mail."""
-    return SentMail(**{each.name: getattr(ack, each.name) for each in fields(ack)})
+    return SentMail(**msgspec.structs.asdict(ack))
 
 
 def mail_of(mail: replies.Mail) -> Mail:

@@ -8,7 +8,6 @@ prompt, the four message roles make the history, and anything else is skipped an
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import msgspec
@@ -101,8 +100,7 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value <= limits.COUNT_MAX
 
 
-@dataclass(slots=True)
-class ContextCounters:
+class ContextCounters(msgspec.Struct):
     """The numbers of a session's context, kept line by line in constant memory.
 
     Attributes:
@@ -158,8 +156,7 @@ class ContextCounters:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class UsageEntry:
+class UsageEntry(msgspec.Struct, frozen=True):
     """One token count of the past and the cursor of the line that told it."""
 
     cursor: Position

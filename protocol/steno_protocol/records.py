@@ -11,7 +11,6 @@ batch):
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -39,8 +38,7 @@ _STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}
 _NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """The `_id` of a line: the key of its command and its place in that command's batch."""
 
     key: str

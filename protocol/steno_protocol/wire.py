@@ -8,7 +8,6 @@
 instant. Types and payloads are the agents' own; steno neither reads nor changes them.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -30,15 +29,13 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """The header of a wire file."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class WireRecord:
+class WireRecord(msgspec.Struct, frozen=True):
     """One event.
 
     Attributes:
@@ -54,13 +51,11 @@ class WireRecord:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BlankLine:
+class BlankLine(msgspec.Struct, frozen=True):
     """A line of whitespace."""
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedLine:
+class DamagedLine(msgspec.Struct, frozen=True):
     """A line that readers skip and count, and why."""
 
     reason: str

@@ -54,7 +54,7 @@ def test_the_scripts_that_complete_the_command_are_in_the_wheel(wheel: zipfile.Z
 
 def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:
     commands = wheel.read(f"{DIST_INFO}/entry_points.txt").decode()
-    assert "steno = steno.cli:main" in commands
+    assert "steno = steno._command:main" in commands
     assert "stenod = stenod.cli:main" in commands
 
 

@@ -1,7 +1,5 @@
 """Lets `python -m steno.cli` be the command."""
 
-import sys
+from steno._command import main
 
-from steno.cli.entry import main
-
-sys.exit(main())
+main()

@@ -1,9 +1,7 @@
 """What a command says: data on stdout, talk on stderr, colours only for a terminal."""
 
-import json
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TextIO
 
@@ -59,7 +57,7 @@ class Output:
     @property
     def width(self) -> int | None:
         """Columns to fit the data into, None when it goes to a file or pipe."""
-        return shutil.get_terminal_size().columns if self.is_terminal else None
+        return _columns() if self.is_terminal else None
 
     def write(self, text: str = "") -> None:
         """One line of data."""
@@ -113,7 +111,7 @@ class Output:
     def update(self, text: str) -> None:
         """Talk that replaces the line before it, and that other talk replaces; for terminals."""
         self._is_updated = bool(text)
-        width = shutil.get_terminal_size().columns - 1
+        width = _columns() - 1
         self._talk.write(_for(self._talk, f"\r\x1b[K{text[:width]}"))
         self._talk.flush()
 
@@ -195,7 +193,15 @@ def _has_colours() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def _columns() -> int:
+    import shutil  # noqa: PLC0415  # most commands write to a pipe or briefly, and start sooner
+
+    return shutil.get_terminal_size().columns
+
+
 def _json(stream: TextIO, value: Mapping[str, Any]) -> str:
+    import json  # noqa: PLC0415  # only with --json
+
     is_utf = (stream.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(value, ensure_ascii=not is_utf, separators=(",", ":"))
     # A lone surrogate becomes its escape, which is what JSON calls it, too.

@@ -52,8 +52,9 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steno {__version__}")
     add_common(parser, is_top=True)
+    # With `prog` told, argparse need not make a formatter to find it out.
     commands = parser.add_subparsers(
-        dest="command", metavar="COMMAND", required=True, parser_class=_Parser
+        prog="steno", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
     for add in _adders(words):
         add(commands)

@@ -1,6 +1,5 @@
 """The subcommands that change a session; each prints the new head, a checkpoint its id."""
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -169,6 +168,8 @@ def _payload(options: Namespace) -> dict[str, Any]:
     text = sys.stdin.read() if options.payload == "-" else options.payload
     if text is None:
         return {}
+    import json  # noqa: PLC0415  # only for `emit`
+
     try:
         payload = json.loads(text)
     except (ValueError, RecursionError) as error:
