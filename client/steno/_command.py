@@ -6,8 +6,8 @@ import sys
 from typing import Final, NoReturn
 
 _GC_OBJECTS: Final = 100_000
-"""Objects between two looks for cycles. A start makes a quarter of them; with the usual 700 it looks
-at all that was imported a dozen times, which takes a tenth of the whole time."""
+"""Objects between two looks for cycles. A start makes a quarter of them; with the usual 700 it
+looks at all that was imported a dozen times, which takes a tenth of the whole time."""
 
 
 def main() -> NoReturn:

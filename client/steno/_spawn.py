@@ -51,6 +51,9 @@ def ensure(target: Target, deadline: float) -> Ready:
                     _drain(outcome, deadline)
                 case Unreachable() if has_lock:
                     _start(target.root, deadline)
+                    outcome = probe(target, probe_deadline(deadline))
+                    if isinstance(outcome, Ready):
+                        return outcome
                 case NeedsRestart() | Unreachable():
                     pass
                 case _:

@@ -11,9 +11,6 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 
-# Some of these are Structs for no other reason than that a one-shot command makes all of these
-# classes at its start, and a dataclass takes 1 ms to make.
-
 _decode = msgspec.json.Decoder().decode
 
 File = Literal["context", "wire"]
@@ -110,7 +107,6 @@ class Deleted(msgspec.Struct, frozen=True):
     expires_at: float
 
 
-# A Struct, because one is made for every line, and making it takes a quarter of the time.
 class Record(msgspec.Struct, frozen=True):
     """One line of a session: its cursor, its JSON object, and its bytes with the newline."""
 

@@ -9,7 +9,8 @@ A crash leaves some of them; the next collection removes the rest.
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.commands import Gc, List
@@ -26,14 +27,13 @@ from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """What goes, or would."""
 
-    entries: list[GarbageEntry] = field(default_factory=list[GarbageEntry])
+    entries: list[GarbageEntry] = msgspec.field(default_factory=list[GarbageEntry])
     files: int = 0
     size: int = 0
-    failed: list[str] = field(default_factory=list[str])
+    failed: list[str] = msgspec.field(default_factory=list[str])
 
     def add(self, session: str, file: str, size: int) -> None:
         """Take one more file, or folder of the trash, into account."""

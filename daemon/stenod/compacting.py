@@ -1,6 +1,6 @@
 """Compaction in the files: where a summary may stand, and the rewrite that puts it there."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from steno_protocol import records
 from steno_protocol.commands import CompactCommit
@@ -85,8 +85,7 @@ def _lines_named(log: Log, machine: Machine, command: CompactCommit) -> tuple[in
     return cut.line, at.line
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     """What a compaction keeps, and what it has to know of the rest.
 
     Attributes:
@@ -101,8 +100,8 @@ class _Kept:
     """
 
     cut: int
-    prompt: list[Copy] = field(default_factory=list[Copy])
-    pieces: list[Copy] = field(default_factory=list[Copy])
+    prompt: list[Copy] = msgspec.field(default_factory=list[Copy])
+    pieces: list[Copy] = msgspec.field(default_factory=list[Copy])
     lines: int = 0
     chars: int = 0
     newest_before: int = -1

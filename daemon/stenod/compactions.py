@@ -5,8 +5,9 @@ session was not rewritten since.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import CompactAbort, CompactBegin
@@ -22,8 +23,7 @@ from stenod.recovery import Opened
 from stenod.writer import Writer
 
 
-@dataclass(slots=True)
-class _Lease:
+class _Lease(msgspec.Struct):
     """One compaction under way; `answer` is None while its cut is being looked for."""
 
     name: str

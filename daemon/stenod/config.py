@@ -2,16 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from steno_protocol import places
 from steno_protocol.errors import BadRequest
 from steno_protocol.settings import OPTIONS, Settings, read_settings
 
 
-@dataclass(slots=True)
-class Config:
+class Config(msgspec.Struct):
     """What one daemon goes by; its settings are replaced when it reads them again.
 
     Attributes:
@@ -23,8 +23,8 @@ class Config:
 
     root: Path
     socket: Path
-    mounts: dict[str, Path] = field(default_factory=dict[str, Path])
-    settings: Settings = field(default_factory=Settings)
+    mounts: dict[str, Path] = msgspec.field(default_factory=dict[str, Path])
+    settings: Settings = msgspec.field(default_factory=Settings)
 
     @property
     def endpoint(self) -> str:

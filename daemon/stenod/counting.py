@@ -6,8 +6,9 @@ A writer counts once a group, never once a record, so that a count costs nothing
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from steno_protocol.replies import HistogramReport
 
@@ -46,8 +47,7 @@ class Histogram:
         )
 
 
-@dataclass(slots=True)
-class Statistics:
+class Statistics(msgspec.Struct):
     """What a daemon did since it started.
 
     Attributes:
@@ -65,10 +65,10 @@ class Statistics:
     slow_sync_at: float | None = None
     dropped: int = 0
     lagged: int = 0
-    rewrites: Counter[str] = field(default_factory=Counter[str])
-    errors: Counter[str] = field(default_factory=Counter[str])
-    groups: Histogram = field(default_factory=lambda: Histogram(GROUP_BOUNDS))
-    sync_times: Histogram = field(default_factory=lambda: Histogram(SYNC_BOUNDS_S))
+    rewrites: Counter[str] = msgspec.field(default_factory=Counter[str])
+    errors: Counter[str] = msgspec.field(default_factory=Counter[str])
+    groups: Histogram = msgspec.field(default_factory=lambda: Histogram(GROUP_BOUNDS))
+    sync_times: Histogram = msgspec.field(default_factory=lambda: Histogram(SYNC_BOUNDS_S))
 
     def count_group(self, commands: int, records: int, size: int) -> None:
         """Take a group whose bytes were stored and answered into account."""

@@ -1,6 +1,6 @@
 """What is done with a session as a whole: it is told of, described, forked, deleted."""
 
-import secrets
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import assert_never
@@ -161,7 +161,7 @@ class Custody:
     async def _fork(self, command: Fork) -> SessionStat:
         source, target = self._trees.place(command.session), self._trees.place(command.new_session)
         wanted = Wanted(
-            command, source, target, secrets.token_hex(8), stamp=True, now=self._shop.wall()
+            command, source, target, os.urandom(8).hex(), stamp=True, now=self._shop.wall()
         )
         self._registry.check_taking()
         made = await self._shop.read(lambda: forking.find(self._disk, self._trees, wanted))

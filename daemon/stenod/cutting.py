@@ -5,8 +5,9 @@ Everything here blocks; nothing is changed.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from steno_protocol import records
 from steno_protocol.commands import Fork
@@ -25,8 +26,7 @@ _STAMP_BYTES: Final = 256
 """The end of a line, the stamp in it: a key, a name and two numbers are shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(msgspec.Struct, frozen=True):
     """A session as it was at one moment, for as long as its reader wants.
 
     Attributes:
@@ -69,8 +69,7 @@ class Captured:
             view.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """One instant of a session.
 
     Attributes:
@@ -183,7 +182,7 @@ def _before_checkpoint(source: Captured, checkpoint_id: int) -> Cut:
                 chosen = _at_position(source, Position(generation, found))
                 # What is cut off gives its id free, and the first lines of a compaction tell of
                 # none before it.
-                return replace(chosen, next_id=checkpoint_id)
+                return msgspec.structs.replace(chosen, next_id=checkpoint_id)
     valid = f"0 to {count - 1} exist" if count else "the session has none yet"
     raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=source.session)
 

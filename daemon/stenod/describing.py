@@ -8,7 +8,6 @@ it is other programs' too. Everything here blocks.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -27,8 +26,7 @@ _encode = msgspec.json.Encoder().encode
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(msgspec.Struct, frozen=True):
     """What a `state.json` says that steno knows of."""
 
     title: str = ""

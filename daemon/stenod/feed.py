@@ -10,7 +10,6 @@ writer is hardly slower for them, however many there are.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import anyio
@@ -45,8 +44,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class Subscriber:
+class Subscriber(msgspec.Struct, eq=False):
     """One subscription.
 
     Attributes:

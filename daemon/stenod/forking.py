@@ -9,7 +9,6 @@ import contextlib
 import errno
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -43,8 +42,7 @@ _NO_LINK: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 """How the kernel says that a file can have no second name there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """A fork that is asked for.
 
     Attributes:

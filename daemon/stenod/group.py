@@ -14,7 +14,6 @@ from stenod.recovery import Opened
 from stenod.refusals import with_key
 
 
-# A Struct, because one is made for every command, and making it takes a quarter of the time.
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a command is to be told once the group is stored.
 
@@ -56,7 +55,6 @@ class Group(msgspec.Struct, eq=False):
         self.synced = True
 
 
-# A Struct, because one is made for every commit, and making it takes a quarter of the time.
 class Batch(msgspec.Struct, eq=False):
     """A group's bytes on their way to the disk, and who is to be told.
 

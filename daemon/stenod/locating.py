@@ -1,6 +1,6 @@
 """Where a checkpoint lies: looked up along the lineage of the present generation."""
 
-from dataclasses import dataclass
+import msgspec
 
 from steno_protocol import limits, records
 from steno_protocol.errors import BadRequest, NotFound
@@ -13,8 +13,7 @@ from stenod.lookup import blocks
 from stenod.store.log import Copy, Log
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True):
     """The line of a checkpoint, and all that is before it.
 
     Attributes:

@@ -5,7 +5,8 @@ Only what a crash can have left is cut, and never without a copy. Everything her
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.errors import Busy
@@ -19,8 +20,7 @@ from stenod.store import jsonl
 from stenod.store.disk import Disk
 
 
-@dataclass(frozen=True, slots=True)
-class _Repair:
+class _Repair(msgspec.Struct, frozen=True):
     """What the end of a file needs: `region` begins at `start`, `tail` says what of it stays."""
 
     start: int
@@ -32,8 +32,7 @@ class _Repair:
         return self.start + self.tail.keep
 
 
-@dataclass(frozen=True, slots=True)
-class FileEnd:
+class FileEnd(msgspec.Struct, frozen=True):
     """An open file of a session, at which something may have to be mended.
 
     Attributes:

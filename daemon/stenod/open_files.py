@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import anyio
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.replies import Happening
@@ -88,7 +88,7 @@ class OpenFiles:
                 await self._first()
             self._check_ended()
             if self.opened is None:
-                await self._open(replace(how, proven=self._proven))
+                await self._open(msgspec.structs.replace(how, proven=self._proven))
             assert self.opened is not None
             return self.opened
 

@@ -1,10 +1,10 @@
 """Who is connected: names, subscriptions, and what each peer did not read."""
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import Busy
@@ -45,8 +45,7 @@ class Loans:
             self._bytes -= self._loans.popleft()[1]
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(msgspec.Struct):
     """One subscription of a peer: where it is fed from."""
 
     session: str
@@ -54,8 +53,7 @@ class Subscription:
     subscriber: Subscriber
 
 
-@dataclass(slots=True, eq=False)
-class Peer:
+class Peer(msgspec.Struct, eq=False):
     """One connection.
 
     Attributes:
@@ -75,12 +73,12 @@ class Peer:
     pid: int | None = None
     requests: int = 0
     dropped: int = 0
-    looking: set[bytes] = field(default_factory=set[bytes])
-    subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
-    reading: anyio.Semaphore = field(
+    looking: set[bytes] = msgspec.field(default_factory=set[bytes])
+    subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
+    reading: anyio.Semaphore = msgspec.field(
         default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX)
     )
-    loans: Loans = field(default_factory=Loans)
+    loans: Loans = msgspec.field(default_factory=Loans)
 
     def check_takes(self) -> None:
         """Refuse to look up more for one who does not take what was found.

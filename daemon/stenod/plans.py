@@ -1,16 +1,16 @@
 """What a rewrite is going to do, once it has been decided."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from steno_protocol.context import ContextCounters
 from steno_protocol.positions import Position
 from stenod.store.log import Piece
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """A rewrite that has been decided.
 
     Attributes:
@@ -29,4 +29,4 @@ class Plan:
     head: Position
     counters: ContextCounters
     checkpoint_floor: int = 0
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    details: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])

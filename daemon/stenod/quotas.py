@@ -7,8 +7,9 @@ gets its first answer all the same.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import Clear, Mutation
@@ -17,8 +18,7 @@ from steno_protocol.settings import Settings
 from stenod.store.usage import session_bytes, tree_bytes
 
 
-@dataclass(slots=True)
-class Room:
+class Room(msgspec.Struct):
     """What is left for one group that does not fit as a whole.
 
     Attributes:
@@ -42,8 +42,7 @@ class Room:
         self.left -= size
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(msgspec.Struct):
     """What was last found out about one session's room."""
 
     left: float

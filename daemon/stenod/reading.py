@@ -1,6 +1,6 @@
 """Reading blocks of whole lines from a view, by line number, without decoding them."""
 
-from dataclasses import dataclass
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
@@ -11,8 +11,7 @@ _LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
 """A line that steno wrote is a record and its stamp; a longer one is foreign and passed over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Whole lines of one generation.
 
     Attributes:

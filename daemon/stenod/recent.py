@@ -1,15 +1,15 @@
 """The last commits of a file as they were published, for those followers who are not far behind."""
 
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.events import Records
 from steno_protocol.positions import Position
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """What one event tells: one commit, or several that follow one another.
 
     Attributes:
@@ -23,8 +23,7 @@ class Piece:
     after: Position
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
+class _Commit(msgspec.Struct, frozen=True):
     first: Position
     after: Position
     block: bytes

@@ -5,7 +5,8 @@ right what only a crash can have left: a rewrite that did not take place, a torn
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.context import ContextCounters
@@ -28,8 +29,7 @@ from stenod.store.disk import Disk
 from stenod.store.jsonl import JsonlLog
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(msgspec.Struct, frozen=True):
     """How a session is to be opened.
 
     Attributes:
@@ -55,8 +55,7 @@ class Opening:
     proven: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenHow:
+class OpenHow(msgspec.Struct, frozen=True):
     """How a session's files are to be opened.
 
     Attributes:
@@ -72,8 +71,7 @@ class OpenHow:
     proven: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """A session that is open for its writer."""
 
     log: JsonlLog
@@ -83,8 +81,7 @@ class Opened:
     first_lines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True):
     """What a session's files say, read without changing them.
 
     Attributes:

@@ -3,10 +3,10 @@
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import AppendWire, List
@@ -177,7 +177,7 @@ class Registry:
         opened = await writer.open(OpenHow(create=create, stamp=stamp, by=by))
         if exclusive and (was_open or not opened.created):
             raise Exists("the session is there already: open it without exclusive", session=session)
-        return replace(opened, created=opened.created and not was_open)
+        return msgspec.structs.replace(opened, created=opened.created and not was_open)
 
     async def writer(self, session: str, file: File) -> Writer:
         """The writer of one file of a session that is there, the file open."""

@@ -4,8 +4,9 @@ A plan is made from the files and the command; carrying it out is the log's busi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import assert_never
+
+import msgspec
 
 from steno_protocol import limits, records
 from steno_protocol.commands import (
@@ -49,7 +50,7 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     expired = expired_mail(machine, chosen)
     if expired is not None:
         details["expired_mail"] = expired.id
-    return replace(chosen, details=details)
+    return msgspec.structs.replace(chosen, details=details)
 
 
 def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
@@ -124,8 +125,7 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
     )
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     """What a revert keeps: its pieces, the lines before the first gap, and all lines."""
 
     pieces: list[Piece]

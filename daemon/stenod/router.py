@@ -89,7 +89,6 @@ from stenod.sessions import File
 from stenod.workshop import Workshop
 
 
-# A Struct, because one is made for every request, and making it takes a quarter of the time.
 class _Asker(msgspec.Struct, frozen=True, eq=False):
     """The request that an answer goes to."""
 

@@ -1,9 +1,10 @@
 """One open session: the writer of its context, the writer of its wire file, and their openers."""
 
-import secrets
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
@@ -22,8 +23,7 @@ Start = Callable[[Writer], None]
 """Starts a writer's task."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ContextOpener:
+class _ContextOpener(msgspec.Struct, frozen=True):
     """Opens a session's context for its writer, again after a failure."""
 
     disk: Disk
@@ -41,7 +41,7 @@ class _ContextOpener:
             session=self.place.session,
             path=self.place.path,
             now=self.wall(),
-            incarnation=secrets.token_hex(8),
+            incarnation=os.urandom(8).hex(),
             create=how.create,
             stamp=how.stamp,
             shared=self.place.shared,
@@ -50,8 +50,7 @@ class _ContextOpener:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _WireOpener:
+class _WireOpener(msgspec.Struct, frozen=True):
     """Opens a session's wire file; the context, open before it, holds the folder's lock."""
 
     opener: _ContextOpener

@@ -15,11 +15,11 @@ import os
 import socket
 import time
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
 
 from steno_protocol.errors import BadRequest
 
@@ -29,8 +29,7 @@ _VARIABLES: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Supervisor:
+class Supervisor(msgspec.Struct, frozen=True):
     """Who looks after this process; nobody, by default.
 
     Attributes:

@@ -5,16 +5,15 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
+class _Job(msgspec.Struct, eq=False):
     work: Callable[[], Any]
     ended: "asyncio.Future[Any]"
     result: Any = None

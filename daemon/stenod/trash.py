@@ -10,8 +10,9 @@ Everything here blocks.
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.commands import Delete
@@ -26,8 +27,7 @@ _ID_CHARS_MAX: Final = 128
 """Of the id in a name: with the rest of it a file system's 255 bytes are not exceeded."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """One name in the trash."""
 
     name: str

@@ -6,8 +6,9 @@ that no id leads out of a tree.
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.commands import List
@@ -24,8 +25,7 @@ from stenod.store.disk import Disk
 from stenod.store.jsonl import FileView, SharedHandle
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a session lies.
 
     Attributes:
@@ -46,8 +46,7 @@ class Place:
         return str(self.tree.joinpath(*self.segments))
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
+class Readable(msgspec.Struct, frozen=True):
     """What a reader may be given of one generation of a file.
 
     Attributes:
@@ -118,7 +117,9 @@ class Trees:
 
     def open_parent(self, found: Place, *, create: bool = False) -> int:
         """Open the folder that a session's folder lies in; errors as of `open_folder`."""
-        return self.open_folder(replace(found, segments=found.segments[:-1]), create=create)
+        return self.open_folder(
+            msgspec.structs.replace(found, segments=found.segments[:-1]), create=create
+        )
 
     def identity(self, found: Place, *, create: bool) -> tuple[int, int]:
         """What tells a session's folder from every other, whatever its id: device and inode."""

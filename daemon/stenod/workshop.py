@@ -1,7 +1,8 @@
 """What a writer works with: where blocking work runs, clocks, counters, and whom to tell."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from steno_protocol.settings import Settings
 from stenod.blocking import Blocking, Commits
@@ -10,8 +11,7 @@ from stenod.mailbox import Budget, Item
 from stenod.quotas import Quotas, Room
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
+class Workshop(msgspec.Struct, frozen=True):
     """What a writer works with, given from outside so that a simulator can give its own.
 
     Attributes:
@@ -34,7 +34,7 @@ class Workshop:
     flush: Callable[[], None]
     statistics: Statistics
     tell: Callable[..., None]
-    budget: Budget = field(default_factory=Budget)
+    budget: Budget = msgspec.field(default_factory=Budget)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None
 

@@ -6,7 +6,6 @@ names of the generations that there were. What they say is compared; nothing is 
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -55,8 +54,7 @@ class Folder(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Check:
+class Check(msgspec.Struct):
     """What a check has found so far.
 
     Attributes:
@@ -67,8 +65,8 @@ class Check:
     """
 
     progress: Progress = lambda _: None
-    files: list[CheckedFile] = field(default_factory=list[CheckedFile])
-    findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
+    files: list[CheckedFile] = msgspec.field(default_factory=list[CheckedFile])
+    findings: list[CheckFinding] = msgspec.field(default_factory=list[CheckFinding])
     damage: int = 0
     notes: int = 0
 
@@ -279,8 +277,7 @@ def _is_twin(folder: Folder, number: int) -> bool:
     return old is not None and context is not None and old.inode == context.inode
 
 
-@dataclass(frozen=True, slots=True)
-class _Structure:
+class _Structure(msgspec.Struct, frozen=True):
     """What a session's files say of each other."""
 
     check_: Check

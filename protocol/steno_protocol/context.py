@@ -27,7 +27,6 @@ Message = dict[str, Any]
 _decode = msgspec.json.Decoder().decode
 
 
-# Structs, because one is made for every line, and making it takes a quarter of the time.
 class SystemPrompt(msgspec.Struct, frozen=True, gc=False):
     """A line that sets the system prompt."""
 

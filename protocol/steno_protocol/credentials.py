@@ -7,8 +7,9 @@ secret never appears in a `repr`, a message or a log.
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest
@@ -24,24 +25,25 @@ _Z85: Final = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(msgspec.Struct, frozen=True):
     """A public key, which may be told, and its secret."""
 
     public: str
-    secret: str = field(repr=False)
+    secret: str
+
+    def __repr__(self) -> str:
+        """Without the secret, which must not reach a log."""
+        return f"KeyPair(public={self.public!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientKey:
+class ClientKey(msgspec.Struct, frozen=True):
     """What a client needs to talk to one daemon."""
 
     own: KeyPair
     server: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """A client that a daemon lets in."""
 
     name: str

@@ -7,7 +7,6 @@ which cuts bytes that are no whole record, or parts two records that share a lin
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -47,8 +46,7 @@ class Edit(NamedTuple):
     put: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that was found.
 
     Attributes:
@@ -84,8 +82,7 @@ class Finding:
         return "split" if self.records else "cut"
 
 
-@dataclass(slots=True)
-class Scanner:
+class Scanner(msgspec.Struct):
     """One pass over one file.
 
     Attributes:
@@ -102,7 +99,7 @@ class Scanner:
     records: int = 0
     crc: int = 0
     _start: int = 0
-    _parts: list[bytes] = field(default_factory=list[bytes])
+    _parts: list[bytes] = msgspec.field(default_factory=list[bytes])
     _held: int = 0
     _crlf: int = 0
 

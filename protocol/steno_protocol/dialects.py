@@ -1,7 +1,6 @@
 """What the lines of each kind of file have to be, told line by line in bounded memory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -63,8 +62,7 @@ _COMPACTION_SIZE: Final = 2
 """Records in the batch that a compaction begins with: its checkpoint and the summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(msgspec.Struct, frozen=True):
     first: Spot
     next: Stamp
 

@@ -8,9 +8,10 @@ Source: the text format 0.0.4, which every collector understands.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
+
+import msgspec
 
 from steno_protocol.replies import HistogramReport, StatsReport
 
@@ -38,8 +39,7 @@ _GAUGES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One number: what its metric's name ends with, its labels, and its value."""
 
     suffix: str
@@ -47,8 +47,7 @@ class Sample:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """One metric and its samples."""
 
     name: str

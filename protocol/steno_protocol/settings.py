@@ -6,8 +6,9 @@ force. Each error names the file's line, the option, and what to do.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol._json import is_object
@@ -24,8 +25,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 _MOUNTS: Final = "mounts"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One option.
 
     Attributes:
@@ -136,8 +136,7 @@ MOUNTS_VARIABLE: Final = "STENO_MOUNTS"
 """Overrides the table of mounts: `name=folder`, several with a colon between them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What is in force.
 
     Attributes:
@@ -146,11 +145,11 @@ class Settings:
         sources: where each value came from, by option; a mount is `mounts.<name>`.
     """
 
-    values: dict[str, int | float | str] = field(
+    values: dict[str, int | float | str] = msgspec.field(
         default_factory=lambda: {option.name: option.default for option in OPTIONS}
     )
-    mounts: dict[str, str] = field(default_factory=dict[str, str])
-    sources: dict[str, str] = field(default_factory=dict[str, str])
+    mounts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    sources: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def number(self, name: str) -> float:
         """The value of an option that is a number."""

@@ -13,8 +13,9 @@ half before it stops making sense. What lies inside a half record is a part of i
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from steno_protocol import limits
 
@@ -67,8 +68,7 @@ def _no_constant(name: str) -> object:
 _whole_value: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
-@dataclass(frozen=True, slots=True)
-class _Broken:
+class _Broken(msgspec.Struct, frozen=True):
     """An object that was begun and does not end.
 
     Attributes:

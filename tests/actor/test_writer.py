@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from steno_protocol import limits, places
@@ -592,7 +593,7 @@ async def test_a_writer_is_not_idle_while_its_files_are_being_opened() -> None:
             seen.append(desk.writer.is_idle)
             return await read(work)
 
-        object.__setattr__(desk.workshop, "read", watched)
+        msgspec.structs.force_setattr(desk.workshop, "read", watched)
         await desk.writer.open()
 
         assert seen == [False]

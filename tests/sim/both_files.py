@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from sim import wire_verdict
 from sim.clients import Follower, Order, Orders
@@ -49,9 +50,8 @@ class BothDesk(Desk):
         self.wire_answers = wire_answers
         self._is_shared = shared
         self.wire_feed = Feed(self.spawn, self._read, lambda: self.now_s)
-        self.wire = Writer(
-            SESSION, self._open_wire, self.wire_feed, replace(self.workshop), needs=self.writer
-        )
+        shop = msgspec.structs.replace(self.workshop)
+        self.wire = Writer(SESSION, self._open_wire, self.wire_feed, shop, needs=self.writer)
 
     def send(
         self,

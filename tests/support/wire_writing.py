@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 
 from steno_protocol import places
 from steno_protocol.commands import AppendWire
@@ -45,7 +45,7 @@ class WireDesk(Desk):
         self.context = self.writer
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
         self.wire_commits = TestCommits(is_inline=self.serves_at_once)
-        shop = replace(self.workshop, commit=self.wire_commits)
+        shop = msgspec.structs.replace(self.workshop, commit=self.wire_commits)
         self.writer = Writer(SESSION, self._wire_opener, self.feed, shop, needs=self.context)
 
     @asynccontextmanager

@@ -1,7 +1,6 @@
 """Where a compaction may cut a conversation: what is summarised, and what stays as it is."""
 
 from array import array
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -12,8 +11,7 @@ from steno_protocol.records import is_checkpoint_notice, text_chars
 from stenod.core.messages import Content, Part, chars_of
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """A line that the messages before are summarised at.
 
     Attributes:

@@ -1,8 +1,9 @@
 """Which generations may be given up: those that were asked for, and that nothing stands on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail
@@ -12,8 +13,7 @@ COLLECTED: Final = "collected"
 """What the timeline calls it: these generations were given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(msgspec.Struct, frozen=True):
     """A generation that a rewrite left behind.
 
     Attributes:
@@ -27,8 +27,7 @@ class Past:
     left_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """What may go.
 
     Attributes:

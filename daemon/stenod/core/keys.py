@@ -17,7 +17,6 @@ _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 _HASHES: Final = 6
 
 
-# A Struct, because one is made for every command, and making it takes a quarter of the time.
 class Applied(msgspec.Struct, frozen=True, gc=False):
     """A command that was applied: enough to give its first answer again.
 

@@ -1,7 +1,6 @@
 """Bytes as lines: where they end, how many there are, and which of them a tail may keep."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -17,8 +16,7 @@ Blocks = Iterable[tuple[int, bytes]]
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True):
     """What recovery may believe of the end of a file.
 
     Attributes:

@@ -5,7 +5,6 @@ user that is no checkpoint's notice. What joins the two files is `_at` in each e
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +18,7 @@ from stenod.core.lines import Blocks, lines_of
 _TURN: Final = "TurnBegin"
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """Where a turn of a wire file begins.
 
     Attributes:
@@ -38,8 +36,7 @@ class Turn:
     before: Position | None = None
 
 
-@dataclass(slots=True)
-class WireScan:
+class WireScan(msgspec.Struct):
     """What a wire file says of turns and instants.
 
     Attributes:

@@ -14,7 +14,6 @@ from typing import Protocol
 import msgspec
 
 
-# A Struct, because four are made for every commit, and making it takes a quarter of the time.
 class FileStat(msgspec.Struct, frozen=True, gc=False):
     """What is known of an open file or folder.
 

@@ -5,12 +5,12 @@ calls durable is on disk when the call returns. All methods block and raise OSEr
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+
+class Copy(msgspec.Struct, frozen=True):
     """A piece of a rewrite: bytes of a generation that exists."""
 
     generation: int
