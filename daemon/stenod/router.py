@@ -295,6 +295,11 @@ class Router:
             return
         if self._readers >= limits.READERS_MAX:
             raise Busy(f"{self._readers} requests are being read for: try again in a moment")
+        if len(asker.peer.looking) >= limits.PEER_READERS_MAX:
+            raise Busy(
+                f"{len(asker.peer.looking)} requests of this connection are being read for: try"
+                " again when some of them were answered"
+            )
         self._readers += 1
         asker.peer.looking.add(asker.request_id)
         self._spawn(lambda: self._serve_slowly(asker, command))

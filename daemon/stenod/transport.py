@@ -196,12 +196,13 @@ class Transport:
             if number == 1 and not self._has_arrivals():
                 return True
             try:
-                # A frame knows whether more follow; asking the socket costs ten times as much.
-                frame = receive(_NOW, False)
+                identity = receive(_NOW)
             except zmq.Again:
                 return True
-            identity = frame.bytes
-            frames: list[bytes] = []
+            # A frame knows whether more follow; asking the socket costs ten times as much. Behind
+            # an identity there always is one.
+            frame = receive(_NOW, False)
+            frames = [frame.bytes]
             while frame.more:
                 frame = receive(_NOW, False)
                 frames.append(frame.bytes)

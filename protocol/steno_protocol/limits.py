@@ -128,6 +128,9 @@ INFLIGHT_BYTES_MAX: Final = 512 * MIB
 READERS_MAX: Final = 256
 """Requests that are being read for at a time; each may hold a block. The next is `busy`."""
 
+PEER_READERS_MAX: Final = 128
+"""As many of them may be one connection's, so that it cannot take the places of all others."""
+
 ANSWERS_TOGETHER_MAX: Final = 512
 """Replies that travel in one message; about 64 KiB of JSON."""
 

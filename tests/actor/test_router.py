@@ -5,12 +5,12 @@ from pathlib import Path
 import anyio.lowlevel
 import pytest
 
-from steno_protocol import credentials
-from steno_protocol.commands import Command, Hello, Open, Subscribe, Unsubscribe
+from steno_protocol import credentials, limits
+from steno_protocol.commands import Command, Hello, Open, Stat, Subscribe, Unsubscribe
 from steno_protocol.credentials import Allowed
 from steno_protocol.events import AnyEvent, Records
 from steno_protocol.frames import encode_request
-from steno_protocol.replies import AnyReply, ErrorReply, Subscribed, Welcome
+from steno_protocol.replies import AnyReply, ErrorReply, SessionStat, Subscribed, Welcome
 from steno_protocol.rights import Right
 from support.daemon_in_process import DaemonInProcess
 from support.lines import SESSION, append, user
@@ -91,3 +91,28 @@ async def test_a_revoked_client_loses_what_it_follows_for_good_when_it_asks_for_
         gone = await ask(daemon, b"end", Unsubscribe(subscription="mine"), user=LAPTOP)
         assert isinstance(gone, ErrorReply)
         assert gone.code == "not_found"
+
+
+# --- a client that asks for more than its share ---------------------------------------------------
+
+
+async def test_one_connection_takes_no_more_than_its_share_of_the_reads(tmp_path: Path) -> None:
+    daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
+    let_in(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
+    stat = Stat(session=SESSION)
+    names = [b"r%d" % number for number in range(limits.READERS_MAX)]
+    async with daemon.running():
+        await ask(daemon, b"open", Open(session=SESSION))
+        for name in names:
+            daemon.handle(encode_request(name, stat, ()))
+        other = await ask(daemon, b"other", stat, user=LAPTOP)
+        for name in names:
+            await daemon.wait_for_answer(name)
+        again = await ask(daemon, b"again", stat)
+
+    assert isinstance(other, SessionStat)
+    assert isinstance(again, SessionStat)
+    answers = [daemon.answers[name][0] for name in names]
+    refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
+    assert {answer.code for answer in refused} == {"busy"}
+    assert len(refused) == limits.READERS_MAX - limits.PEER_READERS_MAX
