@@ -382,12 +382,13 @@ class Router:
 
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
         peer = asker.peer
+        writer = await self._registry.writer(command.session, command.file)
+        # Behind the wait, in which others of the connection may have begun.
         if len(peer.subscriptions) >= limits.SUBSCRIPTIONS_PER_PEER_MAX:
             raise TooLarge(
                 f"this connection has {len(peer.subscriptions)} subscriptions, as many as it may"
                 " have: end one first"
             )
-        writer = await self._registry.writer(command.session, command.file)
         feed = writer.feed
         after = self._position(command, feed.head)
         is_other = command.incarnation not in {None, feed.incarnation}

@@ -125,10 +125,11 @@ MAILBOX_BYTES_MAX: Final = 128 * MIB
 INFLIGHT_BYTES_MAX: Final = 512 * MIB
 """Bytes that wait for all writers together."""
 
-READERS_MAX: Final = 256
-"""Requests that are being read for at a time; each may hold a block. The next is `busy`."""
+READERS_MAX: Final = 1024
+"""Requests that are being read for at a time; the next is `busy`. They do not wait in a longer
+queue: who waits for long asks again, and the answer to what it asked first would be nobody's."""
 
-PEER_READERS_MAX: Final = 128
+PEER_READERS_MAX: Final = 256
 """As many of them may be one connection's, so that it cannot take the places of all others."""
 
 ANSWERS_TOGETHER_MAX: Final = 512
