@@ -257,6 +257,10 @@ class Exchange:
             self._take_answer(pending, answer, now)
         elif answer.id in self._followers:
             self._take_event(answer, now)
+        elif isinstance(answer.body, Subscribed):
+            # An attempt that was given up has its answer after all: nobody takes what it sends.
+            command = Unsubscribe(subscription=answer.id.decode())
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), _encode(command)])
         elif isinstance(answer.body, Welcome):
             self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
 
@@ -344,7 +348,9 @@ class Exchange:
         self._followers[request_id] = follower
         follower.name = request_id.decode()
         follower.stalled = False
-        follower.due = now + limits.RESEND_S
+        follower.due = now + follower.interval_s
+        # A daemon that is slow to answer because much is asked of it must not be asked ever more.
+        follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
         command = Subscribe(
             session=follower.session,

@@ -28,6 +28,7 @@ class Follower:
         error: why the subscription is over, if it is.
         name: of the present attempt, None while there is none.
         due: when to ask again unless an answer came, on the clock of the exchange.
+        interval_s: how long the next attempt waits for its answer.
         deadline: when to give up, while the beginning is awaited.
         until_live: the beginning is awaited until the backlog is there, not only until the answer.
         waiters: callers who cannot go on before more has come.
@@ -37,8 +38,8 @@ class Follower:
 
     __slots__ = (
         "after", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file", "inbox",
-        "incarnation", "is_live", "name", "owed_bytes", "position", "session", "stalled",
-        "timeout_s", "until_live", "waiters", "wake", "window",
+        "incarnation", "interval_s", "is_live", "name", "owed_bytes", "position", "session",
+        "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class Follower:
         self.error: StenoError | None = None
         self.name: str | None = None
         self.due = inf
+        self.interval_s = limits.RESEND_S
         self.deadline = inf
         self.timeout_s = limits.REQUEST_TIMEOUT_S
         self.until_live = until_live
@@ -85,6 +87,7 @@ class Follower:
     def begin(self, reply: Subscribed) -> None:
         """The daemon said yes."""
         self.due = inf
+        self.interval_s = limits.RESEND_S
         self.owed_bytes = 0
         if not self.until_live:
             self.deadline = inf

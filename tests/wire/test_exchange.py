@@ -515,14 +515,29 @@ def test_a_session_that_goes_away_ends_its_subscription() -> None:
 def test_a_subscription_without_an_answer_is_asked_again_under_a_new_name_then_given_up() -> None:
     driver = Driver()
     follower = driver.follow()
-    names: set[str] = set()
+    asked_at: dict[str, float] = {}
     while follower.error is None:
         for _, command in driver.sent():
             if isinstance(command, Subscribe):
-                names.add(command.subscription)
+                asked_at[command.subscription] = driver.now
         driver.wait(driver.exchange.alarm - driver.now)
-    assert len(names) == 15
+    pauses = [later - sooner for sooner, later in pairwise(asked_at.values())]
+    assert pauses == pytest.approx([2.0, 4.0, 8.0, 8.0])
     assert isinstance(follower.error, Unreachable)
+
+
+def test_an_answer_to_an_attempt_that_was_given_up_ends_its_subscription() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    given_up, _ = only(driver.sent())
+    driver.wait(driver.exchange.alarm - driver.now)
+    request_id, _ = [sent for sent in driver.sent() if isinstance(sent[1], Subscribe)][-1]
+    driver.answer(given_up, replies.Subscribed(head="0:5", incarnation="i1"))
+    _, command = only(driver.sent())
+    assert command == Unsubscribe(subscription=given_up.decode())
+    driver.answer(request_id, replies.Subscribed(head="0:5", incarnation="i1"))
+    assert not driver.sent()
+    assert follower.position is not None
 
 
 def test_a_long_backlog_is_waited_for_as_long_as_it_moves() -> None:
