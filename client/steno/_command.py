@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from contextlib import suppress
 from typing import Final, NoReturn
 
 _GC_OBJECTS: Final = 100_000
@@ -16,6 +17,9 @@ def main() -> NoReturn:
     from steno.cli import main as run  # noqa: PLC0415  # the threshold is for this, too
 
     code = run()
-    sys.stderr.flush()
+    # What is left is help and talk; whoever closed the other end wants none of it.
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError, ValueError):
+            stream.flush()
     # Connections and files are closed by now; to take the interpreter apart is a tenth, too.
     os._exit(code)

@@ -61,3 +61,14 @@ for call in (
     assert main(call.split()) == 0, call
 """
     assert set(_loaded_after(code, root)) <= unavoidable
+
+
+@pytest.mark.parametrize("words", [["--help"], ["append", "--help"], ["--version"]])
+def test_what_a_command_says_is_there_when_its_process_has_ended(words: list[str]) -> None:
+    # It ends at once, and a pipe is buffered unless somebody asked for the opposite.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "steno.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=buffered)
+    assert done.stdout.endswith("\n")
+    assert "steno" in done.stdout
+    assert not done.stderr
