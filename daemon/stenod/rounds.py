@@ -41,8 +41,8 @@ class Round:
         for writer in waiting:
             (few if len(writer.mailbox) <= limits.HASTY_COMMANDS_MAX else many).append(writer)
         # A few commands are not to wait until many others were decided on.
-        self._serve(few)
-        self._serve(many)
+        for together in filter(None, (few, many)):
+            self._serve(together)
 
     def _serve(self, waiting: list[Writer]) -> None:
         begun = [(writer, batch) for writer in waiting if (batch := _begin(writer)) is not None]
