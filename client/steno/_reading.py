@@ -11,7 +11,7 @@ from steno_protocol.commands import Read
 from steno_protocol.context import ContextState
 from steno_protocol.errors import Corrupt, NotFound
 from steno_protocol.lines import split_lines
-from steno_protocol.positions import Position
+from steno_protocol.positions import Position, new_position
 from steno_protocol.replies import Lines
 
 PastState = Place | int
@@ -122,7 +122,8 @@ class LineReader:
             try:
                 while lines:
                     line = lines.popleft()
-                    cursor, number = Position(generation, number), number + 1
+                    cursor = new_position(Position, (generation, number))
+                    number += 1
                     value = decode_object(line)
                     if value is not None:
                         yield Record(cursor, value, line)

@@ -1,7 +1,8 @@
 """Positions: where a record lies in a session, `generation:line`, the same in every language."""
 
 import re
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Self, cast
 
 from steno_protocol.errors import BadRequest
 
@@ -38,3 +39,9 @@ class Position(NamedTuple):
                 f"{text[:40]!r} is not a position: write generation:line, for example 0:12"
             )
         return cls(int(match[1]), int(match[2]))
+
+
+new_position: Final[Callable[[type[Position], tuple[int, int]], Position]] = cast(
+    "Any", tuple
+).__new__
+"""Makes a position of two numbers in a third of the time: for what is done for every line."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol.errors import BadRequest
-from steno_protocol.positions import Position
+from steno_protocol.positions import Position, new_position
 
 POSITIONS = st.builds(Position, st.integers(0, 10**9 - 1), st.integers(0, 10**15 - 1))
 
@@ -13,6 +13,13 @@ POSITIONS = st.builds(Position, st.integers(0, 10**9 - 1), st.integers(0, 10**15
 @given(position=POSITIONS)
 def test_a_position_written_and_read_is_the_same(position: Position) -> None:
     assert Position.parse(str(position)) == position
+
+
+@given(position=POSITIONS)
+def test_a_position_that_is_made_quickly_is_one(position: Position) -> None:
+    made = new_position(Position, (position.generation, position.line))
+    assert type(made) is Position
+    assert (made, made.generation, str(made)) == (position, position.generation, str(position))
 
 
 @given(text=st.text(alphabet="0123456789:", max_size=30))
