@@ -190,9 +190,9 @@ LENT_FRAME_BYTES: Final = 64 * KIB
 PEER_LOANS_BYTES_MAX: Final = 32 * MIB
 """Bytes of answers that one connection may leave untaken before what could add many is `busy`."""
 
-READ_AHEAD_BYTES_MAX: Final = 8 * MIB
+READ_AHEAD_BYTES_MAX: Final = 2 * MIB
 """Bytes that a client asks for at a time when it reads for long. With 1 MiB each, the way there and
-back takes longer than the bytes."""
+back takes longer than the bytes; 8 MiB are no quicker, and a hundred readers would fill a GiB."""
 
 PEER_BLOCKS_READ_MAX: Final = 4
 """Blocks that are read at a time for one connection; its other reads wait for their turn."""
