@@ -116,3 +116,29 @@ async def test_one_connection_takes_no_more_than_its_share_of_the_reads(tmp_path
     refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
     assert {answer.code for answer in refused} == {"busy"}
     assert len(refused) == 50
+
+
+async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_may_have() -> None:
+    disk = SimulatedDisk()
+    before = DaemonInProcess(disk)
+    async with before.running():
+        for session in (SESSION, "closed"):
+            await ask(before, session.encode(), Open(session=session))
+    daemon = DaemonInProcess(disk)
+    first = [b"f%d" % number for number in range(10)]
+    together = [b"t%d" % number for number in range(limits.SUBSCRIPTIONS_PER_PEER_MAX)]
+    async with daemon.running():
+        for name in first:
+            await ask(daemon, name, Subscribe(session=SESSION, subscription=name.decode()))
+        # They all wait for its files to be opened.
+        for name in together:
+            follow = Subscribe(session="closed", subscription=name.decode())
+            daemon.handle(encode_request(name, follow, ()))
+        for name in together:
+            await daemon.wait_for_answer(name)
+
+    answers = [daemon.answers[name][0] for name in (*first, *together)]
+    begun = [answer for answer in answers if isinstance(answer, Subscribed)]
+    refused = [answer.code for answer in answers if isinstance(answer, ErrorReply)]
+    assert len(begun) == limits.SUBSCRIPTIONS_PER_PEER_MAX
+    assert refused == ["too_large"] * len(first)
