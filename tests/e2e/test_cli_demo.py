@@ -14,6 +14,9 @@ from support.command import Steno
 
 CLAIMS = 5
 
+TURNS = "150"
+"""So many that the agents are not done before the daemon is killed: nobody else starts another."""
+
 
 def test_the_demo_kills_the_daemon_and_proves_the_file(root: Path) -> None:
     ran = Steno(root)("demo", "--root", str(root), "--turns", "60")
@@ -29,7 +32,7 @@ def test_the_demo_kills_the_daemon_and_proves_the_file(root: Path) -> None:
 
 def test_the_demo_as_json_names_both_daemons_and_leaves_none(root: Path) -> None:
     steno = Steno(root)
-    arguments = ("demo", "--root", str(root), "--turns", "20", "--agents", "2", "--json")
+    arguments = ("demo", "--root", str(root), "--turns", TURNS, "--agents", "2", "--json")
     told = steno(*arguments).document
     assert set(told) == {
         "proved", "proofs", "root", "session", "file", "agents", "records", "repeated",
@@ -55,7 +58,7 @@ def test_the_demo_does_not_kill_a_daemon_that_was_there_before(root: Path) -> No
 
 def test_without_a_root_the_demo_takes_a_folder_of_its_own(root: Path, tmp_path: Path) -> None:
     steno = Steno(root, TMPDIR=str(root))
-    told = steno("demo", "--turns", "20", "--agents", "2", "--json").document
+    told = steno("demo", "--turns", TURNS, "--agents", "2", "--json").document
     assert Path(told["root"]).parent == root
     assert not (root / "stenod.lock").exists()
 
@@ -72,9 +75,9 @@ def test_the_demo_fails_when_a_proof_fails(
         return evidence
 
     monkeypatch.setattr(demo, "run", run_and_tamper)
-    assert main(["demo", "--root", str(root), "--turns", "20", "--agents", "2"]) == 1
+    assert main(["demo", "--root", str(root), "--turns", TURNS, "--agents", "2"]) == 1
     shown = capsys.readouterr().out
-    assert "✗ each of the 49 acknowledged records is in it exactly once" in shown
+    assert "✗ each of the 361 acknowledged records is in it exactly once" in shown
 
 
 # --- the proofs alone ----------------------------------------------------------------------------

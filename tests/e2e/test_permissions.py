@@ -15,6 +15,7 @@ from zmq.utils.monitor import recv_monitor_message
 import steno
 from stenod.transport import Transport
 from support.command import Steno
+from support.crowd import wait_until
 from support.daemons import end_daemon_of
 from support.foreground import ForegroundDaemon
 
@@ -81,6 +82,8 @@ def test_everything_that_a_daemon_makes_is_its_users_alone(root: Path) -> None:
         fill(root)
     finally:
         os.umask(mask)
+    # A drain is answered before the socket goes.
+    wait_until(lambda: not (root / "stenod.sock").exists())
     made = list(root.rglob("*"))
     names = {path.name for path in made}
     assert {
