@@ -114,15 +114,15 @@ class ContextCounters(msgspec.Struct):
     n_checkpoints: int = 0
     has_system_prompt: bool = False
 
-    def apply_message(self, text_chars: int) -> None:
-        """Take one more message into account, of which only its characters of text count."""
+    def apply_messages(self, text_chars: int) -> None:
+        """Take messages into account, of which only the characters of their text count."""
         self.pending_chars += text_chars
 
     def apply(self, line: Line) -> None:
         """Take one more line into account."""
         match line:
             case MessageLine():
-                self.apply_message(line.text_chars)
+                self.apply_messages(line.text_chars)
             case Usage():
                 self.token_count = line.token_count
                 self.pending_chars = 0

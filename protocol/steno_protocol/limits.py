@@ -19,6 +19,9 @@ BATCH_RECORDS_MAX: Final = 4096
 BATCH_BYTES_MAX: Final = 64 * MIB
 """Bytes of one atomic batch: it is written with one call and kept in memory until it is synced."""
 
+TOGETHER_BYTES_MAX: Final = 1 * MIB
+"""Records that are looked at together: decoded they take up to thirty times as much memory."""
+
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The header frame; its largest field is a system prompt."""
 

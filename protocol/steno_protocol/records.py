@@ -10,7 +10,7 @@ batch):
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,14 +19,18 @@ from steno_protocol import limits
 from steno_protocol._json import is_array, is_object, json_type
 from steno_protocol.errors import BadRequest, TooLarge
 
-MESSAGE_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+_ROLES: Final = ("system", "user", "assistant", "tool")
+
+MESSAGE_ROLES: Final = frozenset(_ROLES)
 """The roles that a client may append; kimi-cli knows no others."""
 
 RESERVED_KEYS: Final = ("_id", "_by", "_at")
 """Keys that steno writes. In a record that a client sends they speak of another line: dropped."""
 
 _decode = msgspec.json.Decoder().decode
+_decode_lines = msgspec.json.Decoder().decode_lines
 _encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -71,16 +75,7 @@ def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
             cannot be written as one line of UTF-8. Nothing was kept.
     """
     record = decode_object(data)
-    role = record.get("role")
-    if not isinstance(role, str) or role not in MESSAGE_ROLES:
-        raise BadRequest(_wrong_role(record))
-    if "content" not in record:
-        raise BadRequest('the message has no "content": use a string, a list of parts, or null')
-    content = record["content"]
-    # Most content is text, and then there is nothing to look into.
-    chars = len(content) if isinstance(content, str) else _checked_chars(content)
-    if "tool_calls" in record:
-        _check_tool_calls(record["tool_calls"])
+    chars = _message_chars(record)
     if not verbatim:
         return CheckedRecord(compact(data, record), chars)
     if b"\n" in data or b"\r" in data:
@@ -92,6 +87,33 @@ def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
             " kept without them: leave it out"
         )
     return CheckedRecord(data, chars)
+
+
+def plain_chars(data: Sequence[bytes]) -> int | None:
+    """The characters of text in messages that can be written as they came.
+
+    What nearly every append is, found out for all its records together.
+
+    Args:
+        data: one JSON object as UTF-8 each.
+
+    Returns:
+        None if `check_message` has to say of each by itself what is wrong with it, or what has to
+        be changed in it.
+    """
+    block = b"\n".join(data) + b"\n"
+    if len(block) > limits.TOGETHER_BYTES_MAX:
+        return None
+    try:
+        found = _decode_lines(block)
+        # As many line ends as objects: no record spans lines or holds two objects.
+        if len(found) != len(data) or _encode_lines(found) != block:
+            return None
+        if not block.isascii() and _separators(block.decode()):
+            return None
+        return sum([_plain_chars(each, record) for each, record in zip(data, found, strict=True)])
+    except (msgspec.DecodeError, UnicodeError, RecursionError, BadRequest):
+        return None
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
@@ -110,9 +132,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
         raise BadRequest(f"the record is not JSON in UTF-8: {error}") from None
     if not is_object(record):
         raise BadRequest(f"the record is a JSON {json_type(record)}, it has to be an object")
-    # Most records are flat, and to see that is cheap: no bracket after the first.
-    if data.find(b"{", 1) > 0 or data.find(b"[", 1) > 0:
-        _check_depth(data, record)
+    _check_depth(data, record)
     return record
 
 
@@ -134,6 +154,16 @@ def compact(data: bytes, record: dict[str, Any]) -> bytes:
 def line(data: bytes, facts: bytes) -> bytes:
     """One line of the file: a checked object with our own keys spliced in before its last brace."""
     return b"%b%b}\n" % (data[:-1], facts)
+
+
+def batch_lines(data: Sequence[bytes], facts: bytes, key: str, by: str | None) -> bytes:
+    """The lines of a command of several records: `line` of each, with `facts` and its stamp."""
+    size = len(data)
+    head = facts + (f',"_by":"{by}","_id":"{key}.' if by else f',"_id":"{key}.').encode()
+    tail = b'/%d"}\n' % size
+    return b"".join(
+        [b"%b%b%d%b" % (each[:-1], head, index, tail) for index, each in enumerate(data)]
+    )
 
 
 def stamp(key: str, by: str | None) -> bytes:
@@ -239,6 +269,33 @@ def _part_chars(part: dict[str, Any]) -> int:
     return len(text) if part.get("type") == "text" and isinstance(text, str) else 0
 
 
+def _plain_chars(data: bytes, record: object) -> int:
+    """Refuse a record that is no message or has reserved keys, else count the text's characters."""
+    if not is_object(record):
+        raise BadRequest("it is no object")
+    content = record.get("content")
+    if type(content) is str and len(record) == 2 and record.get("role") in _ROLES:
+        return len(content)
+    if not record.keys().isdisjoint(RESERVED_KEYS):
+        raise BadRequest("it has keys of ours")
+    _check_depth(data, record)
+    return _message_chars(record)
+
+
+def _message_chars(record: dict[str, Any]) -> int:
+    """Refuse a record that is no message, else count the characters of its text."""
+    role = record.get("role")
+    if not isinstance(role, str) or role not in MESSAGE_ROLES:
+        raise BadRequest(_wrong_role(record))
+    if "content" not in record:
+        raise BadRequest('the message has no "content": use a string, a list of parts, or null')
+    content = record["content"]
+    if "tool_calls" in record:
+        _check_tool_calls(record["tool_calls"])
+    # Most content is text, and then there is nothing to look into.
+    return len(content) if isinstance(content, str) else _checked_chars(content)
+
+
 def _wrong_role(record: dict[str, Any]) -> str:
     allowed = "system, user, assistant or tool"
     if "role" not in record:
@@ -276,6 +333,9 @@ def _check_tool_calls(calls: object) -> None:
 
 
 def _check_depth(data: bytes, record: object) -> None:
+    # Most records are flat, and to see that is cheap: no bracket after the first.
+    if data.find(b"{", 1) < 0 and data.find(b"[", 1) < 0:
+        return
     if data.count(b"{") + data.count(b"[") <= limits.RECORD_DEPTH_MAX:
         return
     level: list[Any] = [record]
@@ -314,10 +374,14 @@ def _without_reserved(data: bytes) -> bytes:
     return _encode({key: value for key, value in parts.items() if key not in RESERVED_KEYS})
 
 
-def _escape_separators(data: bytes) -> bytes:
+def _separators(text: str) -> list[str]:
     # A search in text is three times as fast as one in UTF-8.
+    return [separator for separator in _LINE_SEPARATORS if separator in text]
+
+
+def _escape_separators(data: bytes) -> bytes:
     text = data.decode()
-    found = [separator for separator in _LINE_SEPARATORS if separator in text]
+    found = _separators(text)
     if not found:
         return data
     for separator in found:

@@ -15,8 +15,10 @@ from steno_protocol.records import (
     MESSAGE_ROLES,
     RESERVED_KEYS,
     Stamp,
+    batch_lines,
     check_message,
     line,
+    plain_chars,
     stamp_of,
     stamps,
 )
@@ -152,6 +154,54 @@ def test_a_record_cut_or_changed_anywhere_is_refused_or_still_a_line(
             continue
         assert json.loads(checked.data) == _without_reserved(json.loads(changed))
         assert checked.data.decode().splitlines() == [checked.data.decode()]
+
+
+@given(batch=st.lists(st.tuples(MESSAGES, STYLES), min_size=1, max_size=4))
+def test_messages_that_are_plain_together_are_so_one_by_one(
+    batch: list[tuple[dict[str, Any], dict[str, Any]]],
+) -> None:
+    data = [_encoded(message, style) for message, style in batch]
+    checked = [check_message(each) for each in data]
+    chars = plain_chars(data)
+    if chars is not None:
+        assert [each.data for each in checked] == data
+        assert chars == sum(each.text_chars for each in checked)
+
+
+@given(message=MESSAGES)
+def test_what_the_gate_made_compact_is_plain(message: dict[str, Any]) -> None:
+    checked = check_message(_encoded(message, {"separators": (",", ":"), "ensure_ascii": True}))
+    again = json.loads(checked.data)
+    if json.dumps(again, separators=(",", ":"), ensure_ascii=False).encode() == checked.data:
+        assert plain_chars([checked.data, checked.data]) == 2 * checked.text_chars
+
+
+GOOD = b'{"role":"user","content":"hi"}'
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        GOOD + b"\n" + GOOD, GOOD + GOOD, b"", b"\n", b"{}", b"[]", b"null", b" " + GOOD,
+        GOOD + b" ",
+        GOOD + b"\n", b'{"role":"user"}', b'{"role":"_usage","content":"hi"}',
+        b'{"role":["user"],"content":"hi"}', b'{"role":{},"content":"hi"}',
+        b'{"role":"user","content":7}', b'{"role":"user","content":["hi"]}',
+        b'{"role":"user","content":"hi","_id":"k"}', b'{"role":"user","content":"hi","_at":1}',
+        b'{"role":"user","content":"hi","tool_calls":7}', b'{"role":"user","content":"\xff"}',
+        b'{"role":"user","role":"user","content":"hi"}', _nested(limits.RECORD_DEPTH_MAX + 1),
+        '{"role":"user","content":"\u2028"}'.encode(),
+        b'{"role":"user","content":"\xed\xa0\x80"}',
+        b'{"role":"user","content":"hi","n":1.0e5}',
+        _message(content="x" * limits.TOGETHER_BYTES_MAX),
+    ],
+)  # fmt: skip
+def test_one_record_that_is_not_plain_leaves_all_to_the_gate(odd: bytes) -> None:
+    assert plain_chars([GOOD, GOOD]) == 4
+    assert plain_chars([GOOD, odd]) is None
+    assert plain_chars([odd, GOOD]) is None
+    assert plain_chars([odd]) is None
+    assert plain_chars([GOOD + b"\n" + GOOD, b""]) is None
 
 
 @pytest.mark.parametrize(
@@ -352,6 +402,22 @@ def test_a_stamp_read_is_the_stamp_that_was_written(key: str, count: int, by: st
     ]
     assert stamp_of(written[0].removesuffix(b"\n")) == Stamp(key, 0, count)
     assert stamp_of(written[0].removesuffix(b"\n") + b"\r\n") == Stamp(key, 0, count)
+
+
+@given(
+    key=CLIENT_KEYS,
+    count=st.integers(2, 5),
+    by=NAMES,
+    facts=st.sampled_from([b"", b',"_at":"0:1"']),
+)
+def test_the_lines_of_a_batch_are_those_of_its_records(
+    key: str, count: int, by: str | None, facts: bytes
+) -> None:
+    data = [b'{"role":"user","content":"%d"}' % number for number in range(count)]
+    by_one = [
+        line(each, facts + mark) for each, mark in zip(data, stamps(key, count, by), strict=True)
+    ]
+    assert batch_lines(data, facts, key, by) == b"".join(by_one)
 
 
 def test_the_longest_stamp_is_found_behind_a_long_record() -> None:

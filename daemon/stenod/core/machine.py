@@ -115,9 +115,13 @@ class Machine(Speculation):
                 raise BadRequest(f"the command {command_name(command)!r} is not for the context")
 
     def _append(self, command: Append, data: Sequence[bytes]) -> Lines:
+        chars = records.plain_chars(data) if self.stamp else None
+        if chars is not None:
+            self._spoken.counters.apply_messages(chars)
+            return self._put(command, data)
         checked = self._check_each(data, records.check_message if self.stamp else _check_verbatim)
         for record in checked:
-            self._spoken.counters.apply_message(record.text_chars)
+            self._spoken.counters.apply_messages(record.text_chars)
         return self._put(command, [record.data for record in checked])
 
     def _summary(self, data: Sequence[bytes]) -> bytes:

@@ -166,7 +166,7 @@ class Speculation(ABC):
         """Forget what was decided and is not durable."""
         self._spoken = State(self._durable.head, self._durable.counters.copy())
 
-    def written(self, command: Mutation, data: list[bytes]) -> bytes:
+    def written(self, command: Mutation, data: Sequence[bytes]) -> bytes:
         """The lines of these checked records as this session writes them: one batch."""
         return self._stamped(command, data, b"")
 
@@ -190,7 +190,7 @@ class Speculation(ABC):
     def _put(
         self,
         command: Mutation,
-        data: list[bytes],
+        data: Sequence[bytes],
         *,
         checkpoint_id: int | None = None,
         header: bytes = b"",
@@ -208,15 +208,12 @@ class Speculation(ABC):
         state.keys[command.key] = applied
         return Lines(header + self._stamped(command, data, facts), ack_of(applied, duplicate=False))
 
-    def _stamped(self, command: Mutation, data: list[bytes], facts: bytes) -> bytes:
+    def _stamped(self, command: Mutation, data: Sequence[bytes], facts: bytes) -> bytes:
         if not self.stamp:
             return b"".join([record + b"\n" for record in data])
         if len(data) == 1:
             return records.line(data[0], facts + records.stamp(command.key, command.by))
-        stamps = records.stamps(command.key, len(data), command.by)
-        return b"".join(
-            [records.line(record, facts + each) for record, each in zip(data, stamps, strict=True)]
-        )
+        return records.batch_lines(data, facts, command.key, command.by)
 
     def _check_expected(self, expect: str) -> None:
         head = self._spoken.head
