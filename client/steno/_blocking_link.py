@@ -177,9 +177,7 @@ class BlockingLink:
         self._flush(connection)
 
     def _flush(self, connection: Connection) -> None:
-        outbox = self._exchange.outbox
-        while outbox and connection.send(outbox[0]):
-            outbox.popleft()
+        self._exchange.flush(connection.send)
 
     def _connect_again(self, until: float) -> Connection | None:
         """Connect if anybody needs it; only who waits for an answer starts a daemon.
@@ -207,7 +205,7 @@ class BlockingLink:
         self._connection = ready.connection
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self._exchange.connected(ready.welcome.clock_ms, time.monotonic())
+        self._exchange.connected(ready.welcome, time.monotonic())
         return ready.welcome
 
     def _hang_up(self, why: str) -> None:

@@ -1,8 +1,8 @@
 """What is under way between one client and its daemon: pure, without socket and without clock.
 
 The driver (async or blocking) owns the socket and the time. It calls `submit`, `receive`,
-`connected`, `disconnected` and `tick`, sends what lies in `outbox`, and calls `tick` again when
-`alarm` is reached.
+`connected`, `disconnected` and `tick`, has `flush` send what lies in `outbox`, and calls `tick`
+again when `alarm` is reached.
 
 The life of a request:
 
@@ -15,6 +15,7 @@ The life of a request:
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -23,6 +24,7 @@ import msgspec
 from steno._follower import Follower
 from steno._pending import Pending
 from steno_protocol import events, limits
+from steno_protocol.bundles import can_be_bundled, encode_bundle
 from steno_protocol.commands import (
     Command,
     CompactBegin,
@@ -60,7 +62,7 @@ class Exchange:
     """All requests and subscriptions of one client.
 
     Attributes:
-        outbox: messages to send, each a list of frames; empty while there is no connection.
+        outbox: requests to send, each as its frames; empty while there is no connection.
         alarm: when `tick` has to be called next, on the caller's clock in seconds; `inf` for never.
         trouble: why there is no connection, for the error of a request that waited in vain.
     """
@@ -76,6 +78,7 @@ class Exchange:
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
+        self._bundle_requests = 0
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -146,9 +149,10 @@ class Exchange:
 
     # --- the connection --------------------------------------------------------------------------
 
-    def connected(self, clock_ms: int, now: float) -> None:
-        """A daemon that said `clock_ms` in its welcome is there: send what waits, follow again."""
-        self._clock_offset_ms = clock_ms - int(now * 1000)
+    def connected(self, welcome: Welcome, now: float) -> None:
+        """The daemon of this welcome is there: send what waits, follow again."""
+        self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
+        self._bundle_requests = welcome.limits.get("bundle_requests_max", 0)
         self.trouble = None
         for pending in self._pending.values():
             self._send(pending, now)
@@ -175,6 +179,15 @@ class Exchange:
         for follower in self._followers.values():
             follower.name = None
             follower.due = inf
+
+    def flush(self, send: Callable[[Sequence[bytes]], bool]) -> None:
+        """Send what is in the outbox, as far as `send` takes messages, which is False when not."""
+        while self.outbox:
+            count, message = self._next_message()
+            if not send(message):
+                return
+            for _ in range(count):
+                self.outbox.popleft()
 
     def receive(self, frames: Sequence[bytes], now: float) -> None:
         """Take in one message from the daemon.
@@ -238,6 +251,19 @@ class Exchange:
         self._abandoned.append(follower)
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _next_message(self) -> tuple[int, Sequence[bytes]]:
+        """How many of those who wait go next, and their message."""
+        bundled: list[Sequence[bytes]] = []
+        size = 0
+        for request in islice(self.outbox, self._bundle_requests):
+            size += sum(map(len, request))
+            if size > limits.TOGETHER_BYTES_MAX or not can_be_bundled(request):
+                break
+            bundled.append(request)
+        if not bundled:
+            return 1, self.outbox[0]
+        return len(bundled), [encode_bundle(bundled)]
 
     def _send(self, pending: Pending, now: float) -> None:
         assert self._clock_offset_ms is not None

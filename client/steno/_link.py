@@ -210,9 +210,7 @@ class Link:
             self._tasks.start_soon(self._catch_up, connection)
 
     def _flush(self, connection: Connection) -> None:
-        outbox = self._exchange.outbox
-        while outbox and connection.send(outbox[0]):
-            outbox.popleft()
+        self._exchange.flush(connection.send)
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -310,7 +308,7 @@ class Link:
     def _adopt(self, ready: Ready) -> None:
         self._connection = ready.connection
         self.welcome = ready.welcome
-        self._exchange.connected(ready.welcome.clock_ms, time.monotonic())
+        self._exchange.connected(ready.welcome, time.monotonic())
 
     def _hang_up(self, why: str) -> None:
         self._exchange.disconnected(why)

@@ -252,9 +252,9 @@ class Daemon:
         client = self._admission.client(public)
         return client.name if client is not None else None
 
-    def _handle_remote(self, identity: bytes, frames: list[bytes]) -> None:
+    def _handle_remote(self, identity: bytes, frames: list[bytes]) -> int:
         assert self._remote is not None
-        self._router.handle(identity, frames, self._remote.user)
+        return self._router.handle(identity, frames, self._remote.user)
 
     def _end_burst(self) -> None:
         """Serve what a burst of messages brought, and send the answers."""

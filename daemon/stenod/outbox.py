@@ -4,7 +4,13 @@ from collections.abc import Callable, Sequence
 
 from steno_protocol import limits
 from steno_protocol.events import Event
-from steno_protocol.frames import encode_answer, encode_body, encode_together, frame_answer
+from steno_protocol.frames import (
+    bundle_answers,
+    encode_answer,
+    encode_body,
+    encode_together,
+    frame_answer,
+)
 from steno_protocol.replies import Reply
 from stenod.peers import Peer
 
@@ -69,9 +75,9 @@ class Outbox:
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for peer, answers in waiting.items():
-            if len(answers) == 1:
+            if len(answers) == 1 and not peer.is_bundling:
                 self._send(peer, encode_answer(*answers[0]))
                 continue
+            encode = bundle_answers if peer.is_bundling else encode_together
             for start in range(0, len(answers), limits.ANSWERS_TOGETHER_MAX):
-                part = answers[start : start + limits.ANSWERS_TOGETHER_MAX]
-                self._send(peer, encode_together(part))
+                self._send(peer, encode(answers[start : start + limits.ANSWERS_TOGETHER_MAX]))

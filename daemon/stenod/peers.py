@@ -61,6 +61,7 @@ class Peer(msgspec.Struct, eq=False):
         since_s: monotonic time of its first message.
         user: the public key of a client on another machine; None for one on this machine.
         dropped: messages that it was too slow, or gone, to get.
+        is_bundling: its last message was a bundle, so it is answered by bundles.
         looking: ids of its requests for which files are being looked at.
         reading: held while a block is read for it: a few at a time.
         loans: what is on its way to it, as far as it is worth counting.
@@ -73,6 +74,7 @@ class Peer(msgspec.Struct, eq=False):
     pid: int | None = None
     requests: int = 0
     dropped: int = 0
+    is_bundling: bool = False
     looking: set[bytes] = msgspec.field(default_factory=set[bytes])
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
     reading: anyio.Semaphore = msgspec.field(

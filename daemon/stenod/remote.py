@@ -81,14 +81,15 @@ class RemoteTransport(Transport):
 
     def _drain(self, handle: Handle) -> bool:
         """Take in one burst; True when nothing is left."""
-        for _ in range(limits.BURST_MESSAGES):
+        taken = 0
+        while taken < limits.BURST_REQUESTS_MAX:
             try:
                 identity, *frames = self._socket.recv_multipart(_NOW, copy=False)
             except zmq.Again:
                 return True
             if frames:
                 self.user = str(frames[-1].get(_USER))
-                handle(identity.bytes, [frame.bytes for frame in frames])
+                taken += handle(identity.bytes, [frame.bytes for frame in frames])
         return False
 
     def _answer_zap(self) -> None:

@@ -6,6 +6,7 @@ from typing import assert_never
 import msgspec
 
 from steno_protocol import limits
+from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
     AnyCommand,
     Append,
@@ -59,7 +60,7 @@ from steno_protocol.errors import (
     Unauthorized,
 )
 from steno_protocol.events import Event, Lagged, Reset
-from steno_protocol.frames import Request, decode_request, request_id_of
+from steno_protocol.frames import Request, Unreadable, decode_message
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     Done,
@@ -160,25 +161,34 @@ class Router:
         self._has_drained = False
         self._reporter = reporter
 
-    def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> None:
+    def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> int:
         """Serve one message. Whatever it is, nobody but its sender is affected.
 
         Args:
             identity: what its socket calls the sender.
             frames: the message.
             user: the public key of a sender on another machine.
+
+        Returns:
+            How many requests it was.
         """
         peer = self._peer(identity, user)
-        peer.requests += 1
+        peer.is_bundling = len(frames) == 1
         try:
-            request = decode_request(frames)
-        except StenoError as error:
-            request_id = request_id_of(frames)
-            if request_id is None:
-                # There is nobody to answer: without a request id no client could match it.
-                self.ignored += 1
-                return
-            _Asker(peer, request_id, None, self._outbox, self._count_refusal).refuse(error)
+            requests = decode_bundle(frames[0]) if peer.is_bundling else [decode_message(frames)]
+        except StenoError:
+            # There is nobody to answer: without a request id no client could match it.
+            self.ignored += 1
+            return 1
+        for request in requests:
+            self._handle(peer, request, user)
+        return len(requests)
+
+    def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
+        peer.requests += 1
+        if isinstance(request, Unreadable):
+            asker = _Asker(peer, request.id, None, self._outbox, self._count_refusal)
+            asker.refuse(request.error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None

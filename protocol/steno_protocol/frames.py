@@ -3,6 +3,8 @@
 Request:   b"STENO/1", request id, header, record, record, ...
 Answer:    b"STENO/1", request id, header [, block]
 Answers:   b"STENO/1", b"",        [reply, reply, ...]  several replies for one peer, without blocks
+
+A message of one frame is a bundle (`bundles`).
 """
 
 import re
@@ -45,11 +47,18 @@ _probe = msgspec.json.Decoder(_Probe).decode
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request: its id, its command and the record frames that came with it."""
+    """One request: its id, its command and the records that came with it."""
 
     id: bytes
     command: AnyCommand
     records: Sequence[bytes]
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A request that cannot be served, and what its sender is to be told."""
+
+    id: bytes
+    error: StenoError
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -91,26 +100,61 @@ def decode_request(frames: Sequence[bytes]) -> Request:
     request_id, header = frames[1], frames[2]
     if _ID.fullmatch(request_id) is None:
         raise BadRequest("the request id has to be 1 to 64 of A-Z a-z 0-9 _ . : -")
+    command = decode_header(header)
+    records = frames[HEADER_FRAMES:]
+    check_records(command, records)
+    return Request(request_id, command, records)
+
+
+def decode_message(frames: Sequence[bytes]) -> Request | Unreadable:
+    """As `decode_request`, with what is wrong as a value where its sender can be told.
+
+    Raises:
+        Incompatible, BadRequest: nobody can be told, for want of a request id.
+    """
+    try:
+        return decode_request(frames)
+    except StenoError as error:
+        request_id = request_id_of(frames)
+        if request_id is None:
+            raise
+        return Unreadable(request_id, error)
+
+
+def decode_header(header: bytes) -> AnyCommand:
+    """The command of a request.
+
+    Raises:
+        TooLarge: it is over its limit.
+        BadRequest: it is not a command.
+    """
     if len(header) > limits.HEADER_BYTES_MAX:
         raise TooLarge(
             f"the header has {len(header)} bytes, at most {limits.HEADER_BYTES_MAX} are allowed"
         )
     try:
-        command = decode_command(header)
+        return decode_command(header)
     except msgspec.ValidationError as error:
         raise _explain(header, error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the header is not JSON in UTF-8: {_cut(error)}") from None
-    records = frames[HEADER_FRAMES:]
+
+
+def check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
+    """Refuse records that a command does not take, or too many of them.
+
+    Raises:
+        TooLarge: the batch is over its limit.
+        BadRequest: there are none, or there may be none.
+    """
     if isinstance(command, (Append, AppendWire, CompactCommit)):
         # A single record is bounded by the gate, and most appends are one.
         if len(records) != 1:
             _check_batch(records)
     elif records:
         raise BadRequest(
-            f"{len(records)} record frames follow a command that takes none: send the header only"
+            f"{len(records)} records follow a command that takes none: send the command only"
         )
-    return Request(request_id, command, records)
 
 
 def _explain(header: bytes, error: msgspec.ValidationError) -> StenoError:
@@ -139,7 +183,7 @@ def _cut(error: Exception) -> str:
 
 def _check_batch(records: Sequence[bytes]) -> None:
     if not records:
-        raise BadRequest("an append needs at least one record frame after the header")
+        raise BadRequest("an append needs at least one record after its command")
     if len(records) > limits.BATCH_RECORDS_MAX:
         raise TooLarge(
             f"the batch has {len(records)} records, at most {limits.BATCH_RECORDS_MAX} are allowed:"
@@ -174,8 +218,17 @@ def frame_answer(request_id: bytes, body: bytes, block: bytes | None) -> list[by
 
 def encode_together(answers: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
     """The frames of several replies without blocks to one peer; each is given its id as a field."""
+    return [PROTOCOL_MAGIC, b"", _array(answers)]
+
+
+def bundle_answers(answers: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
+    """As `encode_together`, as the one frame of a bundle."""
+    return [b"%b\n%b" % (PROTOCOL_MAGIC, _array(answers))]
+
+
+def _array(answers: Sequence[tuple[bytes, Reply]]) -> bytes:
     bodies = [b'{"id":"%b",%b' % (request_id, _encode(body)[1:]) for request_id, body in answers]
-    return [PROTOCOL_MAGIC, b"", b"[" + b",".join(bodies) + b"]"]
+    return b"[" + b",".join(bodies) + b"]"
 
 
 def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
@@ -185,6 +238,9 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
         Incompatible: it is not of this protocol; the daemon and this client differ in version.
     """
     try:
+        if len(frames) == 1:
+            magic, _, header = frames[0].partition(b"\n")
+            frames = [magic, b"", header]
         if frames[0] != PROTOCOL_MAGIC:
             raise Incompatible(f"the daemon speaks {frames[0][:16]!r}, not {PROTOCOL_MAGIC!r}")
         request_id, header = frames[1], frames[2]

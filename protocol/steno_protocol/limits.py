@@ -20,7 +20,11 @@ BATCH_BYTES_MAX: Final = 64 * MIB
 """Bytes of one atomic batch: it is written with one call and kept in memory until it is synced."""
 
 TOGETHER_BYTES_MAX: Final = 1 * MIB
-"""Records that are looked at together: decoded they take up to thirty times as much memory."""
+"""Records that are looked at together: decoded they take up to thirty times as much memory. What
+is larger a client sends as frames, which need no copy, and not as a bundle."""
+
+BUNDLE_REQUESTS_MAX: Final = 256
+"""Requests in one frame: as many as are taken in before the writers get their turn."""
 
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The header frame; its largest field is a system prompt."""
@@ -138,8 +142,8 @@ PEER_READERS_MAX: Final = 256
 ANSWERS_TOGETHER_MAX: Final = 512
 """Replies that travel in one message; about 64 KiB of JSON."""
 
-BURST_MESSAGES: Final = 256
-"""Messages that are taken in before the writers get their turn."""
+BURST_REQUESTS_MAX: Final = 256
+"""Requests that are taken in before the writers get their turn."""
 
 HASTY_COMMANDS_MAX: Final = 16
 """A session with so many commands in a burst is served before those with more: to decide on 16
@@ -459,6 +463,7 @@ def told_in_hello() -> dict[str, int]:
         "batch_records_max": BATCH_RECORDS_MAX,
         "batch_bytes_max": BATCH_BYTES_MAX,
         "header_bytes_max": HEADER_BYTES_MAX,
+        "bundle_requests_max": BUNDLE_REQUESTS_MAX,
         "request_id_bytes_max": REQUEST_ID_BYTES_MAX,
         "key_chars_max": KEY_CHARS_MAX,
         "name_chars_max": NAME_CHARS_MAX,

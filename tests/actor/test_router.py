@@ -1,18 +1,39 @@
 """Whom a daemon answers at its end, and what is left of a client that is let in no longer."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio.lowlevel
 import pytest
 
-from steno_protocol import credentials, limits
-from steno_protocol.commands import Command, Hello, Open, Stat, Subscribe, Unsubscribe
+from steno_protocol import credentials, limits, records
+from steno_protocol.bundles import encode_bundle
+from steno_protocol.commands import (
+    Append,
+    Clients,
+    Command,
+    Hello,
+    Open,
+    Stat,
+    Stats,
+    Subscribe,
+    Unsubscribe,
+)
 from steno_protocol.credentials import Allowed
 from steno_protocol.events import AnyEvent, Records
 from steno_protocol.frames import encode_request
-from steno_protocol.replies import AnyReply, ErrorReply, SessionStat, Subscribed, Welcome
+from steno_protocol.replies import (
+    Ack,
+    AnyReply,
+    ClientsReport,
+    ErrorReply,
+    SessionStat,
+    StatsReport,
+    Subscribed,
+    Welcome,
+)
 from steno_protocol.rights import Right
-from support.daemon_in_process import DaemonInProcess
+from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, user
 from support.simulated_disk import SimulatedDisk
 
@@ -91,6 +112,82 @@ async def test_a_revoked_client_loses_what_it_follows_for_good_when_it_asks_for_
         gone = await ask(daemon, b"end", Unsubscribe(subscription="mine"), user=LAPTOP)
         assert isinstance(gone, ErrorReply)
         assert gone.code == "not_found"
+
+
+# --- bundles -------------------------------------------------------------------------------------
+
+
+def bundle(*requests: tuple[bytes, Command, Sequence[bytes]]) -> list[bytes]:
+    return [encode_bundle([encode_request(*each) for each in requests])]
+
+
+async def test_a_bundle_is_answered_by_bundles_and_frames_by_frames() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"open", Open(session=SESSION))
+        del daemon.sizes[:]
+        bad = Append(session=SESSION, key="bad")
+        daemon.handle(
+            bundle(
+                (b"a1", append("k1"), [user("one"), user("two")]),
+                (b"a2", bad, [b"{}"]),
+                (b"a3", append("k3"), [user("three")]),
+                (b"hello", HELLO, []),
+            )
+        )
+        names = (b"a1", b"a2", b"a3", b"hello")
+        for name in names:
+            await daemon.wait_for_answer(name)
+        assert {*daemon.sizes} == {1}
+        first, refused, last, greeting = (daemon.answers[name][0] for name in names)
+        del daemon.sizes[:]
+        await ask(daemon, b"a4", append("k4"), user("four"))
+        assert daemon.sizes == [3]
+
+    assert isinstance(first, Ack)
+    assert (first.first, first.last) == ("0:0", "0:1")
+    assert isinstance(refused, ErrorReply)
+    assert (refused.code, refused.outcome) == ("bad_request", "not_applied")
+    assert isinstance(last, Ack)
+    assert last.first == "0:2"
+    assert isinstance(greeting, Welcome)
+    lines = daemon.disk.tree()[f"{ROOT}/sessions/{SESSION}/context.jsonl"].splitlines()
+    assert [stamp.key for stamp in map(records.stamp_of, lines) if stamp] == [
+        "k1",
+        "k1",
+        "k3",
+        "k4",
+    ]
+
+
+async def test_each_request_of_a_bundle_counts_and_what_cannot_be_read_is_ignored() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        daemon.handle(bundle((b"1", HELLO, []), (b"2", HELLO, []), (b"3", HELLO, [b"{}"])))
+        daemon.handle([b"STENO/1\n[[]]\n"])
+        daemon.handle([b""])
+        stats = await ask(daemon, b"stats", Stats())
+        clients = await ask(daemon, b"clients", Clients())
+
+    assert isinstance(stats, StatsReport)
+    assert stats.ignored == 2
+    assert isinstance(clients, ClientsReport)
+    assert [client.requests for client in clients.clients] == [5]
+    assert isinstance(daemon.answers[b"3"][0], ErrorReply)
+
+
+async def test_a_bundle_needs_the_rights_of_each_of_its_requests(tmp_path: Path) -> None:
+    daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
+    let_in(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
+    async with daemon.running():
+        await ask(daemon, b"open", Open(session=SESSION))
+        both = bundle((b"1", HELLO, []), (b"2", append("k1"), [user("one")]))
+        daemon.handle(both, user=LAPTOP)
+
+    assert isinstance(daemon.answers[b"1"][0], Welcome)
+    refused = daemon.answers[b"2"][0]
+    assert isinstance(refused, ErrorReply)
+    assert refused.code == "unauthorized"
 
 
 # --- a client that asks for more than its share ---------------------------------------------------

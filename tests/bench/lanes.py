@@ -7,7 +7,7 @@ them unanswered, and returns the latency of each in microseconds.
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import anyio
@@ -20,6 +20,7 @@ from bench.peers import Redis, Sqlite
 from bench.tasks import Task
 from steno._keys import new_key
 from steno_protocol import frames
+from steno_protocol.bundles import encode_bundle
 from steno_protocol.commands import Append, Durability, Hello, Open
 
 Latencies = list[float]
@@ -123,35 +124,34 @@ class _Dealer:
         latencies: Latencies = []
         sent: dict[bytes, float] = {}
         begin()
-        for _ in range(min(self._task.in_flight, self._left)):
-            self._send(sent)
+        self._send(sent, self._task.in_flight)
         while sent:
-            for answered in self.answered(self._socket.recv_multipart()):
-                latencies.append((time.perf_counter() - sent.pop(answered)) * 1e6)
-                if self._left:
-                    self._send(sent)
+            answered = self.answered(self._socket.recv_multipart())
+            latencies.extend((time.perf_counter() - sent.pop(each)) * 1e6 for each in answered)
+            self._send(sent, len(answered))
         self._socket.close()
         return latencies
 
     def greet(self) -> None:
         """What goes before the first request."""
 
-    def request(self, request_id: bytes) -> list[bytes]:
-        """The frames of one append."""
+    def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
+        """The frames of each message that asks for so many appends."""
         raise NotImplementedError
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
         """The ids of the requests that a message answers."""
         raise NotImplementedError
 
-    def _send(self, sent: dict[bytes, float]) -> None:
-        self._left -= 1
-        request_id = str(self._left).encode()
-        sent[request_id] = time.perf_counter()
-        *firsts, last = self.request(request_id)
-        for frame in firsts:
-            self._socket.send(frame, zmq.SNDMORE)
-        self._socket.send(last)
+    def _send(self, sent: dict[bytes, float], count: int) -> None:
+        count = min(count, self._left)
+        request_ids = [str(self._left - number).encode() for number in range(count)]
+        self._left -= count
+        sent.update(dict.fromkeys(request_ids, time.perf_counter()))
+        for *firsts, last in self.messages(request_ids) if count else ():
+            for frame in firsts:
+                self._socket.send(frame, zmq.SNDMORE)
+            self._socket.send(last)
 
 
 class Floor(_Dealer):
@@ -161,9 +161,9 @@ class Floor(_Dealer):
         super().__init__(task, task.floor)
         self._line += b"\n"
 
-    def request(self, request_id: bytes) -> list[bytes]:
+    def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
         """See `_Dealer`."""
-        return [request_id, self._line]
+        return [[request_id, self._line] for request_id in request_ids]
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
         """See `_Dealer`."""
@@ -184,8 +184,7 @@ class _Answer(msgspec.Struct):
     id: str = ""
 
 
-_decode_one = msgspec.json.Decoder(_Answer).decode
-_decode_many = msgspec.json.Decoder(list[_Answer]).decode
+_decode_answers = msgspec.json.Decoder(list[_Answer]).decode
 
 
 class Raw(_Dealer):
@@ -207,20 +206,24 @@ class Raw(_Dealer):
         )
         self._socket.recv_multipart()
 
-    def request(self, request_id: bytes) -> list[bytes]:
+    def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
         """See `_Dealer`."""
+        return [[encode_bundle([self._request(each) for each in request_ids])]]
+
+    def answered(self, message_frames: list[bytes]) -> list[bytes]:
+        """See `_Dealer`."""
+        # The daemon also asks now and then, in frames, whether we are there.
+        header = message_frames[-1].rpartition(b"\n")[2]
+        answers = _decode_answers(header)
+        for answer in answers:
+            assert answer.kind == "ack", header
+        return [answer.id.encode() for answer in answers]
+
+    def _request(self, request_id: bytes) -> list[bytes]:
         command = Append(
             session=self._task.session, key=new_key(), by="bench", durability=self.durability
         )
         return frames.encode_request(request_id, command, self._records)
-
-    def answered(self, message_frames: list[bytes]) -> list[bytes]:
-        """See `_Dealer`."""
-        _, request, header = message_frames
-        answers = [_decode_one(header)] if request else _decode_many(header)
-        for answer in answers:
-            assert answer.kind == "ack", header
-        return [request] if request else [answer.id.encode() for answer in answers]
 
 
 class RawWritten(Raw):

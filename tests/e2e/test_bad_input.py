@@ -231,3 +231,28 @@ def test_a_client_that_never_reads_hurts_nobody(peer: RawPeer, root: Path, demo:
         deaf.send(PROTOCOL_MAGIC, b"%d" % number, b'{"command":"status"}')
     assert peer.ask("append", GOOD, session=demo, key="after")["kind"] == "ack"
     deaf.close()
+
+
+def test_a_bad_bundle_is_refused_or_ignored_and_a_good_one_beside_it_is_served(
+    peer: RawPeer, demo: str
+) -> None:
+    append = json.dumps({"command": "append", "session": demo, "key": "bundled"})
+    status = '["s",0,{"command":"status"}]'
+    ignored = peer.ask("stats")["ignored"]
+    for frame in (
+        "STENO/1",
+        "STENO/1\n",
+        "STENO/1\n[[]]\n",
+        "STENO/1\n[7]\n",
+        "STENO/1\n[\n",
+        "\n",
+    ):
+        peer.send(frame.encode())
+    peer.send(f'STENO/1\n[{status},["a",2,{append}]]\n'.encode() + GOOD + b"\n")
+    refused = peer.answers([b"s", b"a"])
+    assert {answer["code"] for answer in refused.values()} == {"bad_request"}
+    peer.send(f'STENO/1\n[{status},["a",1,{append}]]\n'.encode() + GOOD + b"\n")
+    served = peer.answers([b"s", b"a"])
+    assert (served[b"s"]["kind"], served[b"a"]["kind"]) == ("status", "ack")
+    assert served[b"a"]["first"] == "0:1"
+    assert peer.ask("stats")["ignored"] == ignored + 6

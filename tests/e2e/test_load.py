@@ -197,7 +197,7 @@ class LossyProxy:
                 self._backs[client].send_multipart(frames)
 
     def _answer(self, client: bytes, frames: list[bytes]) -> None:
-        is_ack = b'"ack"' in frames[2]
+        is_ack = any(b'"ack"' in frame for frame in frames)
         if not is_ack or self._chance.randrange(100) >= self._lost:
             self._front.send_multipart([client, *frames])
 

@@ -11,9 +11,16 @@ from fuzz.gate import EVENTS, MESSAGES
 from fuzz.mutation import mutated
 from fuzz.source import Source
 from steno_protocol import PROTOCOL_MAGIC, places
-from steno_protocol.commands import COMMANDS, Drain, Grant
+from steno_protocol.bundles import can_be_bundled, decode_bundle, encode_bundle
+from steno_protocol.commands import COMMANDS, AnyCommand, Drain, Grant, Status
 from steno_protocol.errors import StenoError
-from steno_protocol.frames import Request, decode_request, request_id_of
+from steno_protocol.frames import (
+    HEADER_FRAMES,
+    Request,
+    Unreadable,
+    decode_message,
+    encode_request,
+)
 from steno_protocol.records import MESSAGE_ROLES
 from steno_protocol.replies import Ack, ErrorReply
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -53,7 +60,7 @@ def check(data: bytes) -> bool:
     """
     sent = list(messages(Source(data)))
     anyio.run(_play, sent)
-    return any(each.request is not None for each in sent)
+    return any(each.commands for each in sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +68,46 @@ class Sent:
     """One message, and what it is to whoever takes it apart."""
 
     frames: list[bytes]
-    request: Request | None
+    found: Sequence[Request | Unreadable]
+
+    @property
+    def commands(self) -> list[AnyCommand]:
+        """What it asks for."""
+        return [each.command for each in self.found if isinstance(each, Request)]
+
+    @property
+    def answered(self) -> list[bytes]:
+        """Ids of the requests that get an answer."""
+        silent = {
+            each.id
+            for each in self.found
+            if isinstance(each, Request) and isinstance(each.command, (Grant, Drain))
+        }
+        return [each.id for each in self.found if each.id not in silent]
 
 
 def messages(source: Source) -> Iterator[Sent]:
     """A few messages, each nearly right."""
     for number in range(1 + source.number(MESSAGES_MAX)):
         frames = _frames(source, b"m%d" % number)
+        if source.flip(4) and len(frames) >= HEADER_FRAMES and can_be_bundled(frames):
+            yield _bundled(frames, source)
+            continue
         try:
-            yield Sent(frames, decode_request(frames))
+            yield Sent(frames, [decode_message(frames)])
         except StenoError:
-            yield Sent(frames, None)
+            yield Sent(frames, [])
+
+
+def _bundled(frames: list[bytes], source: Source) -> Sent:
+    status = encode_request(b"beside-%b" % frames[1], Status(), ())
+    frame = encode_bundle([frames, status] if source.flip() else [status, frames])
+    if source.flip(8):
+        frame = mutated(frame, source)
+    try:
+        return Sent([frame], decode_bundle(frame))
+    except StenoError:
+        return Sent([frame], [])
 
 
 def _frames(source: Source, request_id: bytes) -> list[bytes]:
@@ -114,11 +150,7 @@ async def _play(sent: Sequence[Sent]) -> None:
         for each in sent:
             daemon.handle(each.frames)
         for each in sent:
-            request_id = request_id_of(each.frames)
-            is_silent = each.request is not None and isinstance(
-                each.request.command, (Grant, Drain)
-            )
-            if request_id is not None and not is_silent:
+            for request_id in each.answered:
                 await daemon.wait_for_answer(request_id)
         await _check_alive(daemon)
     assert not daemon.faults, daemon.faults

@@ -46,6 +46,7 @@ class DaemonInProcess:
     Attributes:
         disk: where its root lies.
         answers: what each request got, events too.
+        sizes: frames of each message that it sent.
         faults: what the daemon told its operator of itself having failed.
         now_s: the monotonic clock; only a test moves it.
         wall_s: the wall clock; only a test moves it.
@@ -56,6 +57,7 @@ class DaemonInProcess:
     ) -> None:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
+        self.sizes: list[int] = []
         self.faults: list[str] = []
         self.now_s = 100.0
         self.wall_s = NOW_S
@@ -118,6 +120,7 @@ class DaemonInProcess:
         raise AssertionError(f"the request {request_id!r} got no answer")
 
     def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
+        self.sizes.append(len(frames))
         for answer in decode_answers(frames):
             self.answers.setdefault(answer.id, []).append(answer.body)
         return True

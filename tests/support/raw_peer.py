@@ -1,7 +1,7 @@
 """A peer that speaks frames by hand, so that it can say what no client of ours would."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,26 @@ class RawPeer:
 
     def answer(self, name: bytes) -> dict[str, Any]:
         """The answer to one request; others that come first are passed over."""
-        while True:
-            frames = self.socket.recv_multipart()
-            body = json.loads(frames[2])
-            if isinstance(body, list):
-                found = [reply for reply in body if reply["id"] == name.decode()]
-                if found:
-                    return found[0]
-            elif frames[1] == name:
-                return body
+        return self.answers([name])[name]
+
+    def answers(self, names: Iterable[bytes]) -> dict[bytes, dict[str, Any]]:
+        """The first answer to each of some requests; others that come first are passed over."""
+        missing, found = set(names), dict[bytes, dict[str, Any]]()
+        while missing:
+            for name, body in self._receive():
+                if name in missing:
+                    missing.remove(name)
+                    found[name] = body
+        return found
+
+    def _receive(self) -> list[tuple[bytes, dict[str, Any]]]:
+        frames = self.socket.recv_multipart()
+        if len(frames) == 1:
+            frames = [*frames[0].partition(b"\n")]
+        body = json.loads(frames[2])
+        if isinstance(body, list):
+            return [(reply["id"].encode(), reply) for reply in body]
+        return [(frames[1], body)]
 
     def close(self) -> None:
         """Hang up."""

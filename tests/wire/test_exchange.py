@@ -12,6 +12,7 @@ from steno._follower import Follower
 from steno._pending import Pending
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
+from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
     AnyCommand,
     Append,
@@ -42,7 +43,14 @@ from steno_protocol.errors import (
     TooLarge,
     Unreachable,
 )
-from steno_protocol.frames import decode_request, encode_answer, encode_together
+from steno_protocol.frames import (
+    Request,
+    bundle_answers,
+    decode_message,
+    decode_request,
+    encode_answer,
+    encode_together,
+)
 from steno_protocol.positions import Position
 
 ACK = replies.Ack(first="0:0", last="0:0", head="0:1")
@@ -52,7 +60,8 @@ RECORD = b'{"role":"user","content":"hi"}'
 class Driver:
     """An exchange with a clock that the test turns, and the requests that it sends."""
 
-    def __init__(self, *, connected: bool = True) -> None:
+    def __init__(self, *, connected: bool = True, bundle_requests: int = 0) -> None:
+        self.bundle_requests = bundle_requests
         self.exchange = Exchange(Hello(protocol=1))
         self.now = 100.0
         self.woken: list[str] = []
@@ -60,7 +69,18 @@ class Driver:
             self.connect()
 
     def connect(self) -> None:
-        self.exchange.connected(5_000_000, self.now)
+        self.exchange.connected(self.welcome(), self.now)
+
+    def welcome(self) -> replies.Welcome:
+        return replies.Welcome(
+            version="0",
+            protocol=1,
+            pid=1,
+            root="/",
+            started_at=0.0,
+            clock_ms=5_000_000,
+            limits={"bundle_requests_max": self.bundle_requests},
+        )
 
     def append(self, key: str = "k1", timeout_s: float = 30.0) -> Pending:
         command = Append(session="demo", key=key)
@@ -564,3 +584,82 @@ def test_an_abandoned_subscription_ends_at_the_next_tick() -> None:
     driver.exchange.tick(driver.now)
     assert isinstance(only(driver.sent())[1], Unsubscribe)
     assert not driver.exchange.wants_connection
+
+
+# --- bundles -------------------------------------------------------------------------------------
+
+
+class Socket:
+    """What takes messages, as many as it is told to."""
+
+    def __init__(self, room: int = 100) -> None:
+        self.room = room
+        self.taken: list[list[bytes]] = []
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        if len(self.taken) >= self.room:
+            return False
+        self.taken.append(list(frames))
+        return True
+
+
+def keys_of(message: Sequence[bytes]) -> list[str]:
+    requests = decode_bundle(message[0]) if len(message) == 1 else [decode_message(message)]
+    commands = [each.command for each in requests if isinstance(each, Request)]
+    return [command.key for command in commands if isinstance(command, Append)]
+
+
+def test_what_waits_together_goes_as_one_bundle_where_the_daemon_takes_them() -> None:
+    driver, socket = Driver(bundle_requests=2), Socket()
+    for key in ("a", "b", "c"):
+        driver.append(key)
+    driver.exchange.flush(socket.send)
+    assert [len(message) for message in socket.taken] == [1, 1]
+    assert [keys_of(message) for message in socket.taken] == [["a", "b"], ["c"]]
+    assert not driver.exchange.outbox
+
+
+def test_an_older_daemon_is_sent_frames() -> None:
+    driver, socket = Driver(), Socket()
+    driver.append("a")
+    driver.append("b")
+    driver.exchange.flush(socket.send)
+    assert [len(message) for message in socket.taken] == [4, 4]
+    assert [keys_of(message) for message in socket.taken] == [["a"], ["b"]]
+
+
+def test_what_the_socket_does_not_take_waits_in_its_order() -> None:
+    driver, socket = Driver(bundle_requests=2), Socket(room=1)
+    for key in ("a", "b", "c", "d", "e"):
+        driver.append(key)
+    driver.exchange.flush(socket.send)
+    assert [keys_of(message) for message in socket.taken] == [["a", "b"]]
+    assert len(driver.exchange.outbox) == 3
+    socket.room = 100
+    driver.exchange.flush(socket.send)
+    assert [keys_of(message) for message in socket.taken] == [["a", "b"], ["c", "d"], ["e"]]
+
+
+@pytest.mark.parametrize(
+    "record", [b'{"role":"user",\n"content":"hi"}', b"x" * limits.TOGETHER_BYTES_MAX]
+)
+def test_a_record_that_is_no_line_or_large_goes_in_frames_and_the_order_stays(
+    record: bytes,
+) -> None:
+    driver, socket = Driver(bundle_requests=100), Socket()
+    for key, each in (("a", RECORD), ("b", record), ("c", RECORD), ("d", RECORD)):
+        command = Append(session="demo", key=key)
+        driver.exchange.submit(command, [each], lambda: None, driver.now, 30.0)
+    driver.exchange.flush(socket.send)
+    assert [keys_of(message) for message in socket.taken] == [["a"], ["b"], ["c", "d"]]
+    assert [len(message) for message in socket.taken] == [1, 4, 1]
+
+
+def test_replies_in_a_bundle_end_their_requests() -> None:
+    driver = Driver(bundle_requests=100)
+    pendings = [driver.append("a"), driver.append("b")]
+    driver.exchange.receive(bundle_answers([(each.id, ACK) for each in pendings]), driver.now)
+    for pending in pendings:
+        reply, _ = pending.result()
+        assert isinstance(reply, replies.Ack)
+        assert (reply.id, reply.head) == (pending.id.decode(), ACK.head)

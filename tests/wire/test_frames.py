@@ -268,7 +268,7 @@ def test_records_after_a_command_that_takes_none_are_refused(name: str) -> None:
         return
     error = _refusal_of(header, RECORD, RECORD)
     assert type(error) is BadRequest
-    assert "2 record frames follow a command that takes none" in error.message
+    assert "2 records follow a command that takes none" in error.message
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_deep_header_is_refused() -> None:
 def test_an_append_without_a_record_is_refused() -> None:
     error = _refusal_of(b'{"command":"append","session":"demo","key":"k1"}')
     assert type(error) is BadRequest
-    assert "at least one record frame" in error.message
+    assert "at least one record" in error.message
 
 
 def test_a_batch_at_its_limits_is_taken_and_beyond_them_is_not() -> None:

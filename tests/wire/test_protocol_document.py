@@ -20,7 +20,16 @@ from steno_protocol import (
     records,
     wire,
 )
-from steno_protocol.commands import COMMANDS, Command, Grant, Mutation, SessionCommand
+from steno_protocol.bundles import decode_bundle
+from steno_protocol.commands import (
+    COMMANDS,
+    Append,
+    Command,
+    Grant,
+    Mutation,
+    SessionCommand,
+    Stat,
+)
 from steno_protocol.context import Damaged, parse_line
 from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome
@@ -98,7 +107,7 @@ def _request(example: Example, taken: list[Example]) -> Request:
 
 
 def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
-    tested = {"request", "record", "reply", "event", "replies", "lock", "grammar"}
+    tested = {"request", "record", "reply", "event", "replies", "lock", "grammar", "bundle"}
     assert {each.kind for each in EXAMPLES} == {
         *tested, "block", "line", "happening", "text", "wire-event", "wire-line", "node-client"
     }  # fmt: skip
@@ -234,6 +243,15 @@ def test_the_example_of_a_whole_message_is_decoded_and_its_sizes_are_true() -> N
     request, answer = frames
     assert len(decode_request(request).records) == 2
     assert decode_answers(answer)[0].id == request[1]
+
+
+@_examples("bundle")
+def test_the_example_of_a_bundle_is_decoded(example: Example) -> None:
+    first, second = decode_bundle(f"{example.text}\n".encode())
+    assert isinstance(first, Request)
+    assert isinstance(second, Request)
+    assert (first.id, type(first.command), len(first.records)) == (b"r1", Append, 2)
+    assert (second.id, type(second.command), len(second.records)) == (b"r2", Stat, 0)
 
 
 def test_the_example_of_a_record_becomes_the_line_that_is_shown() -> None:
@@ -449,7 +467,7 @@ def _and(names: tuple[str, ...]) -> str:
 
 
 def test_every_rule_that_the_grammar_uses_is_defined() -> None:
-    given_elsewhere = {"ALPHA", "DIGIT", "HEXDIG", "json-object", "json-array", "octets"}
+    given_elsewhere = {"ALPHA", "DIGIT", "HEXDIG", "LF", "json-object", "json-array", "octets"}
     used = set[str]().union(*map(abnf.names_in, GRAMMAR.values()))
     assert used <= {*GRAMMAR, *given_elsewhere}
     assert {*GRAMMAR} - used <= {"connection", "position", "session", "name", "stamp"}
