@@ -33,17 +33,18 @@ def encode_messages(records: Message | Sequence[Message]) -> list[bytes]:
         TooLarge: a message or the batch is over its limit.
     """
     if isinstance(records, _SINGLE):
-        return [_checked(_encode_message(records))]
+        frames = [records if isinstance(records, bytes) else _encode_message(records)]
+        _check_size(frames)
+        return frames
     if isinstance(records, str):
         raise BadRequest("a message is a dict or the bytes of a JSON object, not a str")
-    frames = [_checked(_encode_message(record)) for record in records]
+    frames = [each if isinstance(each, bytes) else _encode_message(each) for each in records]
     _check_batch(frames)
+    _check_size(frames)
     return frames
 
 
-def _encode_message(record: Message) -> bytes:
-    if isinstance(record, bytes):
-        return record
+def _encode_message(record: Mapping[str, Any] | msgspec.Struct) -> bytes:
     try:
         data = _encode(record)
     except RecursionError:
@@ -78,13 +79,13 @@ def _children(value: object) -> Iterable[object]:
             return ()
 
 
-def _checked(data: bytes) -> bytes:
-    if len(data) > limits.RECORD_BYTES_MAX:
+def _check_size(frames: Sequence[bytes]) -> None:
+    largest = max(map(len, frames))
+    if largest > limits.RECORD_BYTES_MAX:
         raise TooLarge(
-            f"the message has {len(data)} bytes, at most {limits.RECORD_BYTES_MAX} are allowed:"
+            f"the message has {largest} bytes, at most {limits.RECORD_BYTES_MAX} are allowed:"
             " split it, or store the large part elsewhere and refer to it"
         )
-    return data
 
 
 def _check_batch(frames: Sequence[bytes]) -> None:

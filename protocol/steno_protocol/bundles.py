@@ -47,7 +47,7 @@ _decode_envelopes = msgspec.json.Decoder(list[_Envelope]).decode
 
 def can_be_bundled(frames: Sequence[bytes]) -> bool:
     """Whether the frames of a request can go as lines: no record spans several."""
-    return not any(b"\n" in record for record in frames[HEADER_FRAMES:])
+    return not [record for record in frames[HEADER_FRAMES:] if b"\n" in record]
 
 
 def encode_bundle(requests: Sequence[Sequence[bytes]]) -> bytes:
