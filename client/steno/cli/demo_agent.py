@@ -1,7 +1,8 @@
 """One agent process of the demo: it appends its turns, and tells of each acknowledgement.
 
 `python -m steno.cli.demo_agent ROOT SESSION NAME TURNS`: says `ready` on stdout, waits for a line
-on stdin, then prints one `Acked` document a line.
+on stdin, then prints one `Acked` document a line. Before its last turn it waits for another line:
+an agent that is done would start no new daemon.
 """
 
 import sys
@@ -23,6 +24,8 @@ def main(root: str, session_id: str, name: str, turns: int) -> None:
         _print(b"ready")
         sys.stdin.readline()
         for number in range(turns):
+            if number == turns - 1:
+                sys.stdin.readline()
             records = turn(name, number)
             key = f"{name}-{number}"
             ack = session.append_message(records, key=key)

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,24 +108,30 @@ def _play(
     stage.hear_until_ready()
     for writer in writers:
         writer.go()
+    # No agent is done by then: each has its last turn still to come.
+    half = agents * (turns - 1) // 2
     for player, line in stage.hear():
         if player is follower:
             evidence.seen.append(_seen.decode(line))
             continue
         evidence.acked.append(_acked.decode(line))
         watch("writing", evidence)
-        if len(evidence.acked) == agents * turns // 2:
-            _kill(client, evidence, watch)
+        if len(evidence.acked) == half:
+            _kill(client, writers, evidence, watch)
         if len(evidence.acked) == agents * turns:
             evidence.acked.append(_say_the_end(client, evidence.session))
 
 
-def _kill(client: BlockingClient, evidence: Evidence, watch: Watch) -> None:
-    """Kill the daemon, and wait until another one answers."""
+def _kill(
+    client: BlockingClient, writers: Sequence[Player], evidence: Evidence, watch: Watch
+) -> None:
+    """Kill the daemon, let the agents come to their end, and wait until another one answers."""
     evidence.killed_pid = client.status().pid
     os.kill(evidence.killed_pid, signal.SIGKILL)
     killed_at = time.monotonic()
     watch("killed", evidence)
+    for writer in writers:
+        writer.go()
     evidence.next_pid = client.status().pid
     evidence.away_s = time.monotonic() - killed_at
     watch("back", evidence)

@@ -34,7 +34,7 @@ class Player:
         return self.process.stdout
 
     def go(self) -> None:
-        """Let it begin."""
+        """Let it begin, or go on."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"go\n")
 
