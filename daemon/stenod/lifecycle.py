@@ -83,6 +83,7 @@ class Daemon:
         handles, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._registry = Registry(trees, disk, self._workshop, self._spawn, handles)
         self._custody = Custody(trees, disk, self._registry, self._workshop)
+        self._reporter = Reporter(self._config, self._registry, self._workshop)
         self._router = self._make_router(Collector(trees, disk, self._registry, self._workshop))
 
     async def run(self, lock: RootLock) -> None:
@@ -93,6 +94,7 @@ class Daemon:
         try:
             if remote is not None:
                 endpoint = remote.listen(self._config.settings.text("network.listen"))
+                self._reporter.remote_endpoint = endpoint
                 journal.tell("listening", endpoint=endpoint)
             self._serve_metrics()
             async with anyio.create_task_group() as tasks:
@@ -225,7 +227,7 @@ class Daemon:
 
     def _make_router(self, collector: Collector) -> Router:
         router = Router(
-            Reporter(self._config, self._registry, self._workshop),
+            self._reporter,
             self._registry,
             self._custody,
             collector,

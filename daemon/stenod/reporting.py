@@ -38,10 +38,12 @@ class Reporter:
 
     Attributes:
         is_draining: it takes no more commands.
+        remote_endpoint: where it listens for other machines, if it does.
     """
 
     def __init__(self, config: Config, registry: Registry, workshop: Workshop) -> None:
         self.is_draining = False
+        self.remote_endpoint: str | None = None
         self._config = config
         self._registry = registry
         self._shop = workshop
@@ -98,6 +100,7 @@ class Reporter:
             pid=os.getpid(),
             root=str(self._config.root),
             endpoint=self._config.endpoint,
+            remote_endpoint=self.remote_endpoint,
             uptime_s=self._uptime_s,
             mounts={name: str(folder) for name, folder in self._config.mounts.items()},
             sessions_open=len(self._registry),

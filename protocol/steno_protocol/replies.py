@@ -39,6 +39,7 @@ class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
     pid: int
     root: str
     endpoint: str
+    remote_endpoint: str | None = None
     uptime_s: float
     mounts: dict[str, str]
     sessions_open: int

@@ -14,7 +14,8 @@ from support.command import Steno
 from support.foreground import ForegroundDaemon
 
 STATUS_KEYS = {
-    "version", "protocol", "pid", "root", "endpoint", "uptime_s", "mounts", "sessions_open",
+    "version", "protocol", "pid", "root", "endpoint", "remote_endpoint", "uptime_s", "mounts",
+    "sessions_open",
     "clients", "queued", "appended_records", "syncs", "sync_s", "slowest_sync_s", "dropped",
     "draining",
 }  # fmt: skip

@@ -52,6 +52,14 @@ def save(path: Path, key: ClientKey) -> Path:
     return path
 
 
+def test_the_status_tells_where_other_machines_connect(root: Path, endpoint: str) -> None:
+    with connect(root, endpoint, "read") as reader:
+        assert reader.status().remote_endpoint == endpoint
+    shown = Steno(root)("status").out
+    assert endpoint in shown
+    assert f"ipc://{root}/{places.SOCKET}" in shown
+
+
 def test_each_right_contains_the_one_before(root: Path, endpoint: str) -> None:
     with connect(root, endpoint, "write") as writer:
         writer.open("demo").append_message(HELLO)

@@ -25,8 +25,9 @@ deleted     session trash expires_at            `delete`
 compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
             --watch one a line; all but the first three are null when nothing was to be done
 timeline    session head entries [{kind generation kept at by why key details inferred}]
-status      version protocol pid root endpoint uptime_s mounts sessions_open clients queued
-            appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored draining
+status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
+            clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
+            draining
 start       started version pid root endpoint   `start`, `restart`
 stop        stopped pid root
 clients     {"clients": [{name pid connected_s requests dropped subscriptions}],

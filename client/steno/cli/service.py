@@ -172,6 +172,8 @@ def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
             f"{number(report.syncs)}, {average_ms:.2f} ms each, the slowest {slowest_ms:.2f} ms",
         ),
     ]
+    if report.remote_endpoint is not None:
+        rows.insert(3, ("and at", report.remote_endpoint))
     return rows + [("mount", f"{name}: {folder}") for name, folder in report.mounts.items()]
 
 
