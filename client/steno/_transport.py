@@ -31,7 +31,6 @@ _POLLIN: Final = int(zmq.POLLIN)
 _POLLOUT: Final = int(zmq.POLLOUT)
 _LAST: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
-_EVENTS: Final = int(zmq.EVENTS)
 
 _MONITORED: Final = struct.Struct("=hi")
 """An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
@@ -99,9 +98,10 @@ class Connection:
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
         self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, _POLLIN)
-        self._poller.register(self._monitor, _POLLIN)
+        # Polled without a wait they tell what an option of the socket tells, at half the price.
+        self._incoming = [(self._socket, _POLLIN)]
+        self._outgoing = [(self._socket, _POLLOUT)]
+        self._news = [(self._monitor, _POLLIN)]
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
         try:
@@ -113,16 +113,16 @@ class Connection:
     @property
     def has_messages(self) -> bool:
         """True when `receive` would give something."""
-        return bool(self._events() & _POLLIN)
+        return bool(zmq.zmq_poll(self._incoming, 0))
 
     @property
     def can_send(self) -> bool:
         """True when the daemon's end takes messages."""
-        return bool(self._events() & _POLLOUT)
+        return bool(zmq.zmq_poll(self._outgoing, 0))
 
     def is_lost(self) -> bool:
         """True once the connection has ended, or could not be made."""
-        while not self._is_lost and int(self._monitor.getsockopt(_EVENTS)) & _POLLIN:
+        while not self._is_lost and zmq.zmq_poll(self._news, 0):
             event, _ = _MONITORED.unpack(self._monitor.recv_multipart(_LAST)[0])
             if event == _HANDSHAKE:
                 self._is_ready = True
@@ -183,11 +183,8 @@ class Connection:
         Returns:
             Whether a message is there, and whether the connection may have ended: `is_lost` tells.
         """
-        if to_send:
-            self._poller.modify(self._socket, _POLLIN | _POLLOUT)
-        stirred = dict(self._poller.poll(_milliseconds(deadline)))
-        if to_send:
-            self._poller.modify(self._socket, _POLLIN)
+        watched = [(self._socket, _POLLIN | _POLLOUT if to_send else _POLLIN), *self._news]
+        stirred = dict(zmq.zmq_poll(watched, _milliseconds(deadline)))
         return bool(stirred.get(self._socket, 0) & _POLLIN), self._monitor in stirred
 
     def close(self) -> None:
@@ -195,9 +192,6 @@ class Connection:
         self._socket.disable_monitor()
         self._monitor.close(0)
         self._socket.close(0)
-
-    def _events(self) -> int:
-        return int(self._socket.getsockopt(_EVENTS))
 
 
 _contexts: Final[dict[int, zmq.Context[zmq.Socket[bytes]]]] = {}

@@ -170,7 +170,7 @@ class Router:
             user: the public key of a sender on another machine.
 
         Returns:
-            How many requests it was.
+            How many requests it was, but never none: without any it costs a burst its time, too.
         """
         peer = self._peer(identity, user)
         peer.is_bundling = len(frames) == 1
@@ -182,7 +182,7 @@ class Router:
             return 1
         for request in requests:
             self._handle(peer, request, user)
-        return len(requests)
+        return max(1, len(requests))
 
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1

@@ -231,6 +231,13 @@ def _array(answers: Sequence[tuple[bytes, Reply]]) -> bytes:
     return b"[" + b",".join(bodies) + b"]"
 
 
+def _answer_of(reply: AnyReply) -> Answer:
+    """A reply that brought its request id along; without it, it is what it is in its own frames."""
+    request_id = (reply.id or "").encode()
+    msgspec.structs.force_setattr(reply, "id", None)
+    return Answer(request_id, reply, b"")
+
+
 def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
     """Take apart what the daemon sent.
 
@@ -245,7 +252,7 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
             raise Incompatible(f"the daemon speaks {frames[0][:16]!r}, not {PROTOCOL_MAGIC!r}")
         request_id, header = frames[1], frames[2]
         if not request_id:
-            return [Answer((reply.id or "").encode(), reply, b"") for reply in _decode_acks(header)]
+            return [_answer_of(reply) for reply in _decode_acks(header)]
         block = frames[HEADER_FRAMES] if len(frames) > HEADER_FRAMES else b""
         return [Answer(request_id, _decode_reply(header), block)]
     except (msgspec.DecodeError, UnicodeError, RecursionError, IndexError) as error:

@@ -13,7 +13,7 @@ class Reply(
     """Any reply.
 
     Attributes:
-        id: the request id, only in a message that carries several acks at once; else it is a frame.
+        id: the request id, on its way in an array of replies; None once it was taken apart.
     """
 
     id: str | None = None

@@ -176,6 +176,15 @@ async def test_each_request_of_a_bundle_counts_and_what_cannot_be_read_is_ignore
     assert isinstance(daemon.answers[b"3"][0], ErrorReply)
 
 
+async def test_every_message_counts_in_its_burst_however_empty() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        assert daemon.router.handle(b"peer", bundle()) == 1
+        assert daemon.router.handle(b"peer", [b""]) == 1
+        assert daemon.router.handle(b"peer", encode_request(b"1", HELLO, ())) == 1
+        assert daemon.router.handle(b"peer", bundle((b"2", HELLO, []), (b"3", HELLO, []))) == 2
+
+
 async def test_a_bundle_needs_the_rights_of_each_of_its_requests(tmp_path: Path) -> None:
     daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
     let_in(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
