@@ -98,7 +98,8 @@ class Connection:
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
         self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
-        # Polled without a wait they tell what an option of the socket tells, at half the price.
+        # Polled without a wait they tell what an option of the socket tells, at half the price:
+        # pyzmq looks an option up first.
         self._incoming = [(self._socket, _POLLIN)]
         self._outgoing = [(self._socket, _POLLOUT)]
         self._news = [(self._monitor, _POLLIN)]
