@@ -81,9 +81,9 @@ class FileEnd(msgspec.Struct, frozen=True):
         size = self.size
         named = self.disk.stat_name(self.folder, self.name)
         is_ours = named is not None and named.inode == self.disk.stat(self.handle).inode
-        if proven < size and is_ours:
-            data = self.disk.read(self.handle, size - proven, proven)
-            self.disk.overwrite(self.folder, self.name, proven, data)
+        for start in range(proven, size if is_ours else 0, limits.COPY_BYTES):
+            data = self.disk.read(self.handle, min(limits.COPY_BYTES, size - start), start)
+            self.disk.overwrite(self.folder, self.name, start, data)
         if not shared:
             self.disk.truncate(self.handle, size)
         self.disk.fsync(self.handle)

@@ -200,8 +200,14 @@ class OpenFiles:
         self.abandon()
 
     async def _open(self, how: OpenHow) -> None:
-        async with self.timeline:
-            opened = await self._shop.read(lambda: self._opener(how))
+        try:
+            async with self.timeline:
+                opened = await self._shop.read(lambda: self._opener(how))
+        except OSError:
+            if self._proven is None:
+                # It may have been the first sync, and then the page cache proves nothing.
+                self._proven = 0
+            raise
         if self._has_ended:
             opened.log.close()
         self._check_ended()

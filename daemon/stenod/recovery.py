@@ -297,7 +297,8 @@ def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Hap
         return mark.bytes
     if opening.proven is not None:
         return opening.proven
-    # A file that was never ours has no acknowledged byte, and what others wrote is theirs to sync.
+    # A file that was never ours has no acknowledged byte, and what others wrote is theirs to sync,
+    # as long as no sync of ours failed.
     return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if entries else end.size
 
 

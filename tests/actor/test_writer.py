@@ -192,6 +192,28 @@ async def test_a_group_that_cannot_be_taken_back_is_unknown_and_never_believed_u
         assert desk.durable().count(b'"k2"') == 1
 
 
+async def test_lines_of_others_whose_first_sync_failed_are_durable_before_ours_stand_behind() -> (
+    None
+):
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    disk.sync_all()
+    theirs = foreign("theirs")
+    disk.foreign.replace(FILE, theirs)
+    disk.fail_next("fsync", errno.EIO, name=places.CONTEXT)
+    async with Desk(disk).open(lazy=True) as desk:
+        refused = await desk.do(append("k1"), user("one"))
+        assert isinstance(refused.error, StorageFailed)
+
+        assert (await desk.do(append("k1"), user("one"))).ack.first == "0:1"
+
+        # What the failed sync dropped from the disk is still shown by the page cache, until it is
+        # given back for something else.
+        disk.evict(FILE)
+        assert desk.file().startswith(theirs)
+        assert desk.durable() == desk.file()
+
+
 async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fails() -> None:
     async with Desk().open() as desk:
         first = await desk.do(append("k1"), user("one"))

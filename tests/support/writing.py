@@ -157,12 +157,18 @@ class Desk:
         self._is_round_due = False
 
     @asynccontextmanager
-    async def open(self, *, stamp: bool = True) -> AsyncIterator["Desk"]:
-        """Create the session if need be and let the writer serve until the block ends."""
+    async def open(self, *, stamp: bool = True, lazy: bool = False) -> AsyncIterator["Desk"]:
+        """Create the session if need be and let the writer serve until the block ends.
+
+        Args:
+            stamp: whether a new session's lines bear `_id`.
+            lazy: leave the opening to the first command.
+        """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             self.spawn(self.writer.serve)
-            await self.writer.open(OpenHow(create=True, stamp=stamp))
+            if not lazy:
+                await self.writer.open(OpenHow(create=True, stamp=stamp))
             try:
                 yield self
             finally:
