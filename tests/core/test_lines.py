@@ -169,6 +169,23 @@ def test_any_bytes_behind_whole_lines_never_cost_those_lines(marked: bool, rubbi
     assert kept(region, marked=marked).startswith(ONE + BATCH)
 
 
+ENDS = [
+    ONE, *BATCH.splitlines(keepends=True), foreign("theirs"), b"\n", b"damaged\n", b"unended",
+    b"\0\0\0\n", b'{"role":"user"', b'{"role":"user","_id":"k.0/3"}\n',
+    foreign("theirs")[:9] + ONE, b'{"role":"a"' + foreign("theirs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@given(lines=st.lists(st.sampled_from(ENDS), max_size=8))
+def test_what_is_kept_once_is_kept_at_the_next_opening(marked: bool, lines: list[bytes]) -> None:
+    region = b"".join(lines)
+    tail = examine_tail(region, marked=marked)
+    left = region[: tail.keep] + b"\n" * tail.unended
+
+    assert examine_tail(left, marked=marked) == Tail(len(left))
+
+
 WELDS = {
     "a half and a whole one": b'{"role":"assistant","content":"a' + foreign("theirs"),
     "two whole ones": foreign("a")[:-1] + foreign("theirs"),

@@ -74,7 +74,18 @@ def examine_tail(region: bytes, *, marked: bool) -> Tail:
         return Tail(len(region))
     if first_bad == len(lines) - 1 and _is_unended_foreign(lines[-1]):
         return Tail(len(region), unended=True)
-    return Tail(sum(map(len, lines[:first_bad])), reason)
+    return Tail(sum(map(len, lines[: _sound_end(lines, first_bad)])), reason)
+
+
+def _sound_end(lines: list[bytes], end: int) -> int:
+    """Where to cut if nothing is left from `end` on: the next opening must find nothing torn."""
+    while end:
+        last = lines[end - 1]
+        stamp = stamp_of(last)
+        if _is_settled(last) and (stamp is None or stamp.index + 1 == stamp.size):
+            break
+        end -= 1
+    return end
 
 
 def _first_damage(lines: list[bytes], *, marked: bool) -> tuple[int | None, str | None]:
