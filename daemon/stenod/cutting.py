@@ -176,7 +176,7 @@ def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> N
 def _before_checkpoint(source: Captured, checkpoint_id: int) -> Cut:
     count = source.checkpoints
     if 0 <= checkpoint_id < count:
-        for generation in timeline.lineage(source.timeline, source.generation):
+        for generation in timeline.lineage(source.timeline, source.generation, checkpoint_id):
             found = _lines_before(source, generation, checkpoint_id)
             if found is not None:
                 chosen = _at_position(source, Position(generation, found))

@@ -89,7 +89,8 @@ def _last_line(log: Log, generation: int, size: int) -> bytes:
 
 
 def _find(log: Log, checkpoint_id: int, milestones: Milestones) -> Located | None:
-    for generation in timeline.lineage(timeline.decode(log.timeline()), log.generation):
+    entries = timeline.decode(log.timeline())
+    for generation in timeline.lineage(entries, log.generation, checkpoint_id):
         replay, begin = Replay(), 0
         known = milestones.before_checkpoint(checkpoint_id)
         if generation == log.generation and known is not None:

@@ -28,6 +28,7 @@ class OpenFiles:
         feed: who is told where the files end.
         workshop: what a writer works with.
         first: opens other files, which have to be open before these.
+        beside: those files, which have the same timeline.
 
     Attributes:
         opened: the open files, None while they are closed.
@@ -43,10 +44,11 @@ class OpenFiles:
         feed: Feed,
         workshop: Workshop,
         first: Callable[[], Awaitable[object]] | None,
+        beside: "OpenFiles | None",
     ) -> None:
         self.opened: Opened | None = None
         self.unsynced = Unsynced()
-        self.timeline = anyio.Lock()
+        self.timeline: anyio.Lock = anyio.Lock() if beside is None else beside.timeline
         self._session = session
         self._opener = opener
         self._feed = feed

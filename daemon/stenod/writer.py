@@ -62,7 +62,8 @@ class Writer:
         self.last_sync_at: float | None = None
         self._shop = workshop
         self._refusals = Refusals(session, workshop.tell)
-        self._files = OpenFiles(session, opener, feed, workshop, needs.open if needs else None)
+        first, beside = (None, None) if needs is None else (needs.open, needs._files)
+        self._files: OpenFiles = OpenFiles(session, opener, feed, workshop, first, beside)
         self._rewriter = Rewriter(session, workshop, feed, self._files.timeline)
         self._left: Callable[[], Awaitable[None]] | None = None
 

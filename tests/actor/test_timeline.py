@@ -1,5 +1,6 @@
 """The timeline beside a writer: whoever tells it something, one line is written after the other."""
 
+import errno
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,7 +10,8 @@ import pytest
 from steno_protocol import places
 from steno_protocol.replies import Happening
 from support.lines import append, checkpoint, clear, mail, prompt, revert, user
-from support.writing import Desk
+from support.wire_writing import WireDesk
+from support.writing import PATH, Desk
 
 pytestmark = pytest.mark.anyio
 
@@ -70,3 +72,24 @@ async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -
         for (_, done), (begun, _) in zip(desk.spans, desk.spans[1:], strict=False):
             assert begun >= done
         assert len(desk.stored.happenings()) == 1 + len(desk.spans)
+
+
+async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_it() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k"), user("one"))
+        desk.disk.fail_next("fdatasync", errno.EIO, name=places.TIMELINE)
+        desk.disk.fail_next("truncate", errno.EIO, name=places.TIMELINE)
+        with pytest.raises(OSError, match="timeline"):
+            await desk.writer.note(Happening(kind="forked", generation=0))
+
+        await desk.do(clear("z"))
+
+        # What the failed sync dropped is shown by the page cache until that is needed for others.
+        desk.disk.evict(f"{PATH}/{places.TIMELINE}")
+        told = [happening.kind for happening in desk.stored.happenings()]
+        assert told == ["created", "forked", "cleared"]
+
+
+async def test_the_wire_file_tells_the_timeline_of_its_session_when_nobody_else_does() -> None:
+    async with WireDesk().open() as desk:
+        assert desk.writer._files.timeline is desk.context._files.timeline

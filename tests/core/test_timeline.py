@@ -182,6 +182,18 @@ def test_checkpoints_are_looked_for_in_what_compactions_left_behind(
     assert timeline.lineage(entries, len(entries)) == searched
 
 
+@pytest.mark.parametrize(
+    ("checkpoint_id", "searched"),
+    [(0, [2, 1, 0]), (4, [2, 1, 0]), (5, [2, 1]), (8, [2, 1]), (9, [2])],
+)
+def test_an_id_above_that_of_a_compaction_is_not_looked_for_in_what_it_left_behind(
+    checkpoint_id: int, searched: list[int]
+) -> None:
+    entries = chain(COMPACTED, ("compacted", {"from": 1, "checkpoint_id": 9}))
+
+    assert timeline.lineage(entries, 2, checkpoint_id) == searched
+
+
 @given(
     st.lists(
         st.tuples(

@@ -136,11 +136,19 @@ def applied_of(entry: Happening, rotated: str) -> Applied:
     return Applied(REWRITES[entry.kind], head, 0, checkpoint_id, rotated)
 
 
-def lineage(entries: Iterable[Happening], present: int) -> list[int]:
+def lineage(
+    entries: Iterable[Happening], present: int, checkpoint_id: int | None = None
+) -> list[int]:
     """The generations in which a checkpoint of the present one can lie, the present one first.
 
     A compaction continues the ids of the generation that it left behind, so that one is searched
-    too; what a revert, a clear or a restore left behind is not.
+    too; what a revert, a clear or a restore left behind is not. It keeps what was set since it
+    began: such an id, which is above its own, lies in what it made, or was cut since.
+
+    Args:
+        entries: of the timeline.
+        present: the generation.
+        checkpoint_id: the one that is looked for; None for any.
     """
     rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
     found, at = [present], present
@@ -148,7 +156,9 @@ def lineage(entries: Iterable[Happening], present: int) -> list[int]:
         source = entry.details.get("from", at - 1)
         if not isinstance(source, int) or not 0 <= source < at:
             break
-        if entry.kind == "compacted":
+        own_id = entry.details.get("checkpoint_id")
+        is_above = checkpoint_id is not None and isinstance(own_id, int) and checkpoint_id >= own_id
+        if entry.kind == "compacted" and not is_above:
             found.append(source)
         at = source
     return found

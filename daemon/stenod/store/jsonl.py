@@ -96,6 +96,7 @@ class JsonlLog:
         self._file = SharedHandle(disk, handle)
         self._inode = disk.stat(handle).inode
         self._unsynced = b""
+        self._told: int | None = None
         # Readers ask for a view on the event loop while a rewrite runs in a thread.
         self._swap = threading.Lock()
 
@@ -209,7 +210,7 @@ class JsonlLog:
 
     def tell(self, line: bytes) -> None:
         """Append a line to the timeline, durably."""
-        tell(self._disk, self._folder, line)
+        self._told = tell(self._disk, self._folder, line, self._told)
 
     def replace(self, pieces: Sequence[Piece], intent: bytes) -> str:
         """Swap in a new file made of pieces, in one instant, durable on return.
@@ -219,7 +220,7 @@ class JsonlLog:
         """
         generation = self.generation + 1
         rotated = places.generation_file(generation)
-        tell(self._disk, self._folder, intent)  # 1. what is about to happen, synced
+        self.tell(intent)  # 1. what is about to happen, synced
         fresh, size = self._build(pieces)  # 2. the new file aside, synced
         try:
             self._disk.link(self._folder, places.CONTEXT, rotated)  # 3. a second name for the old
@@ -326,14 +327,22 @@ def read_file(disk: Disk, folder: int, name: str) -> bytes:
         disk.close(handle)
 
 
-def tell(disk: Disk, folder: int, line: bytes) -> None:
-    """Append a line to a folder's timeline and make it durable; a failed line is cut again."""
+def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int:
+    """Append a line to a folder's timeline and make it durable; a failed line is cut again.
+
+    Args:
+        proven: the length of which the caller knows that all of it is durable. What is longer ends
+            in a line that failed and could not be cut again either: whoever shows it may still
+            lose it, so it is made durable before another stands behind it.
+
+    Returns:
+        The timeline's length now.
+    """
     is_new = disk.stat_name(folder, places.TIMELINE) is None
     handle = disk.open_append(folder, places.TIMELINE, create=True)
     try:
         size = disk.stat(handle).size
-        if size and disk.read(handle, 1, size - 1) != b"\n":
-            # Half of a line that failed, and could not be cut again either.
+        if size not in (0, proven) and not _prove_last_line(disk, folder, handle, size):
             line = b"\n" + line
         try:
             write_all(disk, handle, line)
@@ -346,6 +355,16 @@ def tell(disk: Disk, folder: int, line: bytes) -> None:
         disk.close(handle)
     if is_new:
         disk.fsync(folder)
+    return size + len(line)
+
+
+def _prove_last_line(disk: Disk, folder: int, handle: int, size: int) -> bool:
+    """Write the timeline's last line over itself and sync it; False if it is only half a one."""
+    data = disk.read(handle, size, 0)
+    start = data.rfind(b"\n", 0, -1) + 1
+    disk.overwrite(folder, places.TIMELINE, start, data[start:])
+    disk.fsync(handle)
+    return data.endswith(b"\n")
 
 
 def past_generations(disk: Disk, folder: int) -> list[int]:
