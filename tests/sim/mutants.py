@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from sim.simulation import World, play, world_of
 from steno_protocol.errors import BadRequest
+from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from stenod import compacting, mending, recovery, writer
 from stenod.core import dmail, lines
@@ -53,6 +54,12 @@ class Mutant:
     def world(self, seed: int) -> World:
         """The world of a seed with this mutant."""
         return replace(world_of(seed), **dict.fromkeys(self.options, True))
+
+
+def _whole_lines_alone(region: bytes, marked: bool) -> Tail:
+    found = split_lines(region)
+    end, reason = lines._damaged_end(found)
+    return Tail(len(region)) if end is None else Tail(sum(map(len, found[:end])), reason)
 
 
 def _keys_before_sync(self: Speculation, command: Any, data: Any, **how: Any) -> Any:
@@ -113,7 +120,7 @@ MUTANTS = {
         mending, "examine_tail", lambda region, marked: Tail(len(region))
     ),
     "a torn batch of which the whole lines stay": Mutant(
-        lines, "_first_damage", lambda found, marked: lines._damaged_end(found)
+        mending, "examine_tail", _whole_lines_alone
     ),
     "a failed sync that is believed at the next one": Mutant(
         FileEnd, "make_durable", _sync_without_writing_again
