@@ -35,10 +35,14 @@ class Line:
 
 @dataclass(slots=True)
 class Generation:
-    """One generation: its lines, whose checkpoints are its own, too, and where ids go on."""
+    """One generation: its lines, whose checkpoints are its own, too, and where ids go on.
+
+    Its parents are what compactions left behind: the number of each, and the id of the checkpoint
+    that the compaction set, below which ids are looked for there.
+    """
 
     lines: list[Line] = field(default_factory=list[Line])
-    parents: tuple[int, ...] = ()
+    parents: tuple[tuple[int, int], ...] = ()
     floor: int = 0
 
     @property
@@ -222,7 +226,7 @@ class Session:
         made = stamped(key, [own(number), summary])
         usage = stamped(key, [{"role": "_usage", "token_count": tokens}])
         lines = [*prompts[-1:], *made, *kept, *usage]
-        return self._rewritten(key, lines, (self.number, *old.parents), 0, number)
+        return self._rewritten(key, lines, ((self.number, number), *old.parents), 0, number)
 
     # --- mail ------------------------------------------------------------------------------------
 
@@ -253,7 +257,8 @@ class Session:
     def _find(self, number: int) -> tuple[int, int]:
         """Generation and line of a checkpoint that can be gone back to."""
         if 0 <= number < self.present.n_checkpoints:
-            for at in (self.number, *self.present.parents):
+            behind = [at for at, own_id in self.present.parents if number < own_id]
+            for at in (self.number, *behind):
                 for found, line in self.generations[at].checkpoints:
                     if found == number:
                         return at, line
@@ -263,7 +268,7 @@ class Session:
         self,
         key: str,
         lines: Sequence[Line],
-        parents: tuple[int, ...],
+        parents: tuple[tuple[int, int], ...],
         floor: int,
         checkpoint_id: int | None = None,
     ) -> Told:

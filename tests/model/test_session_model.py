@@ -341,7 +341,7 @@ class WholeSession(RuleBasedStateMachine):
     def _id(self, data: st.DataObject) -> int:
         """The id of a checkpoint that can be gone back to, or of one that cannot."""
         present = self.said.present
-        known = [present, *(self.said.generations[at] for at in present.parents)]
+        known = [present, *(self.said.generations[at] for at, _ in present.parents)]
         ids = {number for generation in known for number, _ in generation.checkpoints}
         return data.draw(st.sampled_from(sorted({*ids, present.n_checkpoints})))
 
