@@ -120,6 +120,8 @@ class Stage:
         desk.spawn(desk.writer.serve)
         await desk.context.open(OpenHow(create=True))
         await desk.writer.open()
+        # Who subscribes again is told of the mail that waits, and of none if none does.
+        self.mirror.mail = None
         for feed, mirror in ((desk.context.feed, self.mirror), (desk.feed, self.wire_mirror)):
             feed.check(mirror.head)
             feed.add(Subscriber(mirror.send, mirror.head, 1 << 24))
