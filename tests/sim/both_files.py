@@ -115,7 +115,9 @@ class WireSent(Sent):
         # first opening can have lost lines of others, which are theirs to sync.
         read = self.desk.file()[:size] if size else b""
         count = max(self.durable_then.count(b"\n"), read.count(b"\n"))
-        self.heads = (self.heads[0], Position(generation, count))
+        # Right behind a rename the file is that of the next generation already.
+        most = max(self.desk.feed.head, Position(generation, count))
+        self.heads = (self.heads[0], most)
         self.desk.wire_answers.append(self)
 
 
