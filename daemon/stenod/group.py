@@ -14,7 +14,7 @@ from stenod.recovery import Opened
 from stenod.refusals import with_key
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Answer(msgspec.Struct, frozen=True):
     """What a command is to be told once the group is stored.
 
     Attributes:

@@ -1,0 +1,83 @@
+"""What the garbage collector does not look at cannot be part of a cycle: nobody would free that."""
+
+import enum
+import importlib
+import typing
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from support.project import PROJECT, SOURCES
+
+LEAVES = {str, int, float, bool, bytes, type(None), msgspec.Raw, Any}
+"""Any is what JSON was decoded to: a tree, which leads nowhere back."""
+
+
+def _modules() -> Iterator[str]:
+    for file in SOURCES:
+        if file.stem != "__main__":
+            yield ".".join(file.relative_to(PROJECT).with_suffix("").parts[1:])
+
+
+def _structs(base: type[msgspec.Struct] = msgspec.Struct) -> Iterator[type[msgspec.Struct]]:
+    for struct in base.__subclasses__():
+        yield struct
+        yield from _structs(struct)
+
+
+def _unseen() -> dict[str, type[msgspec.Struct]]:
+    """Every Struct of ours that the collector does not look at."""
+    names = list(_modules())
+    for name in names:
+        importlib.import_module(name)
+    ours = {struct for struct in _structs() if struct.__module__ in names}
+    return {
+        f"{struct.__module__}.{struct.__qualname__}": struct
+        for struct in ours
+        if not struct.__struct_config__.gc
+    }
+
+
+UNSEEN = _unseen()
+
+
+def _is_leaf(hint: Any) -> bool:
+    """Whether values of this type lead to nothing but text, numbers and the like."""
+    if hint in LEAVES or typing.get_origin(hint) is Literal:
+        return True
+    inner = typing.get_args(hint)
+    if inner:
+        return all(each is ... or _is_leaf(each) for each in inner if not _is_constraint(each))
+    if not isinstance(hint, type):
+        return False
+    return issubclass(hint, enum.Enum) or (
+        _has_fields(hint) and all(map(_is_leaf, typing.get_type_hints(hint).values()))
+    )
+
+
+def _is_constraint(hint: Any) -> bool:
+    return isinstance(hint, msgspec.Meta)
+
+
+def _has_fields(kind: type) -> bool:
+    return issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields")
+
+
+@pytest.mark.parametrize("name", sorted(UNSEEN))
+def test_a_struct_that_the_collector_does_not_look_at_holds_only_what_has_no_way_back(
+    name: str,
+) -> None:
+    hints = typing.get_type_hints(UNSEEN[name], include_extras=True)
+    assert {field: hint for field, hint in hints.items() if not _is_leaf(hint)} == {}
+
+
+def test_a_struct_that_leads_to_others_is_noticed() -> None:
+    class Held:
+        pass
+
+    assert not _is_leaf(Held)
+    assert not _is_leaf(list[Held])
+    assert not _is_leaf(Held | None)
+    assert _is_leaf(tuple[str, ...] | None)
