@@ -44,6 +44,8 @@ class World:
             wrote and did not sync may vanish from between our lines, and then no line is where it
             was, whatever we do.
         shared: the folder is a mount's; then the other program may stop in the middle of a line.
+        storms: whether the disk fails again and again for a while, and forgets meanwhile what a
+            failed sync dropped.
         clock_jumps: wall clocks are set back and forth by hours and years, the clients' and the
             daemon's each by itself, and the daemon remembers few keys, so that it looks most up.
         at_once: the disk counts as fast, so that rounds serve the commands, not the tasks alone.
@@ -55,6 +57,7 @@ class World:
     faults: bool = True
     has_foreign: bool = False
     shared: bool = False
+    storms: bool = False
     clock_jumps: bool = False
     at_once: bool = False
     ignore_fdatasync: bool = False
@@ -69,6 +72,7 @@ def world_of(seed: int) -> World:
         faults=seed % 4 != 0,
         has_foreign=has_foreign,
         shared=seed % 8 == 7,
+        storms=seed % 4 != 0 and seed % 5 == 0,
         # Whether a half line of another program stood still for a while, only a clock can tell.
         clock_jumps=not has_foreign and seed % 3 == 1,
         at_once=seed // 8 % 2 == 0,
@@ -96,6 +100,7 @@ class Simulation:
         self._wall_s = NOW_S
         # By itself, so that what else happens does not depend on it.
         self._clocks = random.Random(seed)
+        self._storms = random.Random(seed)
         self._skew_s = 0.0
         self._orders = Orders(self._chance, self._client_wall_s)
         self._followers: list[Follower] = []
@@ -228,6 +233,8 @@ class Simulation:
             self._grant(desk)
         if self._world.faults and chance.random() < 0.15:
             self._fail_something()
+        if self._world.storms and self._storms.random() < 0.2:
+            self._begin_storm()
         if self._world.has_foreign and chance.random() < 0.2:
             self._write_foreign()
         await desk.settle(chance.choice([0, 1, 3, 12, 40]))
@@ -313,6 +320,12 @@ class Simulation:
                 disk.shorten_next("write", chance.randint(1, 20), times=3)
             case _:
                 disk.free_bytes = chance.choice([0, 30, 300, None])
+
+    def _begin_storm(self) -> None:
+        chance = self._storms
+        self._disk.storm(chance, chance.choice([0.1, 0.3, 0.7]), chance.randint(3, 40))
+        if chance.random() < 0.3:
+            self._evict()
 
     def _write_foreign(self) -> None:
         if CONTEXT not in self._disk.tree():

@@ -39,6 +39,7 @@ from support.simulated_faults import (
     PowerCut,
     ProcessKilled,
     ShortWrite,
+    Storm,
 )  # fmt: skip
 from support.simulated_inodes import (
     Cut,
@@ -458,6 +459,16 @@ class SimulatedDisk:
         """Let the next writes or copies take no more than some bytes each, without an error."""
         occasion = Occasion(method=method, skip=skip, times=times)
         self._plan.short_writes.append(ShortWrite(occasion, bytes_max))
+
+    def storm(self, chance: random.Random, share: float, calls: int) -> None:
+        """Let a share of the next calls fail, whatever they are and whatever they do all the same.
+
+        Args:
+            chance: decides which and how, by itself.
+            share: of the calls that fail.
+            calls: after so many it is over.
+        """
+        self._plan.storm = Storm(chance, share, calls)
 
     def heal(self) -> None:
         """Forget every fault and death that is still planned."""

@@ -1,6 +1,8 @@
 """What is to go wrong on a simulated disk: errors, short writes and deaths, by plan."""
 
+import errno
 import os
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -111,16 +113,45 @@ class PlannedDeath:
 
 
 @dataclass(slots=True)
+class Storm:
+    """A disk that fails again and again for a while, whatever it is asked.
+
+    Attributes:
+        chance: decides which calls fail, and how.
+        share: of the calls that fail.
+        calls: that it lasts for.
+    """
+
+    chance: random.Random
+    share: float
+    calls: int
+
+    def fault(self, number: int | None, call: Call) -> Fault | None:
+        """The fault that meets this call, if one does; counts the call."""
+        if self.calls <= 0:
+            return None
+        self.calls -= 1
+        if self.chance.random() >= self.share:
+            return None
+        error = errno.EIO if number is None else self.chance.choice([errno.EIO, errno.ENOSPC])
+        return Fault(Occasion(), error, self.chance.choice(list(Effect)))
+
+
+@dataclass(slots=True)
 class FaultPlan:
     """Every fault and the death that are still to come."""
 
     faults: list[Fault] = field(default_factory=list[Fault])
     short_writes: list[ShortWrite] = field(default_factory=list[ShortWrite])
+    storm: Storm | None = None
     death: PlannedDeath | None = None
 
     def fault(self, number: int | None, call: Call) -> Fault | None:
         """The fault that meets this call; `number` is None for a call that changes nothing."""
-        return next((fault for fault in self.faults if fault.occasion.meets(number, call)), None)
+        planned = next((fault for fault in self.faults if fault.occasion.meets(number, call)), None)
+        if planned is None and self.storm is not None:
+            return self.storm.fault(number, call)
+        return planned
 
     def bytes_max(self, number: int, call: Call) -> int | None:
         """The most that this write may take, or None for no such plan."""
