@@ -51,6 +51,13 @@ class BlockingLink:
             self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
             self._hang_up("the client was closed")
 
+    def check_open(self) -> None:
+        """Raise BadRequest if the client cannot be used any more."""
+        if self.is_inherited:
+            raise _fork.inherited_error()
+        if not self._is_open:
+            raise BadRequest("the client is closed: connect again")
+
     def ask(
         self, command: commands.Command, kind: type[ReplyT], timeout: float | None = None
     ) -> ReplyT:
@@ -77,7 +84,7 @@ class BlockingLink:
         """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
         timeout = self.timeout if timeout is None else timeout
         with self._lock:
-            self._check_open()
+            self.check_open()
             now = time.monotonic()
             pending = self._exchange.submit(command, records, _nothing, now, timeout)
             if self._connection is not None:
@@ -87,7 +94,7 @@ class BlockingLink:
     def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
         """Wait for the answer to what was begun, which has to be of this kind."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             try:
                 self._wait_for(pending)
             finally:
@@ -102,7 +109,7 @@ class BlockingLink:
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._exchange.follow(follower, time.monotonic(), self.timeout)
 
     def unfollow(self, follower: Follower) -> None:
@@ -126,14 +133,14 @@ class BlockingLink:
     def take_in(self) -> None:
         """Take in what has arrived, without waiting."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._turn(0.0)
 
     def wait_until(self, is_true: Callable[[], bool], timeout: float | None = None) -> bool:
         """Take in what comes until `is_true`; False when that took longer than `timeout` s."""
         deadline = inf if timeout is None else time.monotonic() + timeout
         with self._lock:
-            self._check_open()
+            self.check_open()
             while not is_true():
                 if time.monotonic() >= deadline:
                     return False
@@ -141,12 +148,6 @@ class BlockingLink:
         return True
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self.is_inherited:
-            raise _fork.inherited_error()
-        if not self._is_open:
-            raise BadRequest("the client is closed: connect again")
 
     def _wait_for(self, pending: Pending) -> None:
         while not pending.is_done:

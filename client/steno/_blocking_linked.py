@@ -8,6 +8,7 @@ from steno._verbs import Durability, MutationT, Place, mutation, not_contained
 from steno._view import SessionView
 from steno.values import Ack, ack_of
 from steno_protocol import replies
+from steno_protocol.errors import StenoError
 
 if TYPE_CHECKING:
     from steno._blocking_link import BlockingLink
@@ -29,7 +30,7 @@ class BlockingLinkedSession(SessionView):
         mirror = Mirror(self.id)
         self._link.follow(mirror.follower)
         try:
-            self._link.wait_until(lambda: mirror.has_reached(None))
+            self._link.wait_until(mirror.arrival(None))
         except BaseException:
             self._link.unfollow(mirror.follower)
             raise
@@ -55,18 +56,26 @@ class BlockingLinkedSession(SessionView):
         records: Sequence[bytes] = (),
         **fields: Any,
     ) -> Ack:
+        mirror = self._mirror
+        if mirror is not None:
+            self._link.check_open()
+            mirror.check()
         command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
         reply, _ = self._link.request(command, replies.Ack, records)
         ack = ack_of(reply, command.key)
-        if self._mirror is not None:
-            self._contain(self._mirror, ack)
+        if mirror is not None and not mirror.contains(ack.head):
+            self._contain(mirror, ack)
         return ack
 
     def _contain(self, mirror: Mirror, ack: Ack) -> None:
         mirror.follower.waiters += 1
         try:
-            if not self._link.wait_until(lambda: mirror.has_reached(ack.head), self._link.timeout):
-                raise not_contained(self.id, ack)
+            has_come = self._link.wait_until(mirror.arrival(ack.head), self._link.timeout)
+        except StenoError:
+            # It is applied whatever became of the mirror; who reads the history is told of that.
+            return
         finally:
             mirror.follower.waiters -= 1
+        if not has_come:
+            raise not_contained(self.id, ack)

@@ -205,7 +205,7 @@ class BlockingSession(
         """
         target = Position.parse(place(position))
         mirror = self._followed()
-        return self._link.wait_until(lambda: mirror.has_reached(target), timeout)
+        return self._link.wait_until(mirror.arrival(target), timeout)
 
     def restore(self) -> bool:
         """Load the session's history; True when there is something.

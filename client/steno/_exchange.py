@@ -93,6 +93,11 @@ class Exchange:
         return bool(self._pending or self._followers)
 
     @property
+    def is_lone(self) -> bool:
+        """True while at most one request is under way: nothing else could go together with it."""
+        return len(self._pending) <= 1
+
+    @property
     def deadline(self) -> float:
         """When the first of those who wait for an answer gives up; `inf` when nobody waits."""
         requests = (pending.deadline for pending in self._pending.values())
@@ -345,7 +350,7 @@ class Exchange:
         match answer.body:
             case Subscribed() as reply:
                 follower.begin(reply)
-            case ErrorReply() as reply if reply.code in RETRIED:
+            case ErrorReply() as reply if _is_asked_again(follower, reply.code):
                 self._subscribe_later(follower, now)
                 return
             case ErrorReply() as reply:
@@ -443,6 +448,12 @@ def _is_retried(command: Command, code: ErrorCode) -> bool:
     # Another compactor may be at it for minutes: whether to wait for it is for the caller to say.
     is_for_caller = code is ErrorCode.BUSY and isinstance(command, CompactBegin)
     return code in RETRIED and not is_for_caller
+
+
+def _is_asked_again(follower: Follower, code: ErrorCode) -> bool:
+    # Nobody could renew a mirror that was ended because the disk failed for a moment.
+    is_mirror = follower.until_live and follower.is_live
+    return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
 
 
 def _encode(command: Command) -> bytes:

@@ -113,7 +113,8 @@ class Follower:
                 self.name = None
             case events.Gone():
                 self.error = NotFound(
-                    f"the session cannot be followed any longer: {event.why}", session=self.session
+                    f"the session cannot be followed any longer ({event.why}): open it again",
+                    session=self.session,
                 )
             case _:
                 assert_never(event)

@@ -90,6 +90,13 @@ class Link:
         """The fault of ours that ended the tasks, if one did."""
         return self._crash
 
+    def check_open(self) -> None:
+        """Raise BadRequest if the client cannot be used any more."""
+        if self.is_inherited:
+            raise _fork.inherited_error()
+        if not self._is_open:
+            raise BadRequest("the client is not connected: use it inside `async with`")
+
     async def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
         """Send a command and wait for its reply, which has to be of this kind."""
         return (await self.request(command, kind))[0]
@@ -102,7 +109,7 @@ class Link:
 
     def begin(self, command: commands.Command, records: Sequence[bytes] = ()) -> Pending:
         """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
-        self._check_open()
+        self.check_open()
         pending = self._exchange.submit(command, records, _nothing, time.monotonic(), self.timeout)
         self._push()
         return pending
@@ -132,7 +139,7 @@ class Link:
 
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""
-        self._check_open()
+        self.check_open()
         self._exchange.follow(follower, time.monotonic(), self.timeout)
         self._push()
 
@@ -157,13 +164,14 @@ class Link:
         Args:
             urgent: a daemon is started for it; else it waits until somebody else does so.
         """
-        if mirror.has_reached(position):
+        has_come = mirror.arrival(position)
+        if has_come():
             return
         mirror.follower.waiters += urgent
         try:
-            while not mirror.has_reached(position):
+            while not has_come():
                 event = anyio.Event()
-                mirror.wake_at(position, event.set)
+                mirror.wake_at(has_come, event.set)
                 self._push()
                 try:
                     await event.wait()
@@ -173,12 +181,6 @@ class Link:
             mirror.follower.waiters -= urgent
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self.is_inherited:
-            raise _fork.inherited_error()
-        if not self._is_open:
-            raise BadRequest("the client is not connected: use it inside `async with`")
 
     def _push(self) -> None:
         """Send what there is to send, and look after what that may have stirred."""
@@ -191,7 +193,8 @@ class Link:
             # What the other tasks of this turn of the loop send goes together at its end.
             return
         self._flush(connection)
-        if self._loop is None:
+        if self._loop is None or self._exchange.is_lone:
+            # On asyncio an end of the turn costs a turn of the loop more.
             self._look(connection)
         else:
             self._is_turn = True

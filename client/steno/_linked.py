@@ -1,5 +1,6 @@
 """What every verb of an async session stands on: its link, its mirror, and how it changes."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from steno._verbs import Durability, MutationT, Place, mutation, not_contained
 from steno._view import SessionView
 from steno.values import Ack, ack_of
 from steno_protocol import replies
+from steno_protocol.errors import StenoError
 
 if TYPE_CHECKING:
     from steno._link import Link
@@ -57,16 +59,22 @@ class LinkedSession(SessionView):
         records: Sequence[bytes] = (),
         **fields: Any,
     ) -> Ack:
+        mirror = self._mirror
+        if mirror is not None:
+            self._link.check_open()
+            mirror.check()
         command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
         reply, _ = await self._link.request(command, replies.Ack, records)
         ack = ack_of(reply, command.key)
-        if self._mirror is not None and not self._mirror.has_reached(ack.head):
-            await self._contain(ack)
+        if mirror is not None and not mirror.contains(ack.head):
+            await self._contain(mirror, ack)
         return ack
 
-    async def _contain(self, ack: Ack) -> None:
+    async def _contain(self, mirror: Mirror, ack: Ack) -> None:
         with anyio.move_on_after(self._link.timeout):
-            await self._link.reach(self._followed(), ack.head, urgent=True)
+            # It is applied whatever becomes of the mirror; who reads the history is told of that.
+            with contextlib.suppress(StenoError):
+                await self._link.reach(mirror, ack.head, urgent=True)
             return
         raise not_contained(self.id, ack)

@@ -22,8 +22,8 @@ class Mirror:
         self._held: list[SubscriptionEvent] = []
         self._whole_at: Position | None = None
         self._incarnation: str | None = None
-        self._waiters: list[tuple[Position | None, Callable[[], None]]] = []
-        self._remade: StenoError | None = None
+        self._waiters: list[tuple[Callable[[], bool], Callable[[], None]]] = []
+        self._makings = 0
 
     @property
     def history(self) -> list[Message]:
@@ -37,25 +37,36 @@ class Mirror:
         if self.follower.error is not None:
             raise self.follower.error
 
-    def has_reached(self, position: Position | None) -> bool:
-        """True once the mirror contains everything before `position`; None is the first backlog.
+    def contains(self, position: Position) -> bool:
+        """True when everything before `position` is here, and will be kept up to date."""
+        return self.follower.error is None and self.state.head >= position
 
-        Raises:
-            NotFound: the session was deleted and made again, so the position is never reached.
+    def arrival(self, position: Position | None) -> Callable[[], bool]:
+        """What tells whether everything before `position` has come; None is the first backlog.
+
+        It raises what ended the subscription, and NotFound once the session was deleted and made
+        again since: then the position is never reached.
         """
-        self.check()
-        if position is None:
-            return self.follower.is_live
-        if self.state.head >= position:
-            return True
-        if self._remade is not None:
-            raise self._remade
-        return False
+        makings = self._makings
 
-    def wake_at(self, position: Position | None, wake: Callable[[], None]) -> None:
-        """Call `wake` once when `has_reached(position)` has an answer."""
-        self._remade = None
-        self._waiters.append((position, wake))
+        def has_come() -> bool:
+            self.check()
+            if position is None:
+                return self.follower.is_live
+            if self.state.head >= position:
+                return True
+            if self._makings != makings:
+                raise NotFound(
+                    "the session was deleted and made again: its old positions are gone",
+                    session=self.follower.session,
+                )
+            return False
+
+        return has_come
+
+    def wake_at(self, has_come: Callable[[], bool], wake: Callable[[], None]) -> None:
+        """Call `wake` once when `has_come`, made by `arrival`, is true or raises."""
+        self._waiters.append((has_come, wake))
 
     def forget(self, wake: Callable[[], None]) -> None:
         """The waiter of `wake_at` has gone."""
@@ -110,26 +121,24 @@ class Mirror:
 
     def _follow_reset(self, event: Reset) -> None:
         if self._incarnation not in (None, event.incarnation):
-            self._remade = NotFound(
-                "the session was deleted and made again: its old positions are gone",
-                session=self.follower.session,
-            )
+            self._makings += 1
         self._incarnation = event.incarnation
         self.state.reset(event.generation, event.kept, event.checkpoint_floor)
 
     def _wake(self) -> None:
         waiting, self._waiters = self._waiters, []
-        for position, wake in waiting:
-            if self._has_answer(position):
+        for has_come, wake in waiting:
+            if _is_settled(has_come):
                 wake()
             else:
-                self._waiters.append((position, wake))
+                self._waiters.append((has_come, wake))
 
-    def _has_answer(self, position: Position | None) -> bool:
-        try:
-            return self.has_reached(position)
-        except StenoError:
-            return True
+
+def _is_settled(has_come: Callable[[], bool]) -> bool:
+    try:
+        return has_come()
+    except StenoError:
+        return True
 
 
 def _reached(event: SubscriptionEvent) -> Position | None:

@@ -13,6 +13,7 @@ import pytest
 from steno import (
     Incompatible,
     Live,
+    NotFound,
     OutcomeUnknown,
     Position,
     RecordsEvent,
@@ -224,6 +225,25 @@ async def test_busy_and_shutting_down_are_tried_again_until_they_pass(root: Path
         appends = [c for c in daemon.requests if isinstance(c, commands.Append)]
         assert [append.repeat for append in appends] == [False] * 5
         assert len({append.key for append in appends}) == 1
+
+
+async def test_an_ack_is_an_ack_also_when_the_session_goes_before_its_line_comes_back(
+    root: Path,
+) -> None:
+    with ScriptedDaemon(root) as daemon:
+        daemon.gone = "the session was deleted"
+        async with connect(endpoint=daemon.endpoint) as client:
+            session = await client.open("demo")
+            assert (await session.append_message(message("hi"))).head == (0, 1)
+            with pytest.raises(NotFound, match="open it again"):
+                assert session.history
+        with connect_sync(endpoint=daemon.endpoint) as blocking:
+            opened = blocking.open("demo")
+            assert opened.append_message(message("hi")).head == (0, 2)
+            with pytest.raises(NotFound, match="open it again"):
+                assert opened.history
+        appends = [c for c in daemon.requests if isinstance(c, commands.Append)]
+        assert len(appends) == 2
 
 
 async def test_an_answer_of_the_wrong_kind_is_incompatible_and_the_others_go_on(root: Path) -> None:

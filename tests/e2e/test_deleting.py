@@ -1,5 +1,6 @@
 """Deleting sessions of a real daemon: under load, with followers, through the daemon's death."""
 
+import contextlib
 import json
 import os
 import signal
@@ -60,6 +61,31 @@ def test_a_session_that_is_made_again_is_another_one(root: Path) -> None:
         assert client.delete("demo", key="d") == deleted
         assert again.append_message(message("two")).last == (0, 1)
         assert len(trash_of(root)) == 1
+
+
+@pytest.mark.anyio
+async def test_who_knew_the_session_that_was_deleted_writes_nothing_into_its_namesake(
+    root: Path,
+) -> None:
+    with steno.connect_sync(root) as client:
+        blocking = client.open("demo")
+        async with connect(root) as other:
+            session = await other.open("demo")
+            client.delete("demo")
+            client.open("demo", follow=False)
+            # The first one each may be sent before it is heard that the session is gone.
+            first, second = message("first"), message("second")
+            with contextlib.suppress(NotFound):
+                await session.append_message(first)
+            with contextlib.suppress(NotFound):
+                blocking.append_message(first)
+            for _ in range(3):
+                with pytest.raises(NotFound, match="open it again"):
+                    await session.append_message(second)
+                with pytest.raises(NotFound, match="open it again"):
+                    blocking.append_message(second)
+            assert second not in client.open("demo").history
+            assert (await (await other.open("demo")).append_message(second)).last.generation == 0
 
 
 def test_sessions_below_go_with_it_and_those_beside_stay(root: Path) -> None:

@@ -23,12 +23,14 @@ class ScriptedDaemon:
 
     Attributes:
         requests: every command that came, in order.
+        gone: why followers are told that the session is gone, instead of its next lines.
     """
 
     def __init__(self, folder: Path, script: Script | None = None, *, root: str = "") -> None:
         self.endpoint = f"ipc://{folder}/scripted.sock"
         self.requests: list[commands.AnyCommand] = []
         self.lines: list[bytes] = []
+        self.gone: str | None = None
         self.root = root
         self.script: Script = script if script is not None else lambda _: None
         self._followers: list[tuple[bytes, bytes]] = []
@@ -79,9 +81,11 @@ class ScriptedDaemon:
             self._publish(router, len(self.lines) - known)
 
     def _publish(self, router: "zmq.Socket[bytes]", count: int) -> None:
-        block = b"".join(self.lines[-count:])
+        block: bytes | None = b"".join(self.lines[-count:])
         head = len(self.lines)
-        event = events.Records(first=f"0:{head - count}", next=f"0:{head}")
+        event: events.Event = events.Records(first=f"0:{head - count}", next=f"0:{head}")
+        if self.gone is not None:
+            event, block = events.Gone(why=self.gone), None
         for peer, request_id in self._followers:
             router.send_multipart([peer, *encode_answer(request_id, event, block)])
 

@@ -161,8 +161,9 @@ def test_an_empty_mirror_of_a_later_generation_knows_where_it_is() -> None:
 def test_who_waits_for_a_position_is_woken_once_it_is_there_or_never_will_be() -> None:
     mirror = mirror_of()
     woken: list[str] = []
-    mirror.wake_at(Position(0, 2), lambda: woken.append("two"))
-    mirror.wake_at(Position(0, 9), lambda: woken.append("nine"))
+    nine = mirror.arrival(Position(0, 9))
+    mirror.wake_at(mirror.arrival(Position(0, 2)), lambda: woken.append("two"))
+    mirror.wake_at(nine, lambda: woken.append("nine"))
     mirror.follower.inbox.append(records(Position(0, 0), 2))
     mirror.take_in()
     assert woken == ["two"]
@@ -170,7 +171,8 @@ def test_who_waits_for_a_position_is_woken_once_it_is_there_or_never_will_be() -
     mirror.take_in()
     assert woken == ["two", "nine"]
     with pytest.raises(NotFound, match="made again"):
-        mirror.has_reached(Position(0, 9))
+        nine()
+    assert not mirror.arrival(Position(0, 9))(), "whoever asks now means the session as it is now"
 
 
 def lines_reply(first: str, after: str, head: str, skipped: int = 0) -> replies.Lines:

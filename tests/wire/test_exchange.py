@@ -40,6 +40,7 @@ from steno_protocol.errors import (
     NotFound,
     Outcome,
     OutcomeUnknown,
+    StorageFailed,
     TooLarge,
     Unreachable,
 )
@@ -520,6 +521,40 @@ def test_a_subscription_that_is_refused_tells_why() -> None:
     assert isinstance(follower.error, NotFound)
     assert driver.woken == ["follower"]
     assert not driver.exchange.wants_connection
+
+
+def followed_again(driver: Driver, *, until_live: bool) -> tuple[Follower, bytes]:
+    """A follower that was live and asks again on a new connection, and its request."""
+    follower = driver.follow(until_live=until_live)
+    driver.answer(begin(driver, follower), events.Live(head="0:0"))
+    follower.pop()
+    driver.exchange.disconnected("gone")
+    driver.connect()
+    return follower, only(driver.sent())[0]
+
+
+def test_a_mirror_outlives_what_the_disk_refuses_for_a_while() -> None:
+    driver = Driver()
+    follower, request_id = followed_again(driver, until_live=True)
+    driver.refuse(request_id, ErrorCode.STORAGE_FAILED)
+    assert follower.error is None
+    driver.wait(driver.exchange.alarm - driver.now)
+    begin(driver, follower)
+
+
+def test_a_subscription_that_the_disk_refuses_later_is_told_so() -> None:
+    driver = Driver()
+    follower, request_id = followed_again(driver, until_live=False)
+    driver.refuse(request_id, ErrorCode.STORAGE_FAILED)
+    assert isinstance(follower.error, StorageFailed)
+
+
+def test_a_mirror_that_the_disk_refuses_at_first_is_told_so_at_once() -> None:
+    driver = Driver()
+    follower = driver.follow(until_live=True)
+    request_id, _ = only(driver.sent())
+    driver.refuse(request_id, ErrorCode.STORAGE_FAILED)
+    assert isinstance(follower.error, StorageFailed)
 
 
 def test_a_session_that_goes_away_ends_its_subscription() -> None:
