@@ -44,11 +44,17 @@ class Source(Protocol):
         ...
 
 
+def _always() -> bool:
+    return True
+
+
 class Subscriber(msgspec.Struct, eq=False):
     """One subscription.
 
     Attributes:
         send: sends an event and says whether it went out; False when the peer's queue is full.
+        takes: whether the peer takes a block; when it does again, `Feed.resume` has to be called.
+        reading: held while a block is read for it: a few at a time for all of a peer's.
         position: the next record that it gets.
         credit: bytes that may still be sent.
         offset: byte offset of the position, once it is known.
@@ -60,6 +66,10 @@ class Subscriber(msgspec.Struct, eq=False):
     position: Position
     credit: int
     offset: int | None = None
+    takes: Callable[[], bool] = _always
+    reading: anyio.Semaphore = msgspec.field(
+        default_factory=lambda: anyio.Semaphore(1, fast_acquire=True)
+    )
     lost: bool = False
     told_live: bool = False
     mail_seen: int = 0
@@ -185,6 +195,12 @@ class Feed:
         subscriber.stalled_since = None
         self._advance(subscriber)
 
+    def resume(self, subscriber: Subscriber) -> None:
+        """The peer of a subscriber takes blocks again: it took something."""
+        if subscriber.credit > 0:
+            subscriber.stalled_since = None
+        self._advance(subscriber)
+
     def publish(self, head: Position, block: bytes) -> None:
         """A commit became durable: `block` are its lines, up to the new head."""
         first, self.head = self.head, head
@@ -290,16 +306,23 @@ class Feed:
 
     async def _pump(self, subscriber: Subscriber) -> None:
         try:
-            while not subscriber.gone and self._is_behind(subscriber):
-                source = self._source
-                if source is None:
-                    return
-                if subscriber.credit <= 0 or not await self._step(subscriber, source):
-                    self._stall(subscriber)
-                    return
+            while not subscriber.gone and self._source and self._is_behind(subscriber):
+                async with subscriber.reading:
+                    if not await self._take_turn(subscriber):
+                        self._stall(subscriber)
+                        return
         finally:
             subscriber.pumping = False
         self._advance(subscriber)
+
+    async def _take_turn(self, subscriber: Subscriber) -> bool:
+        """Send the next event if there still is one; False if the subscriber has to wait."""
+        source = self._source
+        if subscriber.gone or source is None:
+            return True
+        if subscriber.credit <= 0 or not subscriber.takes():
+            return False
+        return await self._step(subscriber, source)
 
     async def _step(self, subscriber: Subscriber, source: Source) -> bool:
         """Send the next event; False if it did not go."""
@@ -398,7 +421,7 @@ class Feed:
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position
     ) -> bool:
-        if not subscriber.send(event, block):
+        if not subscriber.takes() or not subscriber.send(event, block):
             self._stall(subscriber)
             return False
         subscriber.stalled_since = None

@@ -9,11 +9,11 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.errors import Busy
 from steno_protocol.replies import ClientEntry
-from stenod.feed import Feed, Subscriber
+from stenod.feed import Feed, Spawn, Subscriber
 
 
 class Loan(Protocol):
-    """A block that is lent to a socket."""
+    """A frame that is lent to a socket."""
 
     @property
     def done(self) -> bool:
@@ -22,21 +22,36 @@ class Loan(Protocol):
 
 
 class Loans:
-    """Blocks that are lent to a socket until the peer takes them, the oldest first."""
+    """What is on its way to a peer, the oldest first.
+
+    Frames that are lent to the socket tell when they were taken; those that were copied are taken
+    with the next one that is lent.
+    """
 
     def __init__(self) -> None:
         self._loans: deque[tuple[Loan, int]] = deque()
         self._bytes = 0
+        self._copied = 0
+
+    def is_lent(self, size: int) -> bool:
+        """Whether a frame of so many bytes is lent: a large one, or one that tells of others."""
+        return size >= limits.LENT_FRAME_BYTES or self._copied >= limits.PEER_PROOF_BYTES
+
+    def copied(self, size: int) -> None:
+        """A frame of so many bytes was sent as a copy."""
+        self._copied += size
+        self._bytes += size
 
     def add(self, loan: Loan, size: int) -> None:
-        """One more block of so many bytes is lent."""
-        self._loans.append((loan, size))
+        """A frame of so many bytes is lent."""
+        self._loans.append((loan, size + self._copied))
+        self._copied = 0
         self._bytes += size
         self._forget_done()
 
     @property
     def bytes(self) -> int:
-        """Bytes that are lent at this moment."""
+        """The most that is on its way at this moment."""
         self._forget_done()
         return self._bytes
 
@@ -52,6 +67,10 @@ class Subscription(msgspec.Struct):
     feed: Feed
     subscriber: Subscriber
 
+    def resume(self) -> None:
+        """The peer takes events again."""
+        self.feed.resume(self.subscriber)
+
 
 class Peer(msgspec.Struct, eq=False):
     """One connection.
@@ -64,7 +83,7 @@ class Peer(msgspec.Struct, eq=False):
         is_bundling: its last message was a bundle, so it is answered by bundles.
         looking: ids of its requests for which files are being looked at.
         reading: held while a block is read for it: a few at a time.
-        loans: what is on its way to it, as far as it is worth counting.
+        loans: what is on its way to it.
     """
 
     identity: bytes
@@ -78,7 +97,7 @@ class Peer(msgspec.Struct, eq=False):
     looking: set[bytes] = msgspec.field(default_factory=set[bytes])
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
     reading: anyio.Semaphore = msgspec.field(
-        default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX)
+        default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX, fast_acquire=True)
     )
     loans: Loans = msgspec.field(default_factory=Loans)
 
@@ -88,13 +107,16 @@ class Peer(msgspec.Struct, eq=False):
         Raises:
             Busy: too much is on its way.
         """
-        # What its subscriptions have on their way is bounded by their windows.
-        windows = len(self.subscriptions) * limits.SUBSCRIPTION_WINDOW_BYTES_MAX
-        if self.loans.bytes >= limits.PEER_LOANS_BYTES_MAX + windows:
+        if self.loans.bytes >= limits.PEER_LOANS_BYTES_MAX:
             raise Busy(
                 f"{self.loans.bytes} bytes wait until this connection takes them: receive them,"
                 " then ask again"
             )
+
+    @property
+    def takes_events(self) -> bool:
+        """False while so much is on its way that its subscriptions have to wait."""
+        return self.loans.bytes < limits.PEER_EVENTS_BYTES_MAX
 
     def unsubscribe(self, name: str) -> bool:
         """End one subscription; False if there is none of this name."""
@@ -119,3 +141,33 @@ class Peer(msgspec.Struct, eq=False):
             dropped=self.dropped,
             subscriptions=sorted({item.session for item in self.subscriptions.values()}),
         )
+
+
+class Crowded:
+    """The peers whose subscriptions wait until they take what is on its way to them.
+
+    Args:
+        spawn: starts the task that looks after them, while there are any.
+    """
+
+    def __init__(self, spawn: Spawn) -> None:
+        self._spawn = spawn
+        self._peers: set[Peer] = set()
+
+    def takes_events(self, peer: Peer) -> bool:
+        """Whether a peer takes an event; its subscriptions are resumed later if it does not."""
+        if peer.takes_events:
+            return True
+        if not self._peers:
+            self._spawn(self._look)
+        self._peers.add(peer)
+        return False
+
+    async def _look(self) -> None:
+        while self._peers:
+            await anyio.sleep(limits.PEER_LOOK_S)
+            for peer in [peer for peer in self._peers if peer.takes_events]:
+                self._peers.discard(peer)
+                for subscription in tuple(peer.subscriptions.values()):
+                    subscription.resume()
+            self._peers = {peer for peer in self._peers if peer.subscriptions}

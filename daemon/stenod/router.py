@@ -82,7 +82,7 @@ from stenod.faults import fault_of
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
-from stenod.peers import Peer, Subscription
+from stenod.peers import Crowded, Peer, Subscription
 from stenod.reading import read_block
 from stenod.registry import Registry
 from stenod.reporting import Reporter
@@ -154,6 +154,7 @@ class Router:
         self._outbox = outbox
         self._shop = workshop
         self._spawn = spawn
+        self._crowded = Crowded(spawn)
         self._admission = admission
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
@@ -409,6 +410,8 @@ class Router:
             lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
             after,
             command.window,
+            takes=lambda: self._crowded.takes_events(peer),
+            reading=peer.reading,
         )
         feed.check(after)
         asker.reply(

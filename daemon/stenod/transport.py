@@ -55,6 +55,8 @@ class Transport:
         # Looked at by a poll that does not wait: to ask for the option with the same news costs
         # twice as much, because pyzmq looks the option up first.
         self._arrivals = [(self._socket, _POLLIN)]
+        # What is to be lent is for the loans to say.
+        self._socket.copy_threshold = 0
         self._socket.set(zmq.LINGER, 0)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
@@ -120,7 +122,7 @@ class Transport:
         Args:
             identity: of the peer.
             frames: the message.
-            loans: where a block is noted that is lent and not copied.
+            loans: where it is noted what is on its way.
         """
         send = self._send
         *firsts, last = frames
@@ -128,10 +130,11 @@ class Transport:
             send(identity, _MORE)
             for frame in firsts:
                 send(frame, _MORE)
-            if len(last) < limits.LENT_FRAME_BYTES:
-                send(last, _NOW)
-            else:
+            if loans.is_lent(len(last)):
                 loans.add(cast("Loan", send(last, _NOW, False, True)), len(last))
+            else:
+                send(last, _NOW)
+                loans.copied(len(last))
         except zmq.Again:
             return Sent.FULL
         except zmq.ZMQError as error:

@@ -195,7 +195,18 @@ LENT_FRAME_BYTES: Final = 64 * KIB
 """A frame of so many bytes is lent to ZeroMQ until it is sent; to copy a smaller one costs less."""
 
 PEER_LOANS_BYTES_MAX: Final = 32 * MIB
-"""Bytes of answers that one connection may leave untaken before what could add many is `busy`."""
+"""Bytes that one connection may leave untaken before what could add many is `busy`."""
+
+PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
+"""Bytes that one connection may leave untaken before its subscriptions wait: two windows."""
+
+PEER_PROOF_BYTES: Final = 1 * MIB
+"""After so many bytes that went to a connection by copy, the next frame is lent whatever its size:
+once that was taken, so was all before it."""
+
+PEER_LOOK_S: Final = 0.02
+"""How often is looked whether a connection whose subscriptions wait has taken something: ZeroMQ
+does not call when it did."""
 
 READ_AHEAD_BYTES_MAX: Final = 2 * MIB
 """Bytes that a client asks for at a time when it reads for long. With 1 MiB each, the way there and
@@ -480,4 +491,5 @@ def told_in_hello() -> dict[str, int]:
         "mailbox_bytes_max": MAILBOX_BYTES_MAX,
         "send_queue_messages": SEND_QUEUE_MESSAGES,
         "peer_loans_bytes_max": PEER_LOANS_BYTES_MAX,
+        "peer_events_bytes_max": PEER_EVENTS_BYTES_MAX,
     }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -141,6 +141,27 @@ def test_followers_that_never_read_cost_bounded_memory_and_nobody_else_time(root
         # A window each at the most, however much was written.
         assert grown < FOLLOWERS * limits.SUBSCRIPTION_WINDOW_BYTES
         assert len(list(session.wire_lines())) == EVENTS + 1
+
+
+def test_a_connection_of_many_followers_costs_little_and_gets_all_once_it_reads(root: Path) -> None:
+    record = {"role": "user", "content": "x" * 20_000}
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.append_message([record] * 200)
+        before = resident_bytes(daemon.pid)
+        with closing(RawPeer(root, receive_messages=1)) as deaf:
+            for number in range(FOLLOWERS):
+                asked = {"session": "demo", "subscription": f"s{number}", "after": "0:0"}
+                deaf.begin(b"%d" % number, "subscribe", **asked, window=16 * limits.MIB)
+            for _ in range(100):
+                session.append_message(record)
+            assert resident_bytes(daemon.pid) - before < 5 * limits.PEER_EVENTS_BYTES_MAX
+            reached = dict.fromkeys(range(FOLLOWERS), "0:0")
+            while set(reached.values()) != {"0:300"}:
+                for name, body in deaf.receive():
+                    if body.get("kind") == "records":
+                        assert body["first"] == reached[int(name)]
+                        reached[int(name)] = body["next"]
 
 
 class LossyProxy:

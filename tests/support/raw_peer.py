@@ -41,6 +41,10 @@ class RawPeer:
         """Send a command and return the answer's header."""
         return self.ask_bytes(json.dumps({"command": command, **fields}).encode(), records)
 
+    def begin(self, name: bytes, command: str, **fields: Any) -> None:
+        """Send a command under a name of the caller's; its answers are for the caller to take."""
+        self.send(PROTOCOL_MAGIC, name, json.dumps({"command": command, **fields}).encode())
+
     def answer(self, name: bytes) -> dict[str, Any]:
         """The answer to one request; others that come first are passed over."""
         return self.answers([name])[name]
@@ -49,13 +53,14 @@ class RawPeer:
         """The first answer to each of some requests; others that come first are passed over."""
         missing, found = set(names), dict[bytes, dict[str, Any]]()
         while missing:
-            for name, body in self._receive():
+            for name, body in self.receive():
                 if name in missing:
                     missing.remove(name)
                     found[name] = body
         return found
 
-    def _receive(self) -> list[tuple[bytes, dict[str, Any]]]:
+    def receive(self) -> list[tuple[bytes, dict[str, Any]]]:
+        """The next message: request ids, and the header of what each is told."""
         frames = self.socket.recv_multipart()
         if len(frames) == 1:
             frames = [*frames[0].partition(b"\n")]

@@ -1,0 +1,101 @@
+"""What is on its way to a peer, and its subscriptions that wait until it takes some of it."""
+
+from dataclasses import dataclass
+
+import anyio
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.errors import Busy
+from stenod.peers import Crowded, Peer, Subscription
+from support.lines import append, user
+from support.writing import Desk
+
+pytestmark = pytest.mark.anyio
+
+SMALL = 1000
+
+
+@dataclass
+class Lent:
+    """A frame that a socket has, until the test takes it."""
+
+    done: bool = False
+
+
+def lend(peer: Peer, size: int) -> Lent:
+    """Send a frame that is lent."""
+    frame = Lent()
+    peer.loans.add(frame, size)
+    return frame
+
+
+def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
+    peer = Peer(b"p", 0.0)
+    assert peer.loans.is_lent(limits.LENT_FRAME_BYTES)
+    for _ in range(limits.PEER_PROOF_BYTES // SMALL + 1):
+        assert not peer.loans.is_lent(SMALL)
+        peer.loans.copied(SMALL)
+    assert peer.loans.is_lent(SMALL)
+    lend(peer, SMALL)
+    assert not peer.loans.is_lent(SMALL)
+
+
+def test_what_was_copied_is_on_its_way_until_a_later_frame_was_taken() -> None:
+    peer = Peer(b"p", 0.0)
+    peer.loans.copied(SMALL)
+    first = lend(peer, 70_000)
+    peer.loans.copied(3)
+    assert peer.loans.bytes == SMALL + 70_000 + 3
+    first.done = True
+    assert peer.loans.bytes == 3
+
+
+def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -> None:
+    peer = Peer(b"p", 0.0)
+    lend(peer, limits.PEER_EVENTS_BYTES_MAX)
+    assert not peer.takes_events
+    peer.check_takes()
+    frame = lend(peer, limits.PEER_LOANS_BYTES_MAX)
+    with pytest.raises(Busy, match="receive them"):
+        peer.check_takes()
+    frame.done = True
+    assert not peer.takes_events, "the one before it was not taken"
+
+
+async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:
+    async with Desk().open() as desk:
+        peer = Peer(b"p", 0.0)
+        crowded = Crowded(desk.spawn)
+        subscriber, reader = desk.subscribe()
+        subscriber.takes = lambda: crowded.takes_events(peer)
+        peer.subscriptions["s"] = Subscription("demo", desk.feed, subscriber)
+        await desk.do(append("k1"), user("one"))
+        await desk.wait_for(lambda: reader.data.count(b"\n") == 1)
+
+        frame = lend(peer, limits.PEER_EVENTS_BYTES_MAX)
+        for number in range(3):
+            await desk.do(append(f"more-{number}"), user("more"))
+        await desk.settle()
+        assert reader.data.count(b"\n") == 1
+        assert subscriber.stalled_since is not None
+
+        frame.done = True
+        with anyio.fail_after(10):
+            await desk.wait_for(lambda: reader.data.count(b"\n") == 4)
+        assert subscriber.stalled_since is None
+
+
+async def test_nobody_looks_after_a_peer_whose_subscriptions_ended() -> None:
+    looks: list[object] = []
+    peer = Peer(b"p", 0.0)
+    crowded = Crowded(looks.append)
+    lend(peer, limits.PEER_EVENTS_BYTES_MAX)
+    assert not crowded.takes_events(peer)
+    assert not crowded.takes_events(peer)
+    (look,) = looks
+    assert callable(look)
+    with anyio.fail_after(10):
+        await look()
+    assert not crowded.takes_events(peer)
+    assert len(looks) == 2
