@@ -213,9 +213,9 @@ class Link:
             self._look(connection)
 
     def _look(self, connection: Connection) -> None:
-        if connection.has_messages and self._pump(connection):
-            # Looking has used up the socket's signal, so nobody would be called for the rest.
-            self._tasks.start_soon(self._catch_up, connection)
+        # Looking uses up the socket's signal, so nobody would be called for what is there.
+        if connection.has_messages:
+            self._take_in(connection)
 
     def _flush(self, connection: Connection) -> None:
         self._exchange.flush(connection.send)
@@ -243,13 +243,19 @@ class Link:
         # Sending has used up the signal of what came meanwhile.
         return connection.has_messages or bool(self._exchange.outbox and connection.can_send)
 
-    async def _catch_up(self, connection: Connection) -> None:
-        while connection is self._connection and self._pump(connection):
-            await anyio.lowlevel.checkpoint()
-
     def _take_in(self, connection: Connection) -> None:
-        if connection is self._connection and self._pump(connection):
+        """Take in what has come, and the rest of it once others had their turn."""
+        if connection is not self._connection or not self._pump(connection):
+            return
+        if self._loop is None:
             self._tasks.start_soon(self._catch_up, connection)
+        else:
+            # No task: what asyncio's loop calls by itself is none, and anyio starts none there.
+            self._loop.call_soon(self._take_in, connection)
+
+    async def _catch_up(self, connection: Connection) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._take_in(connection)
 
     async def _keep_time(self) -> None:
         while True:
