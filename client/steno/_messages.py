@@ -36,8 +36,11 @@ def encode_messages(records: Message | Sequence[Message]) -> list[bytes]:
         frames = [records if isinstance(records, bytes) else _encode_message(records)]
         _check_size(frames)
         return frames
-    if isinstance(records, str):
-        raise BadRequest("a message is a dict or the bytes of a JSON object, not a str")
+    if isinstance(records, str | bytearray | memoryview):
+        raise BadRequest(
+            "a message is a dict or the bytes of a JSON object, not a"
+            f" {type(records).__name__}"
+        )
     frames = [each if isinstance(each, bytes) else _encode_message(each) for each in records]
     _check_batch(frames)
     _check_size(frames)
@@ -73,8 +76,8 @@ def _children(value: object) -> Iterable[object]:
     match value:
         case dict():
             return cast("dict[str, object]", value).values()
-        case list():
-            return cast("list[object]", value)
+        case list() | tuple() | set() | frozenset():
+            return cast("Iterable[object]", value)
         case _:
             return ()
 
