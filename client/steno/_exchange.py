@@ -427,7 +427,8 @@ class Exchange:
         while owed_bytes:
             portion = min(owed_bytes, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
             command = Grant(subscription=name, bytes=portion)
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"g"), _encode(command)])
+            # Under the id of its subscription: a daemon that forgot it answers with an event.
+            self.outbox.append([PROTOCOL_MAGIC, name.encode(), _encode(command)])
             owed_bytes -= portion
 
     def _id_of(self, follower: Follower) -> bytes | None:

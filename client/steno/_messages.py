@@ -38,8 +38,7 @@ def encode_messages(records: Message | Sequence[Message]) -> list[bytes]:
         return frames
     if isinstance(records, str | bytearray | memoryview):
         raise BadRequest(
-            "a message is a dict or the bytes of a JSON object, not a"
-            f" {type(records).__name__}"
+            f"a message is a dict or the bytes of a JSON object, not a {type(records).__name__}"
         )
     frames = [each if isinstance(each, bytes) else _encode_message(each) for each in records]
     _check_batch(frames)

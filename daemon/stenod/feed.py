@@ -275,6 +275,9 @@ class Feed:
         finally:
             self._is_round = False
             self._recent.clear()
+        # Who missed more meanwhile than is kept in memory reads the file.
+        for subscriber in tuple(self._subscribers):
+            self._advance(subscriber)
 
     async def _pause(self) -> None:
         """Wait until so many events as the round before had may follow it."""

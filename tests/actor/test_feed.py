@@ -2,15 +2,20 @@
 
 import errno
 import random
+import sys
+from collections.abc import Awaitable
 from typing import Any
+from unittest.mock import patch
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
+from stenod.feed import Feed
 from support.lines import append, checkpoint, clear, foreign, prompt, restore, revert, user
 from support.writing import PATH, Desk, Reader
 
@@ -307,6 +312,27 @@ async def test_many_followers_get_what_was_committed_meanwhile_in_one_event(
         assert {reader.data for reader in readers} == {
             b"".join(desk.file().splitlines(keepends=True)[2:])
         }
+
+
+async def test_many_followers_get_what_grew_too_large_for_memory_during_a_round() -> None:
+    async with Desk().open() as desk:
+        readers = [desk.subscribe("now", 1 << 24)[1] for _ in range(2 * limits.FANOUT_MAX)]
+        turn = anyio.lowlevel.checkpoint
+
+        async def write_meanwhile() -> None:
+            for key, text in (("small", ""), ("large", "x" * limits.BLOCK_BYTES)):
+                sent = desk.send(append(key), user(text))
+                while sent.answer is None:
+                    await turn()
+
+        def checkpoint_in_a_round() -> Awaitable[None]:
+            is_round = sys._getframe(1).f_code is Feed._rounds.__code__
+            return write_meanwhile() if is_round else turn()
+
+        with patch.object(anyio.lowlevel, "checkpoint", checkpoint_in_a_round):
+            await filled(desk, 1)
+            await desk.wait_for(lambda: all(each.data.count(b"\n") == 3 for each in readers))
+        assert {each.data for each in readers} == {desk.file()}
 
 
 async def test_of_many_followers_one_whose_queue_is_full_holds_back_nobody() -> None:

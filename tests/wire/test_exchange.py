@@ -513,6 +513,21 @@ def test_an_event_that_does_not_follow_is_not_shown_and_is_asked_for_again() -> 
     assert subscribe.after == "0:3"
 
 
+def test_a_daemon_that_forgot_a_subscription_is_asked_again_from_where_it_was() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id = begin(driver, follower, head="0:3")
+    records(driver, request_id, "0:0", "0:3", b"x" * limits.SUBSCRIPTION_WINDOW_BYTES)
+    follower.pop()
+    driver.exchange.consumed(follower, driver.now)
+    granted, command = only(driver.sent())
+    assert isinstance(command, Grant)
+    driver.answer(granted, events.Lagged(next="0:0", why="not known"))
+    *_, (_, subscribe) = driver.sent()
+    assert isinstance(subscribe, Subscribe)
+    assert subscribe.after == "0:3"
+
+
 def test_a_subscription_that_is_refused_tells_why() -> None:
     driver = Driver()
     follower = driver.follow()
