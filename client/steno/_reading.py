@@ -176,7 +176,7 @@ class PastReader:
             return state
         for number, cursor in state.checkpoints:
             if number == self._checkpoint:
-                state.reset(cursor.generation, cursor.line)
+                state.reset(cursor.generation, cursor.line, number)
                 return state
         raise NotFound(
             f"there is no checkpoint {self._checkpoint} in generation {state.head.generation},"

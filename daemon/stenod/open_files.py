@@ -54,10 +54,17 @@ class OpenFiles:
         self._feed = feed
         self._shop = workshop
         self._first = first
+        self._beside = beside
         self._opening = anyio.Lock()
         self._proven: int | None = None
         self._marked = 0
         self._has_ended = False
+
+    @property
+    def are_ready(self) -> bool:
+        """True while they are open, and those beside them, which hold the folder's lock."""
+        is_locked = self._beside is None or self._beside.opened is not None
+        return is_locked and self.opened is not None
 
     @property
     def is_opening(self) -> bool:
@@ -77,13 +84,13 @@ class OpenFiles:
         )
 
     async def open(self, how: OpenHow) -> Opened:
-        """Open them if they are not open.
+        """Open them if they are not open, and first those that hold the folder's lock.
 
         Raises:
             ShuttingDown: the writer has ended; nobody would close them again.
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
-        if self.opened is not None:
+        if self.opened is not None and self.are_ready:
             return self.opened
         async with self._opening:
             if self._first is not None:

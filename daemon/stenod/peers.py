@@ -8,6 +8,7 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol.errors import Busy
+from steno_protocol.events import Lagged
 from steno_protocol.replies import ClientEntry
 from stenod.feed import Feed, Spawn, Subscriber
 
@@ -70,6 +71,10 @@ class Subscription(msgspec.Struct):
     def resume(self) -> None:
         """The peer takes events again."""
         self.feed.resume(self.subscriber)
+
+    def lag(self, why: str) -> None:
+        """Tell the peer that it has to subscribe again."""
+        self.subscriber.send(Lagged(next=str(self.subscriber.position), why=why), None)
 
 
 class Peer(msgspec.Struct, eq=False):

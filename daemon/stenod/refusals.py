@@ -99,4 +99,10 @@ def doubted(error: StenoError, command: Mutation) -> StenoError:
     is_certain = not command.repeat or isinstance(error, (NotFound, Expired))
     if is_certain or isinstance(error, OutcomeUnknown):
         return error
-    return OutcomeUnknown(error.message, session=error.session, code=error.code, key=command.key)
+    return OutcomeUnknown(
+        f"the command may have been applied when it was sent before, and nobody could look just"
+        f" now ({error.message}): what became of it shows when it is sent again with its key",
+        session=error.session,
+        code=error.code,
+        key=command.key,
+    )

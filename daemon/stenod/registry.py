@@ -1,9 +1,10 @@
 """Which session has which writer: opened on first use, one a folder, closed when idle."""
 
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Final
 
 import anyio
 import msgspec
@@ -15,13 +16,13 @@ from steno_protocol.errors import (
     Exists,
     ShuttingDown,
     StenoError,
-    StorageFailed,
 )
 from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
 from stenod.core.machine import Machine
 from stenod.feed import Spawn
-from stenod.mailbox import Item
+from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Inspection, Opened, OpenHow
+from stenod.refusals import Refusals, ended
 from stenod.rounds import Round
 from stenod.sessions import File, Session
 from stenod.store.disk import Disk
@@ -29,6 +30,9 @@ from stenod.store.jsonl import FileView
 from stenod.trees import Place, Readable, Trees
 from stenod.workshop import Workshop
 from stenod.writer import Writer
+
+_CLOSED: Final = "its files were closed: subscribe again"
+"""Why nobody can follow a session that is not deleted."""
 
 
 class Registry:
@@ -58,7 +62,7 @@ class Registry:
         self._sessions: dict[tuple[int, int], Session] = {}
         self._addresses: dict[str, Session] = {}
         self._names: dict[Session, tuple[tuple[int, int], set[str]]] = {}
-        self._resolving: dict[str, list[Item]] = {}
+        self._resolving: dict[str, Mailbox] = {}
         self._kept_out: list[Place] = []
         self._serving: set[Writer] = set()
         self._closing = False
@@ -105,12 +109,12 @@ class Registry:
             raise _shutting_down()
         waiting = self._resolving.get(session)
         if waiting is not None:
-            if len(waiting) >= limits.MAILBOX_COMMANDS_MAX:
-                raise Busy("too many commands wait for this session to open", session=session)
-            waiting.append(item)
+            waiting.put(item)
             return
         self._check_kept_out(self._trees.place(session))
-        self._resolving[session] = [item]
+        waiting = Mailbox(session, self._shop.budget)
+        waiting.put(item)
+        self._resolving[session] = waiting
         self._spawn(lambda: self._resolve(session))
 
     def serve_round(self) -> None:
@@ -154,7 +158,7 @@ class Registry:
             self._forget(session)
         for writer in writers:
             await self._end(writer)
-        why = "its files were closed: subscribe again"
+        why = _CLOSED
         try:
             yield
             why = "the session was deleted"
@@ -172,12 +176,14 @@ class Registry:
             Exists: it is there, and `exclusive` asks for a new one.
             StenoError, OSError: it cannot be opened.
         """
-        writer = (await self._session(session, create=create)).context
-        was_open = writer.opened is not None
-        opened = await writer.open(OpenHow(create=create, stamp=stamp, by=by))
-        if exclusive and (was_open or not opened.created):
+        found = await self._session(session, create=create)
+        opened = await found.context.open(OpenHow(create=create, stamp=stamp, by=by))
+        # Of several who asked at the same time, one made it.
+        is_made = opened.created and not found.is_claimed
+        found.is_claimed = True
+        if exclusive and not is_made:
             raise Exists("the session is there already: open it without exclusive", session=session)
-        return msgspec.structs.replace(opened, created=opened.created and not was_open)
+        return msgspec.structs.replace(opened, created=is_made)
 
     async def writer(self, session: str, file: File) -> Writer:
         """The writer of one file of a session that is there, the file open."""
@@ -356,26 +362,17 @@ class Registry:
         """Find the writer that queued commands are for, or refuse them."""
         try:
             found = await self._session(session, create=False)
-        except StenoError as error:
-            self._refuse_waiting(session, error)
-            return
-        except OSError as error:
-            failed = StorageFailed(f"its folder cannot be opened: {error}", session=session)
-            self._refuse_waiting(session, failed)
-            return
-        for item in self._resolving.pop(session):
-            writer = found.writer(_file_of(item))
-            try:
-                writer.mailbox.put(item)
-            except StenoError as error:
-                item.to.refuse(error)
-            writer.mailbox.wake()
-        self._tell_changed()
-        self._shop.flush()
-
-    def _refuse_waiting(self, session: str, error: StenoError) -> None:
-        for item in self._resolving.pop(session):
-            item.to.refuse(error)
+        except Exception as error:
+            refusal = Refusals(session, self._shop.tell).of(error)
+            _refuse_all(self._resolving.pop(session), refusal)
+        else:
+            for item in _all_of(self._resolving.pop(session)):
+                writer = found.writer(_file_of(item))
+                try:
+                    writer.mailbox.put(item)
+                except StenoError as error:
+                    item.to.refuse(error)
+                writer.mailbox.wake()
         self._tell_changed()
         self._shop.flush()
 
@@ -428,6 +425,11 @@ class Registry:
             if writer in session.writers:
                 session.close()
                 self._forget(session)
+                for each in session.writers:
+                    each.feed.end(_CLOSED)
+        # Nobody has touched them: whoever sent them sends them again, to its next writer.
+        _refuse_all(writer.mailbox, ended(writer.session))
+        self._shop.flush()
 
     def _forget(self, session: Session) -> None:
         identity, addresses = self._names.pop(session)
@@ -438,6 +440,16 @@ class Registry:
 
 def _file_of(item: Item) -> File:
     return "wire" if isinstance(item.command, AppendWire) else "context"
+
+
+def _all_of(mailbox: Mailbox) -> Iterator[Item]:
+    while group := mailbox.take():
+        yield from group
+
+
+def _refuse_all(mailbox: Mailbox, error: StenoError) -> None:
+    for item in _all_of(mailbox):
+        item.to.refuse(error)
 
 
 def _inspection_of(opened: Opened) -> Inspection:

@@ -51,7 +51,6 @@ from steno_protocol.commands import (
 from steno_protocol.errors import (
     BadRequest,
     Busy,
-    Internal,
     NotFound,
     ShuttingDown,
     StenoError,
@@ -78,12 +77,12 @@ from stenod.admission import Admission
 from stenod.collecting import Collector
 from stenod.compactions import Compactions
 from stenod.custody import Custody, Whole
-from stenod.faults import fault_of
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Crowded, Peer, Subscription
 from stenod.reading import read_block
+from stenod.refusals import Refusals
 from stenod.registry import Registry
 from stenod.reporting import Reporter
 from stenod.sessions import File
@@ -115,6 +114,9 @@ _Slow = (
     | Gc
 )  # fmt: skip
 """What has to look at files before it can be answered."""
+
+_Changing = Open | Fork | Delete | Describe | Gc
+"""What of that also changes them."""
 
 
 class Router:
@@ -224,7 +226,9 @@ class Router:
     def forget(self, peer: Peer) -> None:
         """A peer is gone: end what it subscribed to."""
         peer.unsubscribe_all()
-        self.peers.pop((peer.identity, peer.user is None), None)
+        place = (peer.identity, peer.user is None)
+        if self.peers.get(place) is peer:
+            del self.peers[place]
 
     def forget_gone(self) -> None:
         """Forget the peers that are not connected any longer: only a send can tell."""
@@ -236,11 +240,18 @@ class Router:
         peer = self.peers.get(place)
         if peer is None:
             if len(self.peers) >= limits.PEERS_MAX:
-                self.forget(next(iter(self.peers.values())))
+                self._forget_first()
             self.visits += 1
             peer = self.peers[place] = Peer(identity, self._shop.monotonic(), user)
             self._shop.tell("connected", peer=self.sender(peer))
         return peer
+
+    def _forget_first(self) -> None:
+        """Forget who connected first; its followers subscribe again, under a new name."""
+        peer = next(iter(self.peers.values()))
+        for subscription in peer.subscriptions.values():
+            subscription.lag(f"more than {limits.PEERS_MAX} clients are connected")
+        self.forget(peer)
 
     def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
         """Refuse what somebody from another machine may not, as the list of keys is now."""
@@ -319,19 +330,17 @@ class Router:
         """Serve what has to look at files; every end of it is an answer."""
         try:
             await self._look(asker, command)
-        except StenoError as error:
-            asker.refuse(error)
-        except OSError as error:
-            asker.refuse(StorageFailed(f"the files cannot be read: {error}"))
         except Exception as error:
-            self._shop.tell("internal", error=fault_of(error))
-            asker.refuse(
-                Internal(f"steno itself failed: {fault_of(error)}; please report it with the log")
-            )
+            asker.refuse(self._refusal(asker, command, error))
         finally:
             self._readers -= 1
             asker.peer.looking.discard(asker.request_id)
             self._outbox.flush()
+
+    def _refusal(self, asker: _Asker, command: _Slow, error: Exception) -> StenoError:
+        if isinstance(error, OSError) and not isinstance(command, _Changing):
+            return StorageFailed(f"the files cannot be read: {error}; `steno doctor` may know more")
+        return Refusals(asker.session or "", self._shop.tell).of(error)
 
     async def _look(self, asker: _Asker, command: _Slow) -> None:
         match command:
@@ -395,7 +404,8 @@ class Router:
         peer = asker.peer
         writer = await self._registry.writer(command.session, command.file)
         # Behind the wait, in which others of the connection may have begun.
-        if len(peer.subscriptions) >= limits.SUBSCRIPTIONS_PER_PEER_MAX:
+        is_new = command.subscription not in peer.subscriptions
+        if is_new and len(peer.subscriptions) >= limits.SUBSCRIPTIONS_PER_PEER_MAX:
             raise TooLarge(
                 f"this connection has {len(peer.subscriptions)} subscriptions, as many as it may"
                 " have: end one first"
@@ -405,6 +415,7 @@ class Router:
         is_other = command.incarnation not in {None, feed.incarnation}
         if is_other:
             after = Position(feed.head.generation, 0)
+        feed.check(after)
         peer.unsubscribe(command.subscription)
         subscriber = Subscriber(
             lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
@@ -413,7 +424,8 @@ class Router:
             takes=lambda: self._crowded.takes_events(peer),
             reading=peer.reading,
         )
-        feed.check(after)
+        # Before anything is sent: who turns out to be gone loses it with the others.
+        peer.subscriptions[command.subscription] = Subscription(command.session, feed, subscriber)
         asker.reply(
             Subscribed(
                 head=str(feed.head),
@@ -432,8 +444,8 @@ class Router:
             )
             subscriber.send(reset, None)
         self._outbox.flush()
-        feed.add(subscriber)
-        peer.subscriptions[command.subscription] = Subscription(command.session, feed, subscriber)
+        if not subscriber.gone:
+            feed.add(subscriber)
 
     def _position(self, command: Subscribe, head: Position) -> Position:
         match command.after:

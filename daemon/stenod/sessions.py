@@ -86,6 +86,9 @@ class Session:
         workshop: what its writers work with.
         spawn: starts a background task.
         start: starts a writer's task.
+
+    Attributes:
+        is_claimed: somebody was told whether the session was made for them.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Session:
         self._spawn = spawn
         self._start = start
         self.place = place
+        self.is_claimed = False
         self._id = place.session
         self._opener = _ContextOpener(disk, trees, place, workshop.wall)
         self.context = Writer(self._id, self._opener, self._feed(), workshop)

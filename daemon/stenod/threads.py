@@ -42,10 +42,9 @@ class Threads:
         """Run `work` in a thread; cancellation waits until it has ended."""
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
+        if self._under_way >= self._count and self._count < self._count_max:
+            self._start_one(loop)
         self._under_way += 1
-        if self._under_way > self._count and self._count < self._count_max:
-            self._count += 1
-            threading.Thread(target=self._serve, args=(loop,), daemon=True).start()
         self._jobs.put(job)
         with anyio.CancelScope(shield=True):
             await job.ended
@@ -53,6 +52,16 @@ class Threads:
             raise job.error
         result: T = job.result
         return result
+
+    def _start_one(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            threading.Thread(target=self._serve, args=(loop,), daemon=True).start()
+        except RuntimeError:
+            # The system has no more of them; those that there are do the work.
+            if self._count == 0:
+                raise
+        else:
+            self._count += 1
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:

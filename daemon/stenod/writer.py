@@ -152,15 +152,13 @@ class Writer:
     # --- without giving way ----------------------------------------------------------------------
 
     def begin(self) -> Batch | None:
-        """Decide on what waits and write it, as far as nothing has to be waited for.
-
-        The task does the rest.
+        """Decide on what waits and write it; what has to be waited for is left to the task.
 
         Returns:
             What is to be synced if it says so, then given to `answer` and, if that was all, to
             `conclude`, before anything else runs; None if there is nothing.
         """
-        if self.is_serving or self.opened is None:
+        if self.is_serving or not self._files.are_ready:
             self.mailbox.wake()
             return None
         items, group = self._take()
@@ -171,6 +169,9 @@ class Writer:
         batch = self._batch_of(group)
         if batch is not None:
             self._files.append(batch)
+        elif self.mailbox:
+            # Nobody concludes what is nothing, and more waits than one group takes.
+            self.mailbox.nudge()
         return batch
 
     def answer(self, batch: Batch) -> bool:
@@ -213,7 +214,7 @@ class Writer:
     def _decide_at_once(self, item: Item, group: Group) -> bool:
         """Decide on a command, or refuse it; False if something has to be waited for first."""
         opened, command = self._files.opened, item.command
-        if opened is None or not isinstance(command, _APPENDING):
+        if opened is None or not (self._files.are_ready and isinstance(command, _APPENDING)):
             return False
         machine = opened.machine
         try:

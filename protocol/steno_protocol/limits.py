@@ -219,7 +219,7 @@ SEND_QUEUE_MESSAGES: Final = 4096
 """Messages that libzmq queues towards one peer; one that reads no replies loses the next ones."""
 
 PEERS_MAX: Final = 10_000
-"""Connections that the daemon remembers by name; the longest silent one is forgotten first."""
+"""Connections that the daemon remembers; who connected first is forgotten first."""
 
 # --- the disk ----------------------------------------------------------------------------------
 

@@ -66,3 +66,24 @@ async def test_cancellation_waits_until_the_work_has_ended() -> None:
         tasks.cancel_scope.cancel()
         may_end.set()
     assert ended.is_set()
+
+
+async def test_a_system_without_another_thread_is_asked_again_and_meanwhile_others_do_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = Threads(2)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="start new thread"):
+            await threads(lambda: 1)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert await threads(lambda: 1) == 1
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with anyio.fail_after(10):
+        assert await asyncio.gather(*(threads(lambda: 2) for _ in range(5))) == [2] * 5

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from steno_protocol import limits, places
-from steno_protocol.errors import BadRequest, Conflict, StorageFailed
+from steno_protocol.errors import BadRequest, Conflict, Held, StorageFailed
 from steno_protocol.lines import split_lines
 from support.lines import append, user
 from support.simulated_disk import SimulatedDisk, Survival
@@ -216,3 +216,25 @@ async def test_messages_do_not_wait_for_events_whose_disk_is_slow() -> None:
         gate.set()
         await desk.wait_for(lambda: sent[-1].answer is not None)
         assert numbers(desk.file()) == list(range(500))
+
+
+async def test_no_event_is_written_while_nobody_holds_the_lock_of_the_folder() -> None:
+    async with WireDesk().open() as desk:
+        await desk.do(append_wire("k1", durability="synced"), event(1))
+        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        failed = await desk.do_to_context(append("c1"), user("lost"))
+        assert isinstance(failed.error, StorageFailed)
+        assert desk.context.opened is None
+
+        # A daemon that has the folder for one of its mounts.
+        another = desk.disk.open_root(PATH)
+        assert desk.disk.lock(another)
+        refused = await desk.do(append_wire("k2", durability="synced"), event(2))
+        assert isinstance(refused.error, Held)
+        assert numbers(desk.file()) == [1]
+
+        desk.disk.close(another)
+        again = await desk.do(append_wire("k3", durability="synced"), event(3))
+        assert answers([again]) == ["0:2"]
+        assert numbers(desk.file()) == [1, 3]
+        assert not desk.disk.lock(desk.disk.open_root(PATH))

@@ -241,3 +241,11 @@ def test_a_past_state_ends_before_its_checkpoint() -> None:
     past.absorb()
     state = past.state()
     assert (state.head, len(state.history)) == (Position(1, 1), 1)
+
+
+def test_a_past_state_before_the_first_checkpoint_of_a_compacted_file_knows_its_id() -> None:
+    past = PastReader("demo", 1, 5)
+    past.reader.take(lines_reply("1:0", "1:2", "1:2"), b'{"role":"_checkpoint","id":5}\n' + LINE)
+    past.absorb()
+    state = past.state()
+    assert (state.head, state.n_checkpoints) == (Position(1, 0), 5)

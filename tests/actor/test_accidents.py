@@ -1,0 +1,193 @@
+"""What must not be lost when two things happen at once, or when steno itself fails beside them."""
+
+import errno
+from collections.abc import Sequence
+
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.commands import Append, Command, Open, Subscribe
+from steno_protocol.errors import ErrorCode
+from steno_protocol.events import AnyEvent, Gone, Lagged
+from steno_protocol.frames import encode_request
+from steno_protocol.replies import Ack, AnyReply, ErrorReply, SessionStat, Subscribed
+from stenod.peers import Peer
+from support.daemon_in_process import DaemonInProcess
+from support.lines import append, user, uuid7
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import NOW_S
+
+pytestmark = pytest.mark.anyio
+
+OPEN = Open(session="demo")
+FOLLOW = Subscribe(session="demo", subscription="mine")
+
+
+def send(daemon: DaemonInProcess, name: bytes, command: Command, *records: bytes) -> None:
+    daemon.handle(encode_request(name, command, records), identity=b"peer")
+
+
+async def ask(
+    daemon: DaemonInProcess, name: bytes, command: Command, *records: bytes
+) -> AnyReply | AnyEvent:
+    send(daemon, name, command, *records)
+    await daemon.wait_for_answer(name)
+    return daemon.answers[name][0]
+
+
+def append_to(session: str, key: str) -> Append:
+    return msgspec.structs.replace(append(key), session=session)
+
+
+async def test_of_several_who_make_a_session_at_the_same_time_one_made_it() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        names = [b"1", b"2", b"3"]
+        for name in names:
+            send(daemon, name, Open(session="demo", exclusive=True))
+        for name in names:
+            await daemon.wait_for_answer(name)
+        answers = [daemon.answers[name][0] for name in names]
+        made = [answer for answer in answers if isinstance(answer, SessionStat)]
+        refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
+        assert [answer.created for answer in made] == [True]
+        assert [answer.code for answer in refused] == [ErrorCode.EXISTS] * 2
+
+
+async def test_what_is_left_behind_a_group_that_writes_nothing_is_answered_too() -> None:
+    refused = b'{"role":"nobody","content":"' + b"x" * (limits.GROUP_BYTES_MAX // 5) + b'"}'
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        names = [b"r%d" % number for number in range(6)]
+        for number, name in enumerate(names):
+            # A key that cannot have been used before, so that no file has to be looked at for it.
+            command = append_to("demo", uuid7(int(NOW_S + 1) * 1000, number))
+            daemon.router.handle(b"peer", encode_request(name, command, [refused]))
+        daemon.registry.serve_round()
+        for name in names:
+            await daemon.wait_for_answer(name)
+            assert isinstance(daemon.answers[name][0], ErrorReply)
+
+
+async def test_a_fault_while_a_session_is_looked_for_is_told_to_all_who_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def faulty(*_: object, **__: object) -> object:
+        raise ZeroDivisionError
+
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        monkeypatch.setattr(daemon.registry._trees, "identity", faulty)
+        names = [b"1", b"2"]
+        for name in names:
+            send(daemon, name, append_to("other", name.decode()), user("x"))
+        for name in names:
+            await daemon.wait_for_answer(name)
+            answer = daemon.answers[name][0]
+            assert isinstance(answer, ErrorReply)
+            assert (answer.code, answer.outcome) == ("internal", "not_applied")
+        assert daemon.registry.queued == 0
+
+
+async def test_commands_that_wait_for_their_session_are_bounded_in_bytes() -> None:
+    record = user("x" * limits.RECORD_BYTES_MAX)[:-100] + b'"}'
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        budget = daemon.registry._shop.budget
+        names: Sequence[bytes] = [b"%d" % number for number in range(20)]
+        for name in names:
+            send(daemon, name, append_to("other", name.decode()), record)
+        assert budget.taken_bytes <= limits.MAILBOX_BYTES_MAX
+        for name in names:
+            await daemon.wait_for_answer(name)
+        codes = [answer.code for name in names for answer in errors(daemon, name)]
+        assert codes.count(ErrorCode.BUSY) == 20 - limits.MAILBOX_BYTES_MAX // len(record)
+        assert budget.taken_bytes == 0
+
+
+def errors(daemon: DaemonInProcess, name: bytes) -> list[ErrorReply]:
+    return [answer for answer in daemon.answers[name] if isinstance(answer, ErrorReply)]
+
+
+async def test_a_subscription_that_is_refused_leaves_the_one_of_its_name_as_it_was() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        await ask(daemon, b"s1", FOLLOW)
+        beyond = msgspec.structs.replace(FOLLOW, after="0:99")
+        assert isinstance(await ask(daemon, b"s2", beyond), ErrorReply)
+        await ask(daemon, b"a", append_to("demo", "k"), user("x"))
+        kinds = [type(answer).__name__ for answer in daemon.answers[b"s1"]]
+        assert kinds == ["Subscribed", "Live", "Records"]
+
+
+async def test_who_is_gone_before_the_answer_is_followed_by_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+
+        def vanished(peer: Peer, _: Sequence[bytes]) -> bool:
+            daemon.router.forget(peer)
+            return False
+
+        monkeypatch.setattr(daemon.router._outbox, "_send", vanished)
+        send(daemon, b"s", FOLLOW)
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        assert daemon.router.peers == {}
+        assert [len(writer.feed) for writer in daemon.registry.writers("demo")] == [0]
+
+
+async def test_a_fault_of_a_writer_is_told_to_its_followers_and_its_queue_is_sent_again() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        await ask(daemon, b"s", FOLLOW)
+        (writer,) = daemon.registry.writers("demo")
+        writer.give_up(ZeroDivisionError())
+        answer = await ask(daemon, b"a", append_to("demo", "k"), user("x"))
+        assert isinstance(answer, ErrorReply)
+        assert (answer.code, answer.outcome) == ("shutting_down", "not_applied")
+        assert isinstance(daemon.answers[b"s"][-1], Gone)
+        assert daemon.registry._shop.budget.taken_bytes == 0
+        assert isinstance(await ask(daemon, b"b", append_to("demo", "k"), user("x")), Ack)
+
+
+async def test_of_too_many_clients_the_first_is_told_to_subscribe_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "PEERS_MAX", 3)
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        assert isinstance(await ask(daemon, b"s", FOLLOW), Subscribed)
+        for number in range(3):
+            daemon.handle(encode_request(b"n%d" % number, OPEN, ()), identity=b"%d" % number)
+        lagged = daemon.answers[b"s"][-1]
+        assert isinstance(lagged, Lagged)
+        assert "more than 3 clients" in lagged.why
+        assert len(daemon.router.peers) == 3
+
+
+@pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk refused"), (FOLLOW, "be read")])
+async def test_what_the_disk_refuses_is_told_as_what_it_was_for(
+    command: Command, what: str
+) -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, b"first", msgspec.structs.replace(OPEN, session="first"))
+        for method in ("open_folder", "open_read", "open_append", "open_new"):
+            disk.fail_next(method, errno.EIO, times=9)
+        answer = await ask(daemon, b"x", command)
+        assert isinstance(answer, ErrorReply)
+        assert answer.code == "storage_failed"
+        assert what in answer.message
+        disk.heal()
