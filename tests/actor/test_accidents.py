@@ -9,11 +9,12 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.commands import Append, Command, Open, Subscribe
-from steno_protocol.errors import ErrorCode
+from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
 from steno_protocol.events import AnyEvent, Gone, Lagged
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import Ack, AnyReply, ErrorReply, SessionStat, Subscribed
 from stenod.peers import Peer
+from stenod.refusals import doubted
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user, uuid7
 from support.simulated_disk import SimulatedDisk
@@ -174,6 +175,15 @@ async def test_of_too_many_clients_the_first_is_told_to_subscribe_again(
         assert isinstance(lagged, Lagged)
         assert "more than 3 clients" in lagged.why
         assert len(daemon.router.peers) == 3
+
+
+def test_a_repeat_that_nobody_can_look_up_is_told_that_it_may_have_been_applied() -> None:
+    error = StorageFailed("the disk refused; nothing of the command was kept", session="demo")
+    assert doubted(error, append("k")) is error
+    told = doubted(error, append("k", repeat=True))
+    assert isinstance(told, OutcomeUnknown)
+    assert told.key == "k"
+    assert told.message.startswith("the command may have been applied when it was sent before")
 
 
 @pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk refused"), (FOLLOW, "be read")])

@@ -184,7 +184,6 @@ async def test_a_group_that_cannot_be_taken_back_is_unknown_and_never_believed_u
         lost = await desk.do(append("k2"), user("two"))
 
         assert isinstance(lost.error, OutcomeUnknown)
-        assert "may have been applied" in lost.error.message
         assert lost.error.key == "k2"
         # The page cache still shows the line, and every further sync would succeed over it.
         again = await desk.do(append("k2", repeat=True), user("two"))
