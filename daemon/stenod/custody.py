@@ -7,6 +7,7 @@ from typing import assert_never
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import Delete, Describe, Fork, Open, Stat
@@ -187,9 +188,7 @@ class Custody:
 
     async def _make(self, wanted: Wanted) -> SessionStat:
         async with self._captured(wanted.source) as (captured, stamp):
-            asked = Wanted(
-                wanted.command, wanted.source, wanted.target, wanted.incarnation, stamp, wanted.now
-            )
+            asked = msgspec.structs.replace(wanted, stamp=stamp)
             forking.check_key(asked, captured.timeline)
             return await self._shop.read(
                 lambda: forking.make(self._disk, self._trees, captured, asked)

@@ -54,7 +54,7 @@ def read(disk: Disk, folder: int) -> Description:
     return _description(state) if is_object(state) else NOTHING
 
 
-def change(disk: Disk, folder: int, command: Describe, path: str, now: float) -> Description:
+def change(disk: Disk, folder: int, command: Describe, path: str, now: float) -> None:
     """Set what a command names; durable on return, and in one instant.
 
     Raises:
@@ -66,7 +66,7 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
     try:
         state: dict[str, Any] = dict(_decode_parts(data)) if data else {"version": 1}
         is_archived = "archived" in state and _decode(state["archived"]) is True
-    except (msgspec.ValidationError, *_UNREADABLE) as error:
+    except _UNREADABLE as error:
         raise Corrupt(
             f"{path}/{places.STATE} is damaged ({error}): mend it or remove it, then describe the"
             " session again",
@@ -85,7 +85,6 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
             session=command.session,
             code=ErrorCode.STORAGE_FAILED,
         ) from None
-    return _description(_decode(_encode(changed)))
 
 
 def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:

@@ -9,8 +9,9 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import Mutation
-from steno_protocol.errors import Busy, ShuttingDown, StenoError
+from steno_protocol.errors import Busy, StenoError
 from steno_protocol.replies import Reply
+from stenod.refusals import ended
 
 
 class ReplyTo(Protocol):
@@ -74,7 +75,7 @@ class Mailbox:
             ShuttingDown: the session is being closed.
         """
         if self._closed:
-            raise ShuttingDown("the session is being closed: try again", session=self._session)
+            raise ended(self._session)
         if (
             len(self._items) >= limits.MAILBOX_COMMANDS_MAX
             or self._bytes + item.size > limits.MAILBOX_BYTES_MAX

@@ -78,7 +78,6 @@ class Opened(msgspec.Struct, frozen=True):
     machine: Speculation
     incarnation: str
     created: bool
-    first_lines: int
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -90,7 +89,6 @@ class Inspection(msgspec.Struct, frozen=True):
     """
 
     size: int
-    inode: int
     head: Position
     counters: ContextCounters
     incarnation: str
@@ -140,7 +138,6 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     _raise_to_floor(replay, entries, generation)
     return Inspection(
         size=size,
-        inode=disk.stat(handle).inode,
         head=Position(generation, replay.lines),
         counters=replay.counters,
         incarnation=_incarnation(entries) or "",
@@ -231,7 +228,7 @@ def _open_files(
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
-    return Opened(log, machine, _incarnation(entries) or "", created, first_lines)
+    return Opened(log, machine, _incarnation(entries) or "", created)
 
 
 def open_wire(
@@ -264,7 +261,7 @@ def open_wire(
             stamp=stamp,
             context_head=context_head,
         )
-        return Opened(log, machine, _incarnation(entries) or "", created=False, first_lines=0)
+        return Opened(log, machine, _incarnation(entries) or "", created=False)
     except BaseException:
         for opened in (handle, folder):
             if opened is not None:

@@ -82,6 +82,11 @@ class Refusals:
         self._tell(event, session=self._session, error=error)
 
 
+def draining() -> ShuttingDown:
+    """The daemon takes no more commands; the next one finds what this one leaves."""
+    return ShuttingDown("the daemon is ending: the next one takes the command, try again")
+
+
 def ended(session: str) -> ShuttingDown:
     """The writer has ended; the next command finds another one."""
     return ShuttingDown("the session is being closed: try again", session=session)

@@ -14,7 +14,6 @@ from steno_protocol.commands import AppendWire, List
 from steno_protocol.errors import (
     Busy,
     Exists,
-    ShuttingDown,
     StenoError,
 )
 from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
@@ -22,7 +21,7 @@ from stenod.core.machine import Machine
 from stenod.feed import Spawn
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Inspection, Opened, OpenHow
-from stenod.refusals import Refusals, ended
+from stenod.refusals import Refusals, draining, ended
 from stenod.rounds import Round
 from stenod.sessions import File, Session
 from stenod.store.disk import Disk
@@ -106,7 +105,7 @@ class Registry:
             self._round.add(writer)
             return
         if self._closing:
-            raise _shutting_down()
+            raise draining()
         waiting = self._resolving.get(session)
         if waiting is not None:
             waiting.put(item)
@@ -128,7 +127,7 @@ class Registry:
             ShuttingDown: it is.
         """
         if self._closing:
-            raise _shutting_down()
+            raise draining()
 
     @contextmanager
     def kept_out(self, place: Place) -> Generator[None]:
@@ -350,7 +349,7 @@ class Registry:
         found = self._addresses.get(session)
         if found is None:
             if self._closing:
-                raise _shutting_down()
+                raise draining()
             place = self._trees.place(session)
             self._check_kept_out(place)
             identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
@@ -456,7 +455,6 @@ def _inspection_of(opened: Opened) -> Inspection:
     log, machine = opened.log, opened.machine
     return Inspection(
         size=log.synced,
-        inode=log.stat().inode,
         head=machine.head,
         counters=machine.counters.copy(),
         incarnation=opened.incarnation,
@@ -474,7 +472,3 @@ def _kept_out(place: Place) -> Busy:
         "the session is being made or deleted as a whole: try again in a moment",
         session=place.session,
     )
-
-
-def _shutting_down() -> ShuttingDown:
-    return ShuttingDown("the daemon is ending: the next one takes the command, try again")

@@ -160,8 +160,7 @@ def _lines_before(log: Log, generation: int, size: int) -> Iterator[bytes]:
 
 def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) -> Plan:
     record = records.system_prompt_record(command.prompt)
-    stamp = next(records.stamps(command.key, 1, command.by))
-    line = records.line(record, stamp) if machine.stamp else record + b"\n"
+    line = machine.written(command, [record])
     size = log.length(log.generation)
     # A prompt that stands first already is replaced: of two, the later line would win.
     first_line, first_size = _first_line(log)

@@ -52,7 +52,6 @@ from steno_protocol.errors import (
     BadRequest,
     Busy,
     NotFound,
-    ShuttingDown,
     StenoError,
     StorageFailed,
     TooLarge,
@@ -82,7 +81,7 @@ from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Crowded, Peer, Subscription
 from stenod.reading import read_block
-from stenod.refusals import Refusals
+from stenod.refusals import Refusals, draining
 from stenod.registry import Registry
 from stenod.reporting import Reporter
 from stenod.sessions import File
@@ -282,7 +281,7 @@ class Router:
             case Hello():
                 if self._has_drained:
                     # Who asked for the end knows of it already, and nobody is to come any more.
-                    raise _ending()
+                    raise draining()
                 asker.reply(self._reporter.greet(asker.peer, command))
             case Status() | Stats() | Configuration() | Clients():
                 asker.peer.check_takes()
@@ -305,7 +304,7 @@ class Router:
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
-            raise _ending()
+            raise draining()
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
         item = Item(command, request.records, asker, size, deadline_s)
@@ -492,7 +491,3 @@ def _last_line(command: Read, generation: int) -> int | None:
             " read each generation by itself"
         )
     return until.line
-
-
-def _ending() -> ShuttingDown:
-    return ShuttingDown("the daemon is ending: the next one takes the command, try again")

@@ -10,7 +10,7 @@ batch):
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -173,20 +173,6 @@ def stamp(key: str, by: str | None) -> bytes:
     b',"_id":"k1"'
     """
     return (f',"_by":"{by}","_id":"{key}"' if by else f',"_id":"{key}"').encode()
-
-
-def stamps(key: str, count: int, by: str | None) -> Iterator[bytes]:
-    """The stamps of one command's lines, in order.
-
-    >>> list(stamps("k1", 2, "planner"))
-    [b',"_by":"planner","_id":"k1.0/2"', b',"_by":"planner","_id":"k1.1/2"']
-    """
-    if count == 1:
-        yield stamp(key, by)
-        return
-    head = f',"_by":"{by}","_id":"{key}' if by else f',"_id":"{key}'
-    for index in range(count):
-        yield f'{head}.{index}/{count}"'.encode()
 
 
 def stamp_of(data: bytes) -> Stamp | None:

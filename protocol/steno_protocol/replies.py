@@ -325,7 +325,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         kind: created, adopted, reverted, cleared, compacting, compacted, prompted, restored,
-            delivered, sent, forked, fork, repaired, foreign.
+            delivered, sent, forked, fork, repaired, mended, collected, foreign, rotated.
         generation: the generation that it led to.
         kept: lines of the generation before that live on in this one.
         at: Unix time in seconds.

@@ -69,15 +69,6 @@ def metadata_line(version: str = WIRE_VERSION) -> bytes:
     return _encode({"type": "metadata", "protocol_version": version}) + b"\n"
 
 
-def encode_event(event_type: str, payload: Any, timestamp: float) -> bytes:
-    """One event as a record frame of `append_wire`.
-
-    Raises:
-        TypeError, ValueError: the payload is no JSON.
-    """
-    return _encode({"timestamp": timestamp, "message": {"type": event_type, "payload": payload}})
-
-
 def check_event(data: bytes) -> bytes:
     """Pass one event through the gate: its bytes as a compact line without newline.
 

@@ -98,14 +98,6 @@ def test_a_rotation_that_was_there_before_a_mail_does_not_end_it() -> None:
     assert waiting(sent(generation=3), rewrite("compacted", 4), present=4) == "m"
 
 
-def test_a_mail_that_was_told_to_have_expired_does_not_wait() -> None:
-    expired = Happening(kind=dmail.EXPIRED, generation=0, details={"mail": "m"})
-    another = Happening(kind=dmail.EXPIRED, generation=0, details={"mail": "other"})
-
-    assert waiting(sent(), expired, present=0) is None
-    assert waiting(sent(), another, present=0) == "m"
-
-
 def test_what_is_no_rewrite_leaves_a_mail() -> None:
     others = [
         Happening(kind=kind, generation=0) for kind in ("repaired", "foreign", "forked", "new")

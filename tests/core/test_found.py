@@ -4,7 +4,7 @@ from steno_protocol import records
 from steno_protocol.positions import Position
 from stenod.core.found import applied_in
 from stenod.core.keys import Applied
-from support.lines import foreign, line, stamped
+from support.lines import foreign, line, stamped, stamps
 
 
 def found_in(*lines: bytes, generation: int = 2, first: int = 10) -> dict[str, Applied]:
@@ -56,14 +56,14 @@ def test_the_batches_of_two_keys_do_not_complete_each_other() -> None:
 
 def test_every_kind_of_command_is_told_by_its_first_record() -> None:
     def one(key: str, record: bytes) -> bytes:
-        return records.line(record, next(records.stamps(key, 1, "planner")))
+        return records.line(record, stamps(key, 1, "planner")[0])
 
-    marks = records.stamps("c2", 2, None)
+    marks = stamps("c2", 2)
     notice = records.checkpoint_notice(5)
     found = found_in(
         one("c1", records.checkpoint_record(4)),
-        records.line(records.checkpoint_record(5), next(marks)),
-        records.line(notice, next(marks)),
+        records.line(records.checkpoint_record(5), marks[0]),
+        records.line(notice, marks[1]),
         one("u", records.usage_record(7)),
         one("p", records.system_prompt_record("be kind")),
         one("odd", line({"role": "robot"})[:-1]),

@@ -43,11 +43,19 @@ def foreign(text: str) -> bytes:
     return user(text) + b"\n"
 
 
+def stamps(key: str, count: int, by: str | None = None) -> list[bytes]:
+    """The stamps of one command's lines, as PROTOCOL.md has them."""
+    head = f',"_by":"{by}","_id":"{key}' if by else f',"_id":"{key}'
+    if count == 1:
+        return [f'{head}"'.encode()]
+    return [f'{head}.{index}/{count}"'.encode() for index in range(count)]
+
+
 def stamped(key: str, texts: Sequence[str]) -> list[bytes]:
     """The lines of one append command."""
     return [
         records.line(user(text), stamp)
-        for text, stamp in zip(texts, records.stamps(key, len(texts), None), strict=True)
+        for text, stamp in zip(texts, stamps(key, len(texts)), strict=True)
     ]
 
 

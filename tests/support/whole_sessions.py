@@ -107,14 +107,15 @@ class World:
         return made
 
     def describe(self, *, now: float = NOW_S, **fields: Any) -> Description:
-        """Describe the session."""
+        """Describe the session; returns what it is known by then."""
         folder = self.trees.open_folder(self.trees.place(SESSION))
         command = Describe(session=SESSION, **fields)
         try:
-            return describing.change(self.disk, folder, command, PATH, now)
+            describing.change(self.disk, folder, command, PATH, now)
         finally:
             if not self.disk.died:
                 self.disk.close(folder)
+        return self.described()
 
     def described(self) -> Description:
         """What the session is known by."""

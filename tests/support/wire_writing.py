@@ -9,7 +9,6 @@ import msgspec
 
 from steno_protocol import places
 from steno_protocol.commands import AppendWire
-from steno_protocol.wire import encode_event
 from stenod import recovery
 from stenod.feed import Feed
 from stenod.recovery import Opened, OpenHow, Opening
@@ -27,8 +26,14 @@ def append_wire(key: str, **fields: Any) -> AppendWire:
     return AppendWire(session=SESSION, key=key, **fields)
 
 
-def event(number: int, text: str = "hi") -> bytes:
+def encode_event(event_type: str, payload: Any, timestamp: float) -> bytes:
     """An event as the record frame of an append."""
+    message = {"type": event_type, "payload": payload}
+    return msgspec.json.encode({"timestamp": timestamp, "message": message})
+
+
+def event(number: int, text: str = "hi") -> bytes:
+    """An event with a number in it, as the record frame of an append."""
     return encode_event("TextPart", {"n": number, "text": text}, 1.5)
 
 

@@ -18,10 +18,10 @@ from steno_protocol.wire import (
     Metadata,
     WireRecord,
     check_event,
-    encode_event,
     metadata_line,
     parse_wire_line,
 )
+from support.wire_writing import encode_event
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 ODD_TEXT = st.text(alphabet='\u0085\u2028\u2029\n\r\0\t\x7f"\\{}[]:,é\U0001f600_at', max_size=20)

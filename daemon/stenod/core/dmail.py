@@ -14,7 +14,6 @@ from stenod.core.timeline import REWRITES
 
 SENT: Final = "sent"
 DELIVERED: Final = "delivered"
-EXPIRED: Final = "expired"
 
 
 def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
@@ -91,8 +90,6 @@ def outlives(mail: Mail, entry: Happening) -> bool:
         case "reverted":
             # Ids only rise along a lineage, so a lower id is a line before the cut.
             return mail.checkpoint_id < _count(entry.details.get("checkpoint_id"))
-        case _ if entry.kind == EXPIRED:
-            return entry.details.get("mail") != mail.id
         case _:
             return True
 

@@ -1,7 +1,8 @@
-"""The log of one session as its writer sees it: the seam behind which another engine can go.
+"""The log of one session as those see it who plan rewrites, look keys up and read.
 
-The embedded engine is `JsonlLog`, plain files. A log is opened by one owner at a time; what it
-calls durable is on disk when the call returns. All methods block and raise OSError.
+What they are given is a `JsonlLog`, plain files; its writer also uses what only that has. A log is
+opened by one owner at a time; what it calls durable is on disk when the call returns. All methods
+block and raise OSError.
 """
 
 from collections.abc import Sequence
