@@ -187,7 +187,7 @@ def test_the_example_of_a_wire_event_becomes_the_line_that_read_wire_shows() -> 
     header, line = block.text.encode().splitlines()
     stamp = records.stamp_of(line)
     assert stamp is not None
-    facts = b',"_at":"0:4"' + next(records.stamps(stamp.key, 1, "planner"))
+    facts = b',"_at":"0:4"' + records.stamp(stamp.key, "planner")
     assert header + b"\n" == wire.metadata_line()
     assert records.line(wire.check_event(event.text.encode()), facts) == line + b"\n"
 
@@ -260,7 +260,7 @@ def test_the_example_of_a_record_becomes_the_line_that_is_shown() -> None:
     stamp = records.stamp_of(shown)
     assert stamp is not None
     checked = records.check_message(record.text.encode())
-    assert records.line(checked.data, next(records.stamps(stamp.key, 1, "planner"))) == shown
+    assert records.line(checked.data, records.stamp(stamp.key, "planner")) == shown
 
 
 # --- commands ------------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ def test_an_event_that_lacks_a_part_is_damage(changes: dict[str, Any]) -> None:
 
 def test_a_stamped_event_tells_the_position_that_joins_it_to_the_context() -> None:
     data = check_event(_encoded(_event()))
-    [stamp] = records.stamps("k1", 1, "planner")
+    stamp = records.stamp("k1", "planner")
     line = records.line(data, b',"_at":"2:17"' + stamp)
     parsed = parse_wire_line(line)
     assert isinstance(parsed, WireRecord)
