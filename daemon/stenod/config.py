@@ -86,4 +86,5 @@ def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _folders(settings: Settings) -> dict[str, Path]:
-    return {name: Path(folder).expanduser().resolve() for name, folder in settings.mounts.items()}
+    # Not `Path.resolve`, which raises where links lead in a circle.
+    return {name: Path(os.path.realpath(folder)) for name, folder in settings.folders.items()}

@@ -1,8 +1,11 @@
 """Values of the configuration, from a file or a variable: numbers, sizes with units, mounts."""
 
+import math
+import posixpath
 import re
 from typing import Final
 
+from steno_protocol._json import is_number
 from steno_protocol.errors import BadRequest
 
 _MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -21,6 +24,8 @@ _EXAMPLES: Final = {
     "port": "the number of a port",
 }
 _WHOLE: Final = {"bytes", "count", "port"}
+_QUOTED_CHARS_MAX: Final = 80
+"""So much of a value stands in a message: enough to find it again."""
 
 
 def read_value(
@@ -33,7 +38,7 @@ def read_value(
     """
     number = _number(kind, value)
     if number is None or (kind in _WHOLE and number != int(number)):
-        raise BadRequest(f"{where}: {name} has to be {_EXAMPLES[kind]}, not {value!r}")
+        raise BadRequest(f"{where}: {name} has to be {_EXAMPLES[kind]}, not {_quoted(value)}")
     least, most = bounds
     if not least <= number <= most:
         allowed = f"be {least:g} or more" if number < least else f"be {most:.12g} or less"
@@ -42,19 +47,31 @@ def read_value(
 
 
 def _number(kind: str, value: object) -> float | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return value if value == value else None  # noqa: PLR0124  # only nan differs from itself
-    if not isinstance(value, str):
-        return None
-    if kind == "bytes":
-        found = _SIZE.fullmatch(value.strip())
-        return float(found[1]) * _UNITS[found[2] or ""] if found is not None else None
+    """The number that a value is or spells; None if it is none that can be reckoned with."""
     try:
-        return float(value)
-    except ValueError:
-        return None
+        number = _spelled(kind, value) if isinstance(value, str) else value
+        if is_number(number) and math.isfinite(number):
+            return number
+    except (ValueError, OverflowError):
+        # No number, or a whole one beyond all floats.
+        pass
+    return None
+
+
+def _spelled(kind: str, text: str) -> float | None:
+    if kind != "bytes":
+        return float(text)
+    found = _SIZE.fullmatch(text.strip())
+    return float(found[1]) * _UNITS[found[2] or ""] if found is not None else None
+
+
+def _quoted(value: object) -> str:
+    try:
+        told = repr(value)
+    except (ValueError, RecursionError):
+        # TOML can say numbers and tables that are too large for Python to print.
+        return "what stands there"
+    return told if len(told) <= _QUOTED_CHARS_MAX else f"{told[:_QUOTED_CHARS_MAX]}..."
 
 
 def check_address(name: str, value: object, where: str) -> str:
@@ -85,4 +102,17 @@ def check_mount(name: str, folder: object, where: str) -> str:
         raise BadRequest(
             f'{where}: the mount {name!r} needs an absolute folder, for example "~/.kimi/sessions"'
         )
+    if "\0" in folder:
+        raise BadRequest(f"{where}: the folder of the mount {name!r} holds a NUL: no path may")
+    if expanded(folder).startswith("~"):
+        user = folder.partition("/")[0]
+        raise BadRequest(
+            f"{where}: the mount {name!r} begins with {user}, and there is no such user here: name"
+            " the folder from / on"
+        )
     return folder
+
+
+def expanded(folder: str) -> str:
+    """The folder of a mount without its `~`, which stays where no user of that name is known."""
+    return posixpath.expanduser(folder)

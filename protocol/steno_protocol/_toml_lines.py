@@ -1,8 +1,35 @@
-"""In which line of a TOML file each key stands, which Python's reader does not tell."""
+"""What a TOML file says, and in which line each key stands, which Python's reader does not tell."""
 
 import tomllib
 from collections.abc import Iterator
 from typing import Any
+
+from steno_protocol.errors import BadRequest
+
+
+class _TooMuch(ValueError):
+    """The statement that begins in this line is TOML, and more than can be taken in."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
+
+
+def read_toml(text: str, path: str) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+    """What a file says, and the line of each key and table as `lines_of_keys` tells it.
+
+    Raises:
+        BadRequest: it is no TOML, or has a number or a nesting that the reader cannot take in.
+    """
+    try:
+        return tomllib.loads(text), lines_of_keys(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadRequest(f"{path}: this is no TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise BadRequest(
+            f"{path}:{_line_of_too_much(text)}: a number has too many digits, or tables or arrays"
+            " are nested too deeply: no option needs that"
+        ) from None
 
 
 def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
@@ -10,6 +37,9 @@ def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
 
     The file is cut into the smallest runs of lines that are TOML by themselves: a header, or one
     statement with all of its lines.
+
+    Raises:
+        ValueError: a statement is too much for the reader.
 
     >>> lines_of_keys('[log]\\nlevel = "info"')[("log", "level")]
     2
@@ -20,10 +50,11 @@ def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         run += line
         try:
-            parsed: dict[str, Any] = tomllib.loads(run)
+            paths = list(_paths(tomllib.loads(run)))
         except tomllib.TOMLDecodeError:
             continue
-        paths = list(_paths(parsed))
+        except (ValueError, RecursionError):
+            raise _TooMuch(first) from None
         if run.lstrip().startswith("["):
             table = paths[-1]
             paths = [table[:size] for size in range(1, len(table) + 1)]
@@ -33,6 +64,14 @@ def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
             found.setdefault(path, first)
         run, first = "", number + 1
     return found
+
+
+def _line_of_too_much(text: str) -> int:
+    try:
+        lines_of_keys(text)
+    except _TooMuch as found:
+        return found.line
+    return 1
 
 
 def _paths(parsed: dict[str, Any]) -> Iterator[tuple[str, ...]]:

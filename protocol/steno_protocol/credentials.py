@@ -111,8 +111,8 @@ def decode_clients(text: str, path: str) -> list[Allowed]:
 def _table(text: str, path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        # Only the place: the line itself may hold a secret.
+    except (ValueError, RecursionError) as error:
+        # Not TOML, or more than its reader takes in. Only the place: the line may hold a secret.
         where = re.search(r"at line \d+", str(error))
         raise BadRequest(
             f"{path} is not TOML ({where[0] if where else 'at its end'}): make it with"

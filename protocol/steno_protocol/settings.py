@@ -4,16 +4,16 @@ Pure text: the daemon reads the file before it serves, and `steno config` reads 
 force. Each error names the file's line, the option, and what to do.
 """
 
-import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
 
 from steno_protocol import limits
 from steno_protocol._json import is_object
-from steno_protocol._settings_values import check_address, check_mount, read_value
-from steno_protocol._toml_lines import lines_of_keys
+from steno_protocol._settings_values import check_address, check_mount, expanded, read_value
+from steno_protocol._toml_lines import read_toml
 from steno_protocol.errors import BadRequest
 
 Kind = Literal["level", "bytes", "seconds", "days", "count", "port", "address"]
@@ -151,6 +151,11 @@ class Settings(msgspec.Struct, frozen=True):
     mounts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     sources: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
+    @property
+    def folders(self) -> dict[str, str]:
+        """The folder of each mount, its `~` replaced."""
+        return {name: expanded(folder) for name, folder in self.mounts.items()}
+
     def number(self, name: str) -> float:
         """The value of an option that is a number."""
         return float(self.values[name])
@@ -191,14 +196,25 @@ def read_settings(text: str, path: str, environ: Mapping[str, str]) -> Settings:
     return settings
 
 
+def mounted_folders(text: str, path: str) -> dict[str, str]:
+    """The folders that a file mounts, their `~` replaced, whatever else in it is wrong.
+
+    Raises:
+        BadRequest: it is no TOML.
+    """
+    tables, _ = read_toml(text, path)
+    mounts = tables.get(_MOUNTS)
+    found: dict[str, str] = {}
+    for name, folder in mounts.items() if is_object(mounts) else ():
+        with suppress(BadRequest):
+            found[name] = expanded(check_mount(name, folder, path))
+    return found
+
+
 def _read_file(text: str, path: str, settings: Settings) -> None:
     if len(text.encode()) > limits.CONFIG_BYTES_MAX:
         raise BadRequest(f"{path}: the file has more than {limits.CONFIG_BYTES_MAX} bytes")
-    try:
-        tables: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadRequest(f"{path}: this is no TOML: {error}") from None
-    lines = lines_of_keys(text)
+    tables, lines = read_toml(text, path)
     for table, entries in tables.items():
         where = f"{path}:{lines.get((table,), 1)}"
         if not is_object(entries):

@@ -26,6 +26,16 @@ def test_what_lies_below_a_mount_is_addressed_by_it(home: Path) -> None:
     assert find_address(folder / "context.jsonl") == Address(home, "tree:a", folder, None, False)
 
 
+@pytest.mark.parametrize(
+    "config", ["mounts = 3\n", "[mounts]\nkimi = '~nosuchuser/x'\n", "x = " + "[" * 10_000]
+)
+def test_a_config_that_is_wrong_is_for_the_daemon_to_refuse(
+    home: Path, tmp_path: Path, config: str
+) -> None:
+    (home / "config.toml").write_text(config)
+    assert find_address(tmp_path / "c" / "context.jsonl").session == "tree:c"
+
+
 def test_sessions_beside_each_other_share_the_daemon_of_the_folder_above(
     home: Path, tmp_path: Path
 ) -> None:

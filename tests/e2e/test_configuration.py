@@ -99,10 +99,29 @@ def test_a_mount_that_was_taken_out_stays_until_the_next_start(root: Path, tmp_p
 
 
 def test_a_file_that_became_invalid_changes_nothing_and_is_told(root: Path) -> None:
+    wrong = (
+        ("[log]\nlevel = 'loud'\n", "log.level has to be one of"),
+        ("[log]\nfile_bytes = inf\n", "log.file_bytes has to be"),
+        (f"x = {'[' * 10_000}\n", "nested too deeply"),
+        ("[mounts]\nkimi = '~nosuchuser/x'\n", "there is no such user"),
+    )
     with ForegroundDaemon(root) as daemon:
-        _configure(root, "[log]\nlevel = 'loud'\n")
+        for number, (text, words) in enumerate(wrong, 1):
+            _configure(root, text)
+            os.kill(daemon.pid, signal.SIGHUP)
+            line = daemon.wait_for(" config_refused ", number)
+            assert "ERROR" in line
+            assert words in line
+            ran = Steno(root)("config")
+            assert (ran.code, ran.err.count("\n")) == (1, 1)
+            assert words in ran.err
+        assert Steno(root)("append", "demo", "hi").code == 0
+
+
+def test_a_mount_whose_links_lead_in_a_circle_is_taken_over(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with ForegroundDaemon(root) as daemon:
+        _configure(root, f"[mounts]\nextra = '{tmp_path}/circle'\n")
         os.kill(daemon.pid, signal.SIGHUP)
-        line = daemon.wait_for(" config_refused ")
-        assert "ERROR" in line
-        assert "log.level has to be one of" in line
+        daemon.wait_for(" config_read ")
         assert Steno(root)("append", "demo", "hi").code == 0

@@ -151,7 +151,7 @@ def _old(root: Path) -> Script:
     return answer
 
 
-@pytest.mark.parametrize("what", ["file", "config", "mount"])
+@pytest.mark.parametrize("what", ["file", "config", "mount", "user"])
 def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str) -> None:
     broken = root
     if what == "file":
@@ -159,6 +159,8 @@ def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str)
         broken.write_text("")
     elif what == "config":
         (root / places.CONFIG).write_text("[log]\nlevle = 'info'\n")
+    elif what == "user":
+        (root / places.CONFIG).write_text("[mounts]\nkimi = '~nosuchuser/x'\n")
     else:
         (root / places.CONFIG).write_text("[mounts]\nkimi = '/nowhere/at/all'\n")
     code, found = _examine(root, "--root", str(broken))

@@ -196,6 +196,9 @@ def test_secrets_are_in_no_repr_and_no_error(tmp_path: Path) -> None:
     with pytest.raises(steno.BadRequest) as refused:
         client_key(path)
     assert pair.secret not in str(refused.value)
+    path.write_text(f"secret = {'[' * 10_000}")
+    with pytest.raises(steno.BadRequest, match="steno keys new"):
+        client_key(path)
 
 
 def test_every_command_needs_a_right_and_those_that_change_nothing_need_the_least() -> None:

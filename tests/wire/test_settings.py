@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from steno_protocol.errors import BadRequest
-from steno_protocol.settings import OPTIONS, Settings, example, read_settings
+from steno_protocol.settings import OPTIONS, Settings, example, mounted_folders, read_settings
 from support.documents import table_rows
 from support.project import PROJECT
 
@@ -75,6 +75,16 @@ def test_mounts_come_from_the_file_or_as_a_whole_from_the_environment() -> None:
         ("[mounts]\nKimi = '/a'\n", 2, "'Kimi' cannot name a mount"),
         ("[mounts]\nkimi = 'sessions'\n", 2, "needs an absolute folder"),
         ("log.level = [\n 'info',\n]\n", 1, "log.level"),
+        ("[log]\nfile_bytes = inf\n", 2, "log.file_bytes has to be a number of bytes"),
+        ("[log]\nfile_bytes = nan\n", 2, "log.file_bytes has to be a number of bytes"),
+        (f"[log]\nfile_bytes = '{'9' * 400}'\n", 2, "log.file_bytes has to be a number of bytes"),
+        (f"[life]\nidle_exit_s = {'9' * 400}\n", 2, "life.idle_exit_s has to be a number of"),
+        (f"[log]\nfiles = 0x{'f' * 5000}\n", 2, "a whole number, not what stands there"),
+        (f"\n[log]\nfiles = {'9' * 5000}\n", 3, "a number has too many digits"),
+        (f"\nx = {'[' * 10_000}{']' * 10_000}\n", 2, "nested too deeply"),
+        (f"\n\nlog.{'a.' * 5000}b = 1\n", 3, "nested too deeply"),
+        ("[mounts]\nkimi = '~nosuchuser/x'\n", 2, "'kimi' begins with ~nosuchuser, and there is"),
+        ('[mounts]\nkimi = "/a\\u0000b"\n', 2, "'kimi' holds a NUL"),
     ],
 )
 def test_a_mistake_is_told_with_line_option_and_remedy(text: str, line: int, words: str) -> None:
@@ -94,6 +104,20 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
         _read("", STENO_LOG_FILES="many")
     with pytest.raises(BadRequest, match="environment STENO_MOUNTS: 'kimi' has to be name=folder"):
         _read("", STENO_MOUNTS="kimi")
+
+
+def test_a_mount_in_a_home_is_known_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/users/ada")
+    text = "[mounts]\nkimi = '~/.kimi'\ndata = '/data'\n"
+    assert _read(text).folders == {"kimi": "/users/ada/.kimi", "data": "/data"}
+
+
+def test_the_mounts_of_a_file_that_is_wrong_elsewhere_are_those_that_can_be_mounted() -> None:
+    text = "[log]\nlevle = 3\n[mounts]\nkimi = '/data'\nother = 3\ngone = '~nosuchuser'\n"
+    assert mounted_folders(text, FILE) == {"kimi": "/data"}
+    assert mounted_folders("mounts = 3\n", FILE) == {}
+    with pytest.raises(BadRequest, match="nested too deeply"):
+        mounted_folders("x = " + "[" * 10_000, FILE)
 
 
 def test_the_example_has_every_option_and_changes_nothing() -> None:

@@ -17,14 +17,14 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
+from steno_protocol.settings import mounted_folders
 
 _OWN_MOUNT: Final = "tree"
 _ROOTS: Final = "adapters"
@@ -102,13 +102,14 @@ def _companion(name: str) -> str:
 def _trees(home: Path) -> Iterator[tuple[str, Path]]:
     """The trees of the user's root, each with what an id in it begins with."""
     yield "", home / places.SESSIONS
+    config = home / places.CONFIG
     try:
-        table: dict[str, Any] = tomllib.loads((home / places.CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        folders = mounted_folders(config.read_text(encoding="utf-8"), str(config))
+    except (OSError, UnicodeDecodeError, BadRequest):
         # The daemon says what is wrong with it, to whoever starts it.
         return
-    for name, folder in table.get("mounts", {}).items():
-        yield f"{name}:", Path(os.path.realpath(Path(str(folder)).expanduser()))
+    for name, folder in folders.items():
+        yield f"{name}:", Path(os.path.realpath(folder))
 
 
 def _session_in(prefix: str, tree: Path, folder: Path) -> str | None:

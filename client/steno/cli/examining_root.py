@@ -76,9 +76,8 @@ def examine_config(_: Namespace, root: Path) -> Iterator[Finding]:
         remedy = "correct it: a daemon that starts refuses it"
         yield problem("config", error.message, remedy)
         return
-    for name, folder in settings.mounts.items():
-        place = Path(folder).expanduser()
-        if not place.is_dir():
+    for name, place in settings.folders.items():
+        if not os.path.isdir(place):  # noqa: PTH112  # a Path raises where it may not look
             yield warning(
                 "config",
                 f"the mount {name!r} is {place}, which is no folder",

@@ -38,8 +38,8 @@ def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
 def _trees(root: Path) -> Iterator[tuple[str, Path]]:
     yield "", root / places.SESSIONS
     with suppress(BadRequest):
-        for name, folder in read_file(root, dict(os.environ)).mounts.items():
-            yield f"{name}:", Path(folder).expanduser()
+        for name, folder in read_file(root, dict(os.environ)).folders.items():
+            yield f"{name}:", Path(folder)
 
 
 def _folders(tree: Path) -> Iterator[Path]:
