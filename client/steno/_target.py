@@ -35,7 +35,11 @@ class Target(msgspec.Struct, frozen=True):
     key: "ClientKey | None" = None
 
     def resolved(self) -> "Target":
-        """The same daemon, whatever the working folder becomes; looks at the file system."""
+        """The same daemon, whatever the working folder becomes; looks at the file system.
+
+        Raises:
+            BadRequest: the path of the root is no UTF-8.
+        """
         if self.root is None and self.endpoint is not None:
             return self
         return msgspec.structs.replace(self, root=_real_root(self.root))
@@ -63,12 +67,12 @@ def make_target(
     """What the arguments of `connect` mean, not yet resolved.
 
     Raises:
-        BadRequest: the name cannot be one, or the key file holds no key.
+        BadRequest: the name cannot be one, the endpoint is no UTF-8, or the file holds no key.
         NotFound, Unauthorized: the key file is not there, or not ours alone.
     """
     return Target(
         root=None if root is None else os.fspath(root),
-        endpoint=endpoint,
+        endpoint=None if endpoint is None else places.check_path(endpoint, "endpoint"),
         spawn=spawn and endpoint is None,
         name=_default_name() if name is None else places.check_name(name),
         key=None if key_file is None else _client_key(key_file),
@@ -85,7 +89,8 @@ def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
 def _real_root(root: str | None) -> str:
     given = None if root is None else os.path.expanduser(root)  # noqa: PTH111 (as text)
     home = os.path.expanduser("~")  # noqa: PTH111 (as text)
-    return os.path.realpath(places.root_folder(given, os.environ, home))
+    path = os.path.realpath(places.root_folder(given, os.environ, home))
+    return places.check_path(path, "root")
 
 
 def _noted_endpoint(root: str) -> str | None:

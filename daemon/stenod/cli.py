@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(root: str | None, socket: str | None) -> Config:
-    folder = Path(places.root_folder(root, os.environ, str(Path.home())))
+    real = os.path.realpath(places.root_folder(root, os.environ, str(Path.home())))
+    folder = Path(places.check_path(real, "root"))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = folder.resolve()
     check_private(folder)
     path = places.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))

@@ -79,6 +79,9 @@ class Transport:
         Args:
             path: of the socket.
             listening: a handle that listens there already; its giver keeps the path.
+
+        Raises:
+            StorageFailed: something else lies there, or no socket can be made there.
         """
         if listening is None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,7 +91,12 @@ class Transport:
             self._is_lent = True
         # The folder keeps others out; this does, too, where somebody opened it to them.
         self._socket.set(zmq.IPC_FILTER_UID, os.getuid())
-        self._socket.bind(f"ipc://{path}")
+        try:
+            self._socket.bind(f"ipc://{path}")
+        except zmq.ZMQError as error:
+            raise StorageFailed(
+                f"cannot listen at {path}: {error.strerror}; choose another --socket"
+            ) from None
         self._path = path
         self._inode = path.stat().st_ino
 

@@ -69,12 +69,13 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
     be made with mode 0700.
 
     Raises:
-        BadRequest: the path that was given is too long for a socket address.
+        BadRequest: the path that was given is too long for a socket address, or no UTF-8.
     """
-    chosen = given or environ.get("STENO_SOCKET") or posixpath.join(root, SOCKET)
+    wanted = check_path(given or environ.get("STENO_SOCKET") or "", "socket")
+    chosen = wanted or posixpath.join(root, SOCKET)
     if _path_bytes(chosen) <= limits.SOCKET_PATH_BYTES_MAX:
         return chosen
-    if given or environ.get("STENO_SOCKET"):
+    if wanted:
         raise BadRequest(
             f"the socket path has {_path_bytes(chosen)} bytes, at most"
             f" {limits.SOCKET_PATH_BYTES_MAX} are possible: choose a shorter one"
@@ -90,6 +91,20 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
         if _path_bytes(short) <= limits.SOCKET_PATH_BYTES_MAX
         else posixpath.join(_TEMPORARY, name)
     )
+
+
+def check_path(path: str, what: str) -> str:
+    """Return the path or address of a root or socket if it is UTF-8, else raise BadRequest.
+
+    Greetings, notes and addresses name it, and they are UTF-8.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise BadRequest(
+            f"the {what} {path!r} is not UTF-8: rename the folder, or choose another {what}"
+        ) from None
+    return path
 
 
 def _path_bytes(path: str) -> int:

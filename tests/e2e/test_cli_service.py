@@ -5,12 +5,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from steno_protocol import __version__, limits
-from support.command import Steno
+from support.command import Ran, Steno
 from support.foreground import ForegroundDaemon
 
 STATUS_KEYS = {
@@ -108,6 +109,37 @@ def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(
         assert other("--socket", socket, "stop").code == 5
     finally:
         steno("stop")
+
+
+def test_a_root_or_a_socket_that_is_no_utf8_is_refused_in_one_line(root: Path) -> None:
+    steno, odd = Steno(root), os.fsdecode(bytes(root) + b"/\xff")
+    calls = (
+        steno("status", "--root", odd),
+        steno("start", "--root", odd),
+        steno("status", "--socket", odd),
+        steno("start", "--root", str(root), "--socket", odd),
+        _serve("--root", odd),
+        _serve("--root", str(root), "--socket", odd),
+    )
+    for ran in calls:
+        assert (ran.code, ran.err.count("\n")) == (1, 1)
+        assert "is not UTF-8: rename the folder, or choose another" in ran.err
+    assert list(root.iterdir()) == []
+
+
+def test_a_daemon_that_cannot_listen_says_so_in_one_line(root: Path) -> None:
+    ran = _serve("--root", str(root), "--socket", "/proc/x.sock")
+    assert ran.code == 1
+    told = ran.err.splitlines()[-1]
+    assert told.startswith("stenod: cannot start: cannot listen at /proc/x.sock: ")
+    assert told.endswith("; choose another --socket")
+    assert "Traceback" not in ran.err
+
+
+def _serve(*arguments: str) -> Ran:
+    command = [sys.executable, "-m", "stenod", "--foreground", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 def test_options_of_every_command_stand_before_or_after_it(root: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Ids, keys and names cannot leave their place, and roots and sockets have one derivation."""
 
+import os
 import posixpath
 import re
 
@@ -214,6 +215,15 @@ def test_a_socket_that_is_given_and_too_long_is_refused(
 ) -> None:
     with pytest.raises(BadRequest, match="at most 107 are possible: choose a shorter one"):
         places.socket_path("/disk", given_socket, environ, 0)
+
+
+def test_a_path_that_is_no_utf8_is_refused_where_it_was_given() -> None:
+    odd = os.fsdecode(b"/disk/\xff")
+    with pytest.raises(BadRequest, match=r"the root '/disk/\\udcff' is not UTF-8: rename"):
+        places.check_path(odd, "root")
+    with pytest.raises(BadRequest, match="choose another socket"):
+        places.socket_path("/disk", odd, {}, 0)
+    assert places.check_path("/disk/é", "root") == "/disk/é"
 
 
 @given(root=st.binary(min_size=1, max_size=200))
