@@ -198,7 +198,7 @@ def check_session(
     if live is not None:
         past = [number for number in past if number <= live]
     present = live if live is not None else _present(folder, past)
-    rewrites = _rewrites_told(folder) if places.TIMELINE in names else []
+    rewrites = _rewrites_told(check, folder) if places.TIMELINE in names else []
     mended = {places.generation_file(e.generation) for e in rewrites if e.kind == MENDED}
     for name in _files(names, past):
         if name in mended:
@@ -230,12 +230,18 @@ def _check_lines(
     except FileNotFoundError:
         return  # an old generation expired meanwhile
     except OSError as error:
-        check.add(name, Finding("unreadable", f"it cannot be read: {error}"))
+        _tell_unreadable(check, name, error)
         return
     if whole is not None and facts.size > whole:
         what = f"an end of {facts.size - whole} bytes that was never acknowledged"
         torn = Finding("torn", what, whole, facts.size - whole, scanner.lines + 1)
         check.add(name, torn, "opening")
+
+
+def _tell_unreadable(check: Check, name: str, error: OSError) -> None:
+    """Tell of a file that cannot be read; once, however many looks at it fail."""
+    if not any(each.file == name and each.kind == "unreadable" for each in check.findings):
+        check.add(name, Finding("unreadable", f"it cannot be read: {error}"))
 
 
 def _check_mended(check: Check, folder: Folder, name: str) -> None:
@@ -248,10 +254,10 @@ def _check_mended(check: Check, folder: Folder, name: str) -> None:
         check.add(name, Finding("mended", what))
 
 
-def _rewrites_told(folder: Folder) -> list[Happening]:
+def _rewrites_told(check: Check, folder: Folder) -> list[Happening]:
     """The rewrites that the timeline tells of, oldest first, those taken back left out."""
     facts = folder.facts(places.TIMELINE)
-    data = folder.read(places.TIMELINE, facts.size if facts else 0, 0)
+    data = _read(check, folder, places.TIMELINE, facts.size if facts else 0, 0) or b""
     found: list[Happening] = []
     for line in data.split(b"\n"):
         try:
@@ -263,6 +269,17 @@ def _rewrites_told(folder: Folder) -> list[Happening]:
         elif _fingerprint(entry, "old") is not None:
             found.append(entry)
     return found
+
+
+def _read(check: Check, folder: Folder, name: str, size: int, offset: int) -> bytes | None:
+    """A part of a file; None if it cannot be read, which is told, or has gone meanwhile."""
+    try:
+        return folder.read(name, size, offset)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _tell_unreadable(check, name, error)
+        return None
 
 
 def _present(folder: Folder, past: list[int]) -> int:
@@ -352,17 +369,21 @@ class _Structure(msgspec.Struct, frozen=True):
                 self._tell("rewrite_lost", name, what)
 
     def _begins_with(self, name: str, size: int, crc: int) -> bool | None:
-        """Whether a file begins with what has this fingerprint; None if it is not there."""
+        """Whether a file begins with what has this fingerprint; None if nothing can be said."""
         facts = self.folder.facts(name)
         if facts is None:
             return None
+        if facts.size < size:
+            return False
         start = max(0, size - limits.FINGERPRINT_BYTES)
-        data = self.folder.read(name, size - start, start) if facts.size >= size else b""
-        return facts.size >= size and zlib.crc32(data) == crc
+        data = self._read(name, size - start, start)
+        return None if data is None else zlib.crc32(data) == crc
 
     def _mark(self) -> None:
         """Bytes that were synced once have not changed since."""
-        data = self.folder.read(places.MARK, _SMALL_BYTES, 0)
+        data = self._read(places.MARK, _SMALL_BYTES)
+        if data is None:
+            return
         mark = _decoded(data[9:]) if data[:9] == b"%08x " % zlib.crc32(data[9:]) else None
         facts = self.folder.facts(places.CONTEXT)
         if not is_object(mark) or facts is None:
@@ -378,17 +399,25 @@ class _Structure(msgspec.Struct, frozen=True):
             self._tell("synced_lost", places.CONTEXT, what)
 
     def _state(self) -> None:
-        if not is_object(_decoded(self.folder.read(places.STATE, _SMALL_BYTES, 0))):
+        data = self._read(places.STATE, _SMALL_BYTES)
+        if data is not None and not is_object(_decoded(data)):
             what = (
                 "it is no JSON object: title, labels and archive are lost until they are set anew"
             )
             self._tell("state_unreadable", places.STATE, what)
 
     def _quarantine(self) -> None:
-        kept = self.folder.names(places.QUARANTINE)
+        try:
+            kept = self.folder.names(places.QUARANTINE)
+        except OSError as error:
+            _tell_unreadable(self.check_, places.QUARANTINE, error)
+            return
         if kept:
             what = f"{len(kept)} pieces that were cut from files lie here to be looked at"
             self._tell("quarantined", places.QUARANTINE, what)
+
+    def _read(self, name: str, size: int, offset: int = 0) -> bytes | None:
+        return _read(self.check_, self.folder, name, size, offset)
 
     def _tell(self, kind: str, name: str, what: str) -> None:
         self.check_.add(name, Finding(kind, what))

@@ -219,6 +219,19 @@ def test_a_session_of_steno_is_repaired_by_steno_only(steno: Steno) -> None:
     assert context.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["state.json", "context.mark", "timeline.jsonl"])
+def test_a_folder_where_a_file_should_be_is_a_finding(steno: Steno, name: str) -> None:
+    steno("append", "demo", "hi")
+    steno("stop")
+    folder = steno.root / "sessions" / "demo"
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    ran = steno("verify", "--json", str(folder))
+    assert ran.code == Exit.DAMAGED
+    findings = [(each["file"], each["kind"]) for each in ran.documents[0]["findings"]]
+    assert findings == [(name, "unreadable")]
+
+
 def test_a_word_that_is_a_path_too_is_told(steno: Steno) -> None:
     ran = steno("verify", "tests")
     assert ran.code == Exit.NOT_FOUND

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from steno.cli.entry import main
 from steno_protocol import __version__, limits
 from support.command import Ran, Steno
 from support.foreground import ForegroundDaemon
@@ -182,6 +184,20 @@ def test_the_log_is_followed_across_its_rotation(root: Path) -> None:
             assert follower.stdout.readline() == "third\n"
         finally:
             follower.kill()
+
+
+def test_an_error_that_names_no_file_is_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = (OSError("x is no regular file"), OSError(28, "No space left on device"))
+    for error, words in zip(errors, ("x is no", "left on device: standard input,"), strict=True):
+        monkeypatch.setattr("steno.cli.logs.root_in_use", Mock(side_effect=error))
+        with monkeypatch.context() as stdout:
+            stdout.setattr("steno.cli.entry._silence_stdout", lambda: None)
+            assert main(["logs"]) == 1
+        told = capsys.readouterr().err
+        assert words in told
+        assert ("standard input" in told) == (error.errno is not None)
 
 
 def test_those_who_follow_a_session_are_told_by_name(root: Path) -> None:

@@ -310,6 +310,16 @@ def test_a_state_and_a_mark_that_are_none_and_a_quarantine_are_told() -> None:
     ]
 
 
+def test_a_file_that_cannot_be_read_is_told_and_the_others_are_looked_at() -> None:
+    found = rewritten()
+    found.disk.plant(f"{PATH}/state.json/x", b"")
+    found.disk.plant(f"{PATH}/quarantine/x", b"")
+    assert kinds(found) == [
+        ("unreadable", "state.json"),
+        ("quarantined", "quarantine"),
+    ]
+
+
 def test_a_verification_is_json_with_every_place() -> None:
     report = json.loads(msgspec.json.encode(verified(scene().session)))
     assert report["findings"][1] == {

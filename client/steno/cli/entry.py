@@ -74,7 +74,13 @@ def _is_change(options: Namespace) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    return f"{error.strerror or error}: {error.filename or 'standard input or output'}"
+    if error.strerror is None:
+        # Raised by one of us, in words that say all.
+        return str(error)
+    # What is read and written by its handle has no name in the error.
+    return (
+        f"{error.strerror}: {error.filename or 'standard input, standard output or an open file'}"
+    )
 
 
 def _handler(name: str) -> Handler:
