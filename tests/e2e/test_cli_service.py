@@ -1,17 +1,21 @@
 """The subcommands that look after the daemon, as a shell calls them."""
 
 import fcntl
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from steno.cli.entry import main
+from steno.cli.logs import _follow
+from steno.cli.output import Output
 from steno_protocol import __version__, limits
 from support.command import Ran, Steno
 from support.foreground import ForegroundDaemon
@@ -184,6 +188,34 @@ def test_the_log_is_followed_across_its_rotation(root: Path) -> None:
             assert follower.stdout.readline() == "third\n"
         finally:
             follower.kill()
+
+
+def test_the_last_words_before_a_rotation_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, told = tmp_path / "stenod.log", list[bytes]()
+
+    class Raced(io.FileIO):
+        """The log as it is read while it is rotated: the moment comes when its end was seen."""
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from iter(self.readline, b"")
+            if os.path.samestat(path.stat(), os.fstat(self.fileno())):
+                with path.open("a") as file:
+                    file.write("last\n")
+                path.rename(tmp_path / "stenod.log.1")
+                path.write_text("new\n")
+
+    def wait(_: float) -> None:
+        if b"new\n" in told:
+            raise KeyboardInterrupt
+
+    path.write_text("first\n")
+    monkeypatch.setattr("steno.cli.logs._print", lambda _, line: told.append(line))
+    monkeypatch.setattr("steno.cli.logs.time.sleep", wait)
+    with pytest.raises(KeyboardInterrupt):
+        _follow(path, Raced(path), Output(sys.stdout, sys.stderr, as_json=False))
+    assert told == [b"first\n", b"last\n", b"new\n"]
 
 
 def test_an_error_that_names_no_file_is_told_as_it_is(

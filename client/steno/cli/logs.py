@@ -37,14 +37,19 @@ def _open(path: Path) -> BinaryIO:
 
 def _follow(path: Path, log: BinaryIO, output: Output) -> None:
     """Print what is added, for ever; a rotated log is read to its end, then the new one."""
-    while True:
-        output.flush()
-        time.sleep(limits.LOG_POLL_S)
-        for line in log:
-            _print(output, line)
-        if _is_replaced(path, log):
-            log.close()
-            log = path.open("rb")
+    try:
+        while True:
+            output.flush()
+            time.sleep(limits.LOG_POLL_S)
+            # Looked at first: what was written before it was replaced is then still read.
+            is_replaced = _is_replaced(path, log)
+            for line in log:
+                _print(output, line)
+            if is_replaced:
+                log.close()
+                log = path.open("rb")
+    finally:
+        log.close()
 
 
 def _is_replaced(path: Path, log: BinaryIO) -> bool:
