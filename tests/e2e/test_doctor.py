@@ -5,12 +5,14 @@ import json
 import os
 import signal
 import socket
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from steno.cli.examining_sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, places, replies
 from steno_protocol.errors import ErrorCode
 from steno_protocol.frames import Request
@@ -205,6 +207,36 @@ def test_a_session_whose_end_is_torn_is_told(root: Path, tail: bytes, told: str)
     steno("append", "team/demo", "again")
     (finding,) = _examine(root)[1]["sessions"]
     assert "1 damage in quarantine" in finding["told"]
+
+
+def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        context = root / places.SESSIONS / name / places.CONTEXT
+        context.parent.mkdir(parents=True)
+        context.write_text("torn")
+        os.utime(context, (1, 1))
+    # As somebody else meets them: the tests may run as root, whom no mode keeps out.
+    really_open = Path.open
+
+    def refuse(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.parent.name in {"a", "b"}:
+            raise PermissionError(13, "Permission denied", str(path))
+        return really_open(path, *arguments, **named)
+
+    class Foreign:
+        st_uid, st_mtime = os.getuid() + 1, 1.0
+
+    really_stat = Path.stat
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(
+        Path, "stat", lambda path: Foreign if path.parent.name == "a" else really_stat(path)
+    )
+    first, second, third = [each.told for each in examine_sessions(Namespace(), root)]
+    assert "a: its files belong to uid" in first
+    assert f"b: {root}/sessions/b/context.jsonl cannot be read: Permission denied" in second
+    assert third == "c: its last line is not finished"
 
 
 def test_a_slow_sync_is_remembered(root: Path) -> None:

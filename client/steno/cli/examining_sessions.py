@@ -24,7 +24,7 @@ def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
     for prefix, tree in _trees(root):
         for folder in _folders(tree):
             looked += 1
-            found = list(_examine(prefix + folder.relative_to(tree).as_posix(), folder))
+            found = _examined(prefix + folder.relative_to(tree).as_posix(), folder)
             troubled += bool(found)
             if troubled <= limits.FINDINGS_TOLD_MAX:
                 yield from found
@@ -50,6 +50,18 @@ def _folders(tree: Path) -> Iterator[Path]:
             yield Path(place)
 
 
+def _examined(session: str, folder: Path) -> list[Finding]:
+    """What a session has to tell; that it cannot be looked at ends no look at the others."""
+    found: list[Finding] = []
+    with suppress(FileNotFoundError):  # moved or removed meanwhile
+        try:
+            found.extend(_examine(session, folder))
+        except PermissionError as error:
+            told = f"{session}: {error.filename or folder} cannot be read: {error.strerror}"
+            found.append(warning("sessions", told, f"chmod -R u+rwX {folder}"))
+    return found
+
+
 def _examine(session: str, folder: Path) -> Iterator[Finding]:
     context = folder / places.CONTEXT
     found = context.stat()
@@ -59,6 +71,8 @@ def _examine(session: str, folder: Path) -> Iterator[Finding]:
             f"{session}: its files belong to uid {found.st_uid}, so no daemon of yours opens it",
             f"chown -R {os.getuid()} {folder}",
         )
+        # What of it may be read is for its owner to look at.
+        return
     settled = time.time() - found.st_mtime > limits.FOREIGN_SETTLE_S
     if settled and (trouble := _trouble_at_end(context)):
         yield warning(
