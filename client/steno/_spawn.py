@@ -88,8 +88,8 @@ def _start(root: str, deadline: float) -> None:
     # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]
     timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
-    with tempfile.TemporaryFile() as talk:
-        try:
+    try:
+        with tempfile.TemporaryFile() as talk:
             done = subprocess.run(  # noqa: S603 (our own interpreter and module)
                 command,
                 stdin=subprocess.DEVNULL,
@@ -99,18 +99,16 @@ def _start(root: str, deadline: float) -> None:
                 timeout=timeout_s,
                 check=False,
             )
-        except OSError as error:
-            raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
-        except subprocess.TimeoutExpired:
-            raise StartFailed(
-                f"stenod was not ready within {timeout_s:.0f} s: see {Path(root, places.LOG)}"
-            ) from None
-        if done.returncode not in (0, _EXIT_HELD):
             talk.seek(0)
             said = talk.read(4096).decode(errors="replace").strip() or "nothing"
-            raise StartFailed(
-                f"stenod could not start (exit code {done.returncode}) and said: {said}"
-            )
+    except OSError as error:
+        raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
+    except subprocess.TimeoutExpired:
+        raise StartFailed(
+            f"stenod was not ready within {timeout_s:.0f} s: see {Path(root, places.LOG)}"
+        ) from None
+    if done.returncode not in (0, _EXIT_HELD):
+        raise StartFailed(f"stenod could not start (exit code {done.returncode}) and said: {said}")
 
 
 def _drain(old: NeedsRestart, deadline: float) -> None:

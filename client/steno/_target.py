@@ -13,8 +13,6 @@ from steno_protocol import limits, places
 if TYPE_CHECKING:
     from steno_protocol.credentials import ClientKey
 
-_lock_note = msgspec.json.Decoder(places.LockNote)
-
 
 class Target(msgspec.Struct, frozen=True):
     """The daemon that a client wants.
@@ -95,9 +93,10 @@ def _real_root(root: str | None) -> str:
 
 def _noted_endpoint(root: str) -> str | None:
     try:
-        return _lock_note.decode(Path(root, places.LOCK).read_bytes()).endpoint
-    except (OSError, msgspec.DecodeError):
+        note = places.decode_lock_note(Path(root, places.LOCK).read_bytes())
+    except OSError:
         return None
+    return None if note is None else note.endpoint
 
 
 def _derived_endpoint(root: str) -> str:

@@ -49,6 +49,21 @@ class LockNote(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
 
 
+_lock_note = msgspec.json.Decoder(LockNote)
+
+
+def decode_lock_note(data: bytes) -> LockNote | None:
+    """What stands in `stenod.lock`; None when its holder has not written it, or somebody else has.
+
+    >>> decode_lock_note(b"") is None
+    True
+    """
+    try:
+        return _lock_note.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str:
     """The root: what was given, else STENO_HOME, else XDG_STATE_HOME/steno, else ~/.local/state.
 

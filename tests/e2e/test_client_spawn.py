@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
 from steno import BlockingClient, Incompatible, Unreachable, connect_sync
+from steno.cli.examining_daemon import examine_daemon
 from steno_protocol import commands, places
 from steno_protocol.frames import Request
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
@@ -95,6 +98,23 @@ def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:
     (root / places.CONFIG).write_text("this is no configuration")
     with pytest.raises(Unreachable, match="could not start"):
         connect_sync(root)
+
+
+def test_a_temporary_folder_without_room_keeps_a_daemon_from_starting_and_is_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("tempfile.TemporaryFile", Mock(side_effect=full))
+    with pytest.raises(Unreachable, match=r"stenod cannot be run as .*No space left on device"):
+        connect_sync(root)
+
+
+def test_what_stands_in_the_lock_may_be_anything(root: Path) -> None:
+    (root / places.LOCK).write_bytes(b'{"pid":1,"version":"\xff"}')
+    (found,) = [each.told for each in examine_daemon(Namespace(), root)]
+    assert found == "no daemon holds the root: one is started when it is needed"
+    with connect_sync(root) as client:
+        client.drain()
 
 
 def test_a_root_that_cannot_be_one_is_told(root: Path) -> None:

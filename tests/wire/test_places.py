@@ -4,6 +4,7 @@ import os
 import posixpath
 import re
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,6 +150,13 @@ def test_another_key_tells_no_time(key: str) -> None:
 def test_no_key_makes_the_reading_of_its_time_fail(key: str) -> None:
     told = places.key_time_ms(key)
     assert told is None or 0 <= told < 2**48
+
+
+def test_what_is_no_note_of_a_daemon_tells_nothing() -> None:
+    note = places.LockNote(pid=1, version="0", root="/r", endpoint="ipc:///r/stenod.sock")
+    assert places.decode_lock_note(msgspec.json.encode(note)) == note
+    for data in (b"", b"{}", b'{"pid":', b'{"pid":1,"version":"\xff"}', b"\xff"):
+        assert places.decode_lock_note(data) is None
 
 
 # --- roots and sockets ---------------------------------------------------------------------------

@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from steno.blocking import BlockingClient, connect_sync
 from steno.cli.configuration import read_file, unread
 from steno.cli.findings import Finding, ok, problem, warning
@@ -152,8 +150,8 @@ def _socket(root: Path, note: LockNote | None) -> Path:
 
 def _note(root: Path) -> LockNote | None:
     try:
-        return msgspec.json.decode((root / places.LOCK).read_bytes(), type=LockNote)
-    except (OSError, msgspec.DecodeError):
+        return places.decode_lock_note((root / places.LOCK).read_bytes())
+    except OSError:
         return None
 
 

@@ -16,8 +16,6 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import msgspec
-
 from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
@@ -73,8 +71,8 @@ def _local_root(client: BlockingClient) -> Path:
     """
     root = Path(client.welcome.root)
     try:
-        note = msgspec.json.decode((root / places.LOCK).read_bytes(), type=places.LockNote)
-    except (OSError, msgspec.DecodeError):
+        note = places.decode_lock_note((root / places.LOCK).read_bytes())
+    except OSError:
         note = None
     if note is None or note.pid != client.welcome.pid:
         raise BadRequest(
