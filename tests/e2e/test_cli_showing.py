@@ -1,5 +1,6 @@
 """`steno show` beyond the screen and beyond today: pager, --since, times."""
 
+import re
 import time
 from pathlib import Path
 
@@ -38,6 +39,23 @@ def test_since_begins_with_the_first_record_that_is_known_to_be_young_enough(roo
     assert steno("show", "demo", "--since", "30min").out == ""
     lines = steno("read", "demo", "--since", "2h", "--json").documents
     assert [line["record"]["content"] for line in lines] == ["late", "timeless"]
+
+
+def test_a_time_beyond_all_calendars_is_shown_as_a_number(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        session.append_message(
+            {"role": "user", "content": "late"}, key="ffffffff-ffff-7fff-8fff-ffffffffffff"
+        )
+        client.drain()
+    (root / "config.toml").write_text("[disk]\ntrash_days = 4_000_000\n")
+    steno = Steno(root)
+    shown = steno("show", "demo")
+    assert (shown.code, shown.err) == (0, "")
+    assert "late" in shown.out
+    deleted = steno("delete", "demo")
+    assert deleted.code == 0
+    assert re.search(r"demo is in the trash and expires \d+\.", deleted.err)
 
 
 def test_since_and_json_do_not_go_together_in_show(root: Path) -> None:

@@ -40,8 +40,13 @@ def count(value: int, noun: str) -> str:
 
 
 def moment(at: float) -> str:
-    """A Unix time as local date and time of day."""
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A Unix time as local date and time of day; a time beyond all clocks as a number.
+
+    >>> moment(281474976710.655)
+    '281474976710.655'
+    """
+    local = _local(at)
+    return repr(at) if local is None else local.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def instant(at: float) -> str:
@@ -50,11 +55,16 @@ def instant(at: float) -> str:
     >>> instant(1e300)
     '1e+300'
     """
+    local = _local(at)
+    return repr(at) if local is None else local.isoformat(" ", "milliseconds")[:23]
+
+
+def _local(at: float) -> datetime | None:
+    """A Unix time in the zone of this machine, None for one that no calendar has."""
     try:
-        moved = datetime.fromtimestamp(at, UTC).astimezone()
+        return datetime.fromtimestamp(at, UTC).astimezone()
     except (OverflowError, ValueError, OSError):
-        return repr(at)
-    return moved.isoformat(" ", "milliseconds")[:23]
+        return None
 
 
 def duration(seconds: float) -> str:
