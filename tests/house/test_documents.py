@@ -199,10 +199,14 @@ def _is_call(parser: ArgumentParser, name: str, line: str) -> bool:
 
 
 def test_the_exit_codes_of_the_command_are_described() -> None:
-    from steno.cli.exits import Exit
+    from steno import cli
+    from steno.cli.exits import MEANINGS, Exit
 
     told = {int(row[0]) for row in table_rows(COMMANDS, "Exit codes")}
     assert told == {code.value for code in Exit}
+    listed = [line.split(maxsplit=1) for line in (cli.__doc__ or "").splitlines()]
+    told_in_code = {row[0]: row[1] for row in listed if row and row[0].isdigit()}
+    assert told_in_code == {str(code.value): text for code, text in MEANINGS.items()}
 
 
 def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentParser) -> None:

@@ -14,6 +14,7 @@ Exit codes, a closed table (`steno.cli.exits`):
     4  not found: no such session, checkpoint, generation, position, log or match
     5  no daemon answered; nothing happened
     6  nobody knows whether it happened: repeat it with the key that is named
+    7  verify found damage, or doctor a problem; nothing was changed
     130  interrupted
 
 A command loads only what it needs, and never an event loop: it has to start in a blink.
