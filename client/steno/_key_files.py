@@ -7,6 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+from steno._folders import make_private
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import Exists, NotFound, Unauthorized
@@ -50,7 +51,7 @@ def write_new(path: Path, text: str) -> None:
     Raises:
         Exists: there is one already; a key is never overwritten.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -76,7 +77,7 @@ def locked(folder: Path) -> Generator[None]:
     """Alone in a folder of keys, as long as others ask too."""
     import fcntl  # noqa: PLC0415  # only who makes keys needs it
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from steno._connecting import StartFailed, not_there, probe_deadline
+from steno._folders import make_private
 from steno._probe import NeedsRestart, Ready, Unreachable, probe
 from steno._target import Target
 from steno._transport import Connection
@@ -67,7 +68,7 @@ def ensure(target: Target, deadline: float) -> Ready:
 
 def _open_start_lock(root: str) -> int:
     try:
-        Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(Path(root))
         return os.open(Path(root, places.START_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StartFailed(

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 import steno
+from steno.adapters._address import find_address, prepare_root
 from stenod.transport import Transport
 from support.command import Steno
 from support.crowd import wait_until
@@ -76,12 +78,34 @@ def fill(root: Path) -> None:
         client.drain()
 
 
-def test_everything_that_a_daemon_makes_is_its_users_alone(root: Path) -> None:
+@contextmanager
+def _no_umask() -> Iterator[None]:
     mask = os.umask(0)
     try:
-        fill(root)
+        yield
     finally:
         os.umask(mask)
+
+
+def test_every_folder_that_a_client_makes_is_its_users_alone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STENO_HOME", str(root / "state" / "steno"))
+    with _no_umask():
+        assert Steno(root / "state" / "steno")("keys", "new", "laptop").code == 0
+        (root / "talk").mkdir(mode=0o700)
+        prepare_root(find_address(root / "talk" / "context.jsonl"))
+        with steno.connect_sync(root / "other" / "root") as client:
+            client.drain()
+    wait_until(lambda: not (root / "other" / "root" / "stenod.sock").exists())
+    made = [path for path in root.rglob("*") if path.is_dir()]
+    assert {"keys", "adapters", "other"} <= {path.name for path in made}
+    assert [str(path) for path in made if stat.S_IMODE(path.stat().st_mode) != 0o700] == []
+
+
+def test_everything_that_a_daemon_makes_is_its_users_alone(root: Path) -> None:
+    with _no_umask():
+        fill(root)
     # A drain is answered before the socket goes.
     wait_until(lambda: not (root / "stenod.sock").exists())
     made = list(root.rglob("*"))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from steno._folders import make_private
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
 from steno_protocol.settings import mounted_folders
@@ -82,7 +83,7 @@ def prepare_root(address: Address) -> None:
     config = address.root / places.CONFIG
     if config.exists():
         return
-    address.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(address.root)
     # Whoever else makes it at the same time writes the same.
     aside = config.with_name(f"{config.name}.{os.getpid()}")
     aside.write_text(

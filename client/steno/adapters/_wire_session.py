@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from steno._folders import make_private
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
@@ -27,7 +28,7 @@ class WireFileSession:
 
     def append(self, event: bytes) -> Ack:
         """Append one event; when this returns its bytes can be read at `path`."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         address = self._look()
         if not address.is_companion or self.path.exists():
             return _append(address, event)

@@ -16,6 +16,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from steno._folders import make_private
 from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
@@ -89,7 +90,7 @@ def _workshop(tree: Path) -> Generator[Path]:
         Busy: another import is at work.
     """
     aside = tree / _ASIDE
-    aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(aside)
     handle = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -216,9 +217,7 @@ def _new(path: Path) -> BinaryIO:
 
 def _make_folders(folder: Path) -> None:
     """Make the folders above a session, and have them on the disk."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    for each in make_private(folder):
         sync_folder(each.parent)
 
 
