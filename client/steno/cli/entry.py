@@ -6,6 +6,8 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from io import StringIO
+from typing import TextIO
 
 from steno.cli.exits import Exit, exit_of
 from steno.cli.output import Output
@@ -23,7 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = build_parser(words).parse_args(words)
     except SystemExit as end:
         return int(end.code or 0)
-    output = Output(sys.stdout, sys.stderr, as_json=options.json)
+    output = Output(_open(sys.stdout), _open(sys.stderr), as_json=options.json)
+    if sys.stdout is None:
+        # Refused before anything is sent: the answer could reach nobody.
+        output.failure("stdout is closed: nothing was done; `> /dev/null` is for unwanted answers")
+        return Exit.FAILED
     try:
         code = _carry_out(options, output)
         sys.stdout.flush()
@@ -36,6 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence_stdout()
         return _end_of_stream(options, output, error)
     return code
+
+
+def _open(stream: TextIO | None) -> TextIO:
+    """A stream of the process; what is told to one that was closed at its start goes nowhere."""
+    return StringIO() if stream is None else stream
 
 
 def _carry_out(options: Namespace, output: Output) -> int:

@@ -1,6 +1,5 @@
 """The subcommands that keep sessions in order: title, label, archive, unarchive, delete."""
 
-import sys
 from argparse import Namespace
 
 from steno.blocking import BlockingClient
@@ -8,6 +7,7 @@ from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable
+from steno.cli.stdin import is_typed, stdin
 from steno.cli.wording import count, moment
 from steno_protocol.replies import SessionStat
 
@@ -59,7 +59,7 @@ def unarchive(options: Namespace, output: Output) -> int:
 def delete(options: Namespace, output: Output) -> int:
     """Move a session to the trash, once it was asked for twice by who sits at a terminal."""
     with connected(options) as client:
-        if not options.yes and sys.stdin.isatty() and not _is_sure(client, options, output):
+        if not options.yes and is_typed() and not _is_sure(client, options, output):
             output.say(f"{options.session} stays")
             return Exit.FAILED
         deleted = client.delete(options.session, key=options.key)
@@ -113,7 +113,7 @@ def _is_sure(client: BlockingClient, options: Namespace, output: Output) -> bool
     below = len(client.sessions(f"{options.session}/"))
     more = f" and {count(below, 'session')} below it" if below else ""
     output.ask(f"move {_named(stat)}{more} to the trash? [y/N] ")
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return stdin().readline().strip().lower() in {"y", "yes"}
 
 
 def _named(stat: SessionStat) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from steno.cli.output import Output
+from steno.cli.stdin import is_typed
 
 
 class Screen:
@@ -86,7 +87,7 @@ def paged(output: Output, *, wanted: bool) -> Generator[Screen | Output]:
     or when there is no pager.
     """
     command = _command()
-    if not (wanted and command and output.is_terminal and sys.stdin.isatty()):
+    if not (wanted and command and output.is_terminal and is_typed()):
         yield output
         return
     screen = Screen(output, command, shutil.get_terminal_size().lines - 1)

@@ -1,6 +1,5 @@
 """The subcommands that change a session; each prints the new head, a checkpoint its id."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
@@ -10,6 +9,7 @@ from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable
+from steno.cli.stdin import is_typed, stdin
 from steno.cli.wording import count, number
 from steno.values import Ack
 from steno_protocol import limits
@@ -22,8 +22,8 @@ def append(options: Namespace, output: Output) -> int:
     if options.text is not None:
         message = {"role": options.role or "user", "content": options.text}
         return _change(options, output, lambda session, how: session.append_message(message, **how))
-    lines = _lines(sys.stdin.buffer)
-    if sys.stdin.isatty():
+    lines = _lines(stdin().buffer)
+    if is_typed():
         output.say("reading records from the terminal, one JSON object a line; Ctrl-D ends")
     if options.batch:
         batch = [line for _, line in lines]
@@ -88,7 +88,7 @@ def usage(options: Namespace, output: Output) -> int:
 def prompt(options: Namespace, output: Output) -> int:
     """Write the system prompt, or print the present one."""
     if options.text is not None:
-        text = sys.stdin.read() if options.text == "-" else options.text
+        text = stdin().read() if options.text == "-" else options.text
         return _change(
             options, output, lambda session, how: session.write_system_prompt(text, **how)
         )
@@ -165,7 +165,7 @@ def _print_ack(options: Namespace, output: Output, ack: Ack) -> None:
 
 
 def _payload(options: Namespace) -> dict[str, Any]:
-    text = sys.stdin.read() if options.payload == "-" else options.payload
+    text = stdin().read() if options.payload == "-" else options.payload
     if text is None:
         return {}
     import json  # noqa: PLC0415  # only for `emit`

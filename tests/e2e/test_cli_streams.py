@@ -1,0 +1,64 @@
+"""What a command makes of stdin, stdout and stderr that are not what it hoped for."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.command import Ran, Steno
+from support.session_files import contents_in
+
+
+def run_in_shell(root: Path, redirection: str, *arguments: str) -> Ran:
+    """Run the command behind a redirection that closes a stream."""
+    steno = Steno(root)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *steno.words(*arguments)],
+        env=steno.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+def test_a_command_whose_stdout_is_closed_is_refused_before_anything_is_sent(root: Path) -> None:
+    for arguments in (("append", "demo", "hi"), ("read", "demo")):
+        ran = run_in_shell(root, ">&-", *arguments)
+        assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+        assert "stdout is closed: nothing was done" in ran.err
+    assert run_in_shell(root, ">&-", "append", "demo", "hi", "--json").error["code"] == "failed"
+    assert list(root.iterdir()) == []
+
+
+def test_a_command_whose_stderr_is_closed_does_its_work(root: Path) -> None:
+    ran = run_in_shell(root, "2>&-", "append", "demo", "hi")
+    assert (ran.code, ran.out) == (0, "0:1\n")
+    assert run_in_shell(root, "2>&-", "read", "nope").code == 4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("append", "demo"),
+        ("append", "demo", "--batch"),
+        ("emit", "demo", "Noted", "-"),
+        ("prompt", "demo", "-"),
+        ("dmail", "send", "demo", "0", "-"),
+    ],
+)
+def test_a_closed_stdin_is_wrong_usage_where_stdin_is_wanted(
+    root: Path, arguments: tuple[str, ...]
+) -> None:
+    ran = run_in_shell(root, "<&-", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("steno: stdin is closed")
+    assert list(root.iterdir()) == []
+
+
+def test_a_closed_stdin_is_no_hindrance_where_it_is_not_wanted(root: Path) -> None:
+    assert run_in_shell(root, "<&-", "append", "demo", "hi").code == 0
+    assert contents_in(root, "demo") == {"hi": 1}
+    assert run_in_shell(root, "<&-", "show", "demo").code == 0
+    assert run_in_shell(root, "<&-", "delete", "demo").code == 0
