@@ -62,3 +62,21 @@ def test_a_closed_stdin_is_no_hindrance_where_it_is_not_wanted(root: Path) -> No
     assert contents_in(root, "demo") == {"hi": 1}
     assert run_in_shell(root, "<&-", "show", "demo").code == 0
     assert run_in_shell(root, "<&-", "delete", "demo").code == 0
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("emit", "demo", "Noted", "-"),
+        ("prompt", "demo", "-"),
+        ("dmail", "send", "demo", "0", "-"),
+    ],
+)
+def test_a_stdin_that_is_no_text_is_wrong_usage(
+    root: Path, arguments: tuple[str, ...], locale: str
+) -> None:
+    ran = Steno(root, LC_ALL=locale)(*arguments, stdin=b'{"a":"\xff"}')
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("steno: stdin is no text in ")
+    assert list(root.iterdir()) == []

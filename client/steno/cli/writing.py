@@ -9,7 +9,7 @@ from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable
-from steno.cli.stdin import is_typed, stdin
+from steno.cli.stdin import is_typed, stdin, text_or_stdin
 from steno.cli.wording import count, number
 from steno.values import Ack
 from steno_protocol import limits
@@ -88,7 +88,7 @@ def usage(options: Namespace, output: Output) -> int:
 def prompt(options: Namespace, output: Output) -> int:
     """Write the system prompt, or print the present one."""
     if options.text is not None:
-        text = stdin().read() if options.text == "-" else options.text
+        text = text_or_stdin(options, "text")
         return _change(
             options, output, lambda session, how: session.write_system_prompt(text, **how)
         )
@@ -165,9 +165,9 @@ def _print_ack(options: Namespace, output: Output, ack: Ack) -> None:
 
 
 def _payload(options: Namespace) -> dict[str, Any]:
-    text = stdin().read() if options.payload == "-" else options.payload
-    if text is None:
+    if options.payload is None:
         return {}
+    text = text_or_stdin(options, "payload")
     import json  # noqa: PLC0415  # only for `emit`
 
     try:
