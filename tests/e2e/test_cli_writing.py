@@ -1,6 +1,7 @@
 """The subcommands that change a session, as a shell calls them."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -106,6 +107,37 @@ def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -
         assert (ran.code, ran.out) == (4, ""), arguments
         assert "no such session" in ran.err
     assert not (root / "sessions" / "nope").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "stdin"),
+    [
+        (4, ("append", "fresh", "hi", "--expect", "5:5"), b""),
+        (4, ("append", "fresh", "--batch", "--expect", "0:1"), b'{"role":"user","content":"x"}'),
+        (4, ("checkpoint", "fresh", "--expect", "0:1"), b""),
+        (4, ("prompt", "fresh", "hi", "--expect", "1:0"), b""),
+        (4, ("emit", "fresh", "Noted", "--expect", "0:1"), b""),
+        (1, ("append", "fresh"), b"no json"),
+        (1, ("append", "fresh", "--batch"), b'{"role":"user","content":"x"}\n{"role":"nobody"}'),
+        (1, ("append", "fresh", "--batch"), b""),
+        (1, ("append", "fresh", b"\xff"), b""),
+        (1, ("prompt", "fresh", b"\xff"), b""),
+        (1, ("emit", "fresh", ""), b""),
+        (1, ("emit", "fresh", "Noted", "--timestamp", "nan"), b""),
+    ],
+)
+def test_a_refused_change_leaves_no_empty_session_behind(
+    root: Path, code: int, arguments: tuple[str | bytes, ...], stdin: bytes
+) -> None:
+    ran = Steno(root)(*map(os.fsdecode, arguments), stdin=stdin)
+    assert (ran.code, ran.out) == (code, "")
+    assert not (root / "sessions" / "fresh").exists()
+
+
+def test_a_session_is_made_for_who_expects_that_it_is_empty(root: Path) -> None:
+    steno = Steno(root)
+    assert steno("append", "demo", "hi", "--expect", "0:0").out == "0:1\n"
+    assert steno("emit", "events", "Noted", "--expect", "0:0").out == "0:2\n"
 
 
 def test_a_writer_that_was_too_slow_learns_the_head(root: Path) -> None:

@@ -1,9 +1,11 @@
 """The subcommands that change a session; each prints the new head, a checkpoint its id."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, Final, cast
 
+from steno._messages import Message, encode_messages
+from steno._wire import encode_events
 from steno.blocking import BlockingClient, BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
@@ -14,6 +16,12 @@ from steno.cli.wording import count, number
 from steno.values import Ack
 from steno_protocol import limits
 from steno_protocol.errors import NotFound, StenoError, TooLarge
+from steno_protocol.positions import Position
+from steno_protocol.records import check_message, system_prompt_record
+from steno_protocol.wire import check_event
+
+_BEGINNING: Final = Position(0, 0)
+"""Where a new session ends."""
 
 
 def append(options: Namespace, output: Output) -> int:
@@ -21,13 +29,13 @@ def append(options: Namespace, output: Output) -> int:
     _check_append(options)
     if options.text is not None:
         message = {"role": options.role or "user", "content": options.text}
-        return _change(options, output, lambda session, how: session.append_message(message, **how))
+        return _change(options, output, *_appending(message))
     lines = _lines(stdin().buffer)
     if is_typed():
         output.say("reading records from the terminal, one JSON object a line; Ctrl-D ends")
     if options.batch:
         batch = [line for _, line in lines]
-        return _change(options, output, lambda session, how: session.append_message(batch, **how))
+        return _change(options, output, *_appending(batch))
     return _append_stream(options, output, lines)
 
 
@@ -58,11 +66,12 @@ def restore(options: Namespace, output: Output) -> int:
 
 def emit(options: Namespace, output: Output) -> int:
     """Append an event to the wire file."""
-    payload = _payload(options)
+    events = encode_events(options.type, _payload(options), options.timestamp)
     return _change(
         options,
         output,
-        lambda session, how: session.append_wire(options.type, payload, options.timestamp, **how),
+        lambda session, how: session.append_wire(events, **how),
+        lambda: [check_event(event) for event in events],
     )
 
 
@@ -90,7 +99,10 @@ def prompt(options: Namespace, output: Output) -> int:
     if options.text is not None:
         text = text_or_stdin(options, "text")
         return _change(
-            options, output, lambda session, how: session.write_system_prompt(text, **how)
+            options,
+            output,
+            lambda session, how: session.write_system_prompt(text, **how),
+            lambda: system_prompt_record(text),
         )
     with connected(options) as client:
         state = client.session(options.session).history_at()
@@ -108,10 +120,17 @@ def prompt(options: Namespace, output: Output) -> int:
 Verb = Callable[[BlockingSession, dict[str, Any]], Ack]
 """A verb of a session, given the options that all of them have."""
 
+Gate = Callable[[], object]
+"""Raises what any session would refuse about a change, so that none is made for it."""
 
-def _change(options: Namespace, output: Output, verb: Verb) -> int:
+
+def _open_gate() -> None:
+    """Of a change that no session refuses for its own sake."""
+
+
+def _change(options: Namespace, output: Output, verb: Verb, gate: Gate = _open_gate) -> int:
     with connected(options) as client:
-        ack = _apply(client, options, verb, options.key)
+        ack = _apply(client, options, verb, gate, options.key)
     _print_ack(options, output, ack)
     return Exit.DONE
 
@@ -123,7 +142,7 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
         for line_number, line in lines:
             key = None if options.key is None else f"{options.key}-{line_number}"
             try:
-                ack = _apply(client, options, _appending(line), key)
+                ack = _apply(client, options, *_appending(line), key)
             except StenoError:
                 stored = f"; {count(done, 'record')} before it stay appended" if done else ""
                 output.say(f"line {line_number} of stdin was not acknowledged{stored}")
@@ -134,19 +153,27 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
     return Exit.DONE
 
 
-def _appending(line: bytes) -> Verb:
-    return lambda session, how: session.append_message(line, **how)
+def _appending(messages: Message | Sequence[Message]) -> tuple[Verb, Gate]:
+    records = encode_messages(messages)
+    return (
+        lambda session, how: session.append_message(records, **how),
+        lambda: [check_message(record) for record in records],
+    )
 
 
-def _apply(client: BlockingClient, options: Namespace, verb: Verb, key: str | None) -> Ack:
+def _apply(
+    client: BlockingClient, options: Namespace, verb: Verb, gate: Gate, key: str | None
+) -> Ack:
     """Ask for the change; the session is made when that alone is missing."""
     how = {"key": key, "expect": options.expect, "durability": options.durability}
     session = client.session(options.session)
     try:
         return verb(session, how)
     except NotFound:
-        if getattr(options, "no_create", True):
+        if getattr(options, "no_create", True) or options.expect not in (None, _BEGINNING):
             raise
+    # A change that is refused all the same must not leave an empty session behind.
+    gate()
     # The rarer case second: a session that is there costs one round trip, not two.
     client.open(options.session, follow=False)
     return verb(session, how)
