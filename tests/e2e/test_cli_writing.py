@@ -227,6 +227,9 @@ def test_a_system_prompt_is_written_from_text_or_stdin_and_printed(root: Path) -
         ("append", "demo", "hi", "--batch"),
         ("append", "demo", "--expect", "0:0"),
         ("append", "demo", "hi", "--expect", "12"),
+        ("append", "demo", "hi", "--key", "a b"),
+        ("append", "demo", "--key", "k" * 64),
+        ("fork", "demo", "other", "--key", "a b"),
         ("append", "demo", "hi", "--durability", "hopeful"),
         ("append", "demo", "hi", "--name", "two words"),
         ("append", "demo", "hi", "--timeout", "0"),
@@ -250,13 +253,11 @@ def test_a_wrong_command_line_is_one_line_and_starts_no_daemon(
     assert not (root / "stenod.lock").exists()
 
 
-def test_a_mistake_in_a_name_or_key_is_told_by_the_daemon_and_changes_nothing(root: Path) -> None:
-    steno = Steno(root)
-    for arguments in (("append", "../etc", "hi"), ("append", "demo", "hi", "--key", "a b")):
-        ran = steno(*arguments, "--json")
-        assert ran.code == 1
-        assert (ran.error["code"], ran.error["outcome"]) == ("bad_request", "not_applied")
-    assert not (root / "sessions" / "demo").exists()
+def test_a_mistake_in_an_id_is_told_by_the_daemon_and_changes_nothing(root: Path) -> None:
+    ran = Steno(root)("append", "../etc", "hi", "--json")
+    assert ran.code == 1
+    assert (ran.error["code"], ran.error["outcome"]) == ("bad_request", "not_applied")
+    assert not (root / "etc").exists()
 
 
 def test_an_ack_that_could_not_be_printed_leaves_the_outcome_open(root: Path) -> None:

@@ -2,13 +2,15 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from steno_protocol.errors import StenoError
-from steno_protocol.places import check_name
+from steno_protocol.places import check_key, check_name
 from steno_protocol.positions import Position
 
 _DURABILITIES: Final = ("synced", "written")
+
+ReadT = TypeVar("ReadT")
 
 Subcommands = Any
 """What `add_subparsers` returns; argparse keeps its type to itself."""
@@ -140,9 +142,7 @@ def title(parser: argparse.ArgumentParser) -> None:
 def key(parser: argparse.ArgumentParser) -> None:
     """--key alone, for a change that has no other option of `mutation`."""
     parser.set_defaults(changes=True)
-    parser.add_argument(
-        "--key", metavar="KEY", help="names this command: sent again it is applied once"
-    )
+    _add_key(parser)
 
 
 def why(parser: argparse.ArgumentParser) -> None:
@@ -162,10 +162,7 @@ def mutation(
         durable: it is always synced, so there is no --durability.
     """
     parser.set_defaults(changes=given or True)
-    more = f"; {key}" if key else ""
-    parser.add_argument(
-        "--key", metavar="KEY", help=f"names this command: sent again it is applied once{more}"
-    )
+    _add_key(parser, f"; {key}" if key else "")
     parser.add_argument(
         "--expect", metavar="POSITION", type=position,
         help="refuse unless the session ends here",
@@ -179,17 +176,30 @@ def mutation(
     )  # fmt: skip
 
 
+def _add_key(parser: argparse.ArgumentParser, more: str = "") -> None:
+    parser.add_argument(
+        "--key", metavar="KEY", type=_key,
+        help=f"names this command: sent again it is applied once{more}",
+    )  # fmt: skip
+
+
 def position(text: str) -> Position:
     """The type of a position."""
-    try:
-        return Position.parse(text)
-    except StenoError as error:
-        raise argparse.ArgumentTypeError(error.message) from None
+    return _read(Position.parse, text)
 
 
 def _name(text: str) -> str:
+    return _read(check_name, text)
+
+
+def _key(text: str) -> str:
+    return _read(check_key, text)
+
+
+def _read(parse: Callable[[str], ReadT], text: str) -> ReadT:
+    """What the protocol's own parser makes of `text`, its refusal as one of the command line."""
     try:
-        return check_name(text)
+        return parse(text)
     except StenoError as error:
         raise argparse.ArgumentTypeError(error.message) from None
 

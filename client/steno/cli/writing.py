@@ -15,7 +15,8 @@ from steno.cli.stdin import is_typed, stdin, text_or_stdin
 from steno.cli.wording import count, number
 from steno.values import Ack
 from steno_protocol import limits
-from steno_protocol.errors import NotFound, StenoError, TooLarge
+from steno_protocol.errors import BadRequest, NotFound, StenoError, TooLarge
+from steno_protocol.places import check_key
 from steno_protocol.positions import Position
 from steno_protocol.records import check_message, system_prompt_record
 from steno_protocol.wire import check_event
@@ -140,7 +141,7 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
     done = 0
     with connected(options) as client:
         for line_number, line in lines:
-            key = None if options.key is None else f"{options.key}-{line_number}"
+            key = None if options.key is None else _line_key(options.key, line_number)
             try:
                 ack = _apply(client, options, *_appending(line), key)
             except StenoError:
@@ -213,6 +214,21 @@ def _check_append(options: Namespace) -> None:
         raise WrongUsage("--batch is for records on stdin: leave TEXT out")
     if options.text is None and options.expect is not None and not options.batch:
         raise WrongUsage("--expect can hold for one command only: add --batch, or give one TEXT")
+    if options.text is None and options.key is not None and not options.batch:
+        _check_line_key(options.key)
+
+
+def _check_line_key(key: str) -> None:
+    try:
+        check_key(_line_key(key, 1))
+    except BadRequest:
+        raise WrongUsage(
+            "--key has no room for the number of a line of stdin behind it: choose a shorter one"
+        ) from None
+
+
+def _line_key(key: str, line_number: int) -> str:
+    return f"{key}-{line_number}"
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
