@@ -1,6 +1,7 @@
 """Coming to a connection that was greeted: the daemon is found, or else started."""
 
 import time
+from pathlib import Path
 
 from steno._probe import NeedsRestart, Ready, Unreachable, probe
 from steno._target import Target
@@ -20,15 +21,16 @@ def connect(target: Target, deadline: float) -> Ready:
         Unreachable: there is none, and none was to be started or could be.
         Incompatible: what answers is not the daemon that was wanted.
     """
+    began = time.monotonic()
     outcome = probe(target, probe_deadline(deadline))
     if isinstance(outcome, Ready):
         return outcome
     if not target.spawn:
-        raise not_there(target, outcome)
+        raise not_there(target, outcome, began)
     # Imported only now: a one-shot command that finds its daemon does not pay for subprocess.
     from steno._spawn import ensure  # noqa: PLC0415
 
-    return ensure(target, deadline)
+    return ensure(target, began, deadline)
 
 
 def probe_deadline(deadline: float) -> float:
@@ -36,11 +38,33 @@ def probe_deadline(deadline: float) -> float:
     return min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)
 
 
-def not_there(target: Target, outcome: NeedsRestart | Unreachable) -> errors.StenoError:
-    """What is said when there is no daemon to be had."""
+def not_there(
+    target: Target, outcome: NeedsRestart | Unreachable, began: float
+) -> errors.StenoError:
+    """What is said when there is no daemon to be had; it was waited for since `began`."""
     if isinstance(outcome, NeedsRestart):
         return errors.Incompatible(
             f"the daemon at {outcome.endpoint} is too old ({outcome.why}): `steno restart`"
         )
+    silent = _silent(target, time.monotonic() - began)
+    if silent is not None:
+        return silent
     hint = "see the daemon's log" if target.spawn else "start it with `steno start`"
     return errors.Unreachable(f"no daemon: {outcome.why}; {hint}")
+
+
+def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
+    """What is said of a daemon that holds the wanted root and does not answer, if one does."""
+    if target.root is None or target.endpoint is not None:
+        return None
+    # Imported only now: who finds its daemon has no need of it.
+    from steno._holder import holder_of, silence_of  # noqa: PLC0415
+
+    holder = holder_of(Path(target.root))
+    if holder is None:
+        return None
+    silence = silence_of(holder)
+    return errors.Unreachable(
+        f"{silence.told}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
+        " tells more"
+    )

@@ -2,7 +2,8 @@
 
 1. Take the start lock of the root; whoever waits for it keeps probing.
 2. Probe: another client may have started it since.
-3. Run `stenod`, which detaches itself and returns once it answers; then probe again.
+3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
+   returns once it answers; then probe again.
 
 The lock only spares needless starts. That there are never two daemons is the work of the lock that
 the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
@@ -20,6 +21,7 @@ from typing import Final, assert_never
 
 from steno._connecting import StartFailed, not_there, probe_deadline
 from steno._folders import make_private
+from steno._holder import holder_of
 from steno._probe import NeedsRestart, Ready, Unreachable, probe
 from steno._target import Target
 from steno._transport import Connection
@@ -31,8 +33,8 @@ _EXIT_HELD: Final = 3
 """`stenod` says so when another daemon holds the root."""
 
 
-def ensure(target: Target, deadline: float) -> Ready:
-    """Connect to the wanted daemon, which did not answer just now; start it if need be.
+def ensure(target: Target, began: float, deadline: float) -> Ready:
+    """Connect to the wanted daemon, which did not answer since `began`; start it if need be.
 
     Raises:
         StartFailed: there is none, and it could not be started.
@@ -50,7 +52,7 @@ def ensure(target: Target, deadline: float) -> Ready:
                     return outcome
                 case NeedsRestart() if has_lock:
                     _drain(outcome, deadline)
-                case Unreachable() if has_lock:
+                case Unreachable() if has_lock and holder_of(Path(target.root)) is None:
                     _start(target.root, deadline)
                     outcome = probe(target, probe_deadline(deadline))
                     if isinstance(outcome, Ready):
@@ -60,7 +62,7 @@ def ensure(target: Target, deadline: float) -> Ready:
                 case _:
                     assert_never(outcome)
             if time.monotonic() >= deadline:
-                raise not_there(target, outcome)
+                raise not_there(target, outcome, began)
             time.sleep(limits.START_LOCK_POLL_S)
     finally:
         os.close(lock)
@@ -106,7 +108,7 @@ def _start(root: str, deadline: float) -> None:
         raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
     except subprocess.TimeoutExpired:
         raise StartFailed(
-            f"stenod was not ready within {timeout_s:.0f} s: see {Path(root, places.LOG)}"
+            f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, places.LOG)}"
         ) from None
     if done.returncode not in (0, _EXIT_HELD):
         raise StartFailed(f"stenod could not start (exit code {done.returncode}) and said: {said}")

@@ -85,13 +85,24 @@ def test_a_stopped_daemon_has_written_everything_and_the_next_one_knows_it(root:
     assert json.loads(steno("read", "demo").out)["content"] == "hi"
 
 
-def test_a_daemon_that_hangs_is_named_not_mistaken_for_none(root: Path) -> None:
+@pytest.mark.parametrize("command", ["stop", "status", "start", "sessions"])
+def test_a_daemon_that_hangs_is_named_not_mistaken_for_none(root: Path, command: str) -> None:
     with ForegroundDaemon(root) as daemon:
-        os.kill(daemon.pid, signal.SIGSTOP)
-        ran = Steno(root)("stop", "--timeout", "0.5")
-        os.kill(daemon.pid, signal.SIGCONT)
+        pid = daemon.pid
+        os.kill(pid, signal.SIGSTOP)
+        ran = Steno(root)(command, "--timeout", "0.3")
+        os.kill(pid, signal.SIGCONT)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith(f"steno: pid {pid} holds {root} and is stopped: no")
+    assert f"kill -CONT {pid}; `steno doctor`" in ran.err
+
+
+def test_a_root_whose_daemon_does_not_answer_yet_cannot_be_stopped(root: Path) -> None:
+    with (root / "stenod.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ran = Steno(root)("stop", "--timeout", "0.1")
     assert ran.code == 5
-    assert f"a daemon holds {root} but does not answer" in ran.err
+    assert f"a daemon holds {root} that does not answer yet" in ran.err
 
 
 def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(

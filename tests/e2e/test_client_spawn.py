@@ -17,6 +17,7 @@ from steno import BlockingClient, Incompatible, Unreachable, connect_sync
 from steno.cli.examining_daemon import examine_daemon
 from steno_protocol import commands, places
 from steno_protocol.frames import Request
+from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
 
 CLIENT = """
@@ -79,6 +80,45 @@ def test_a_daemon_that_stands_still_is_waited_for_and_not_doubled(root: Path) ->
         thread.join()
     assert reached == [pid]
     assert ready_count(root) == 1
+
+
+@pytest.mark.parametrize("spawn", [True, False])
+def test_a_daemon_that_stands_still_is_named_with_what_wakes_it(root: Path, spawn: bool) -> None:
+    with ForegroundDaemon(root) as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        with pytest.raises(Unreachable) as told:
+            connect_sync(root, spawn=spawn, timeout=0.2)
+        with pytest.raises(Unreachable, match="no answer within"):
+            connect_sync(root, spawn=spawn, timeout=0)
+        pid = daemon.pid
+        os.kill(daemon.pid, signal.SIGCONT)
+    message = told.value.message
+    assert message.startswith(f"pid {pid} holds {root} and is stopped: no answer within")
+    assert f"kill -CONT {pid}" in message
+    assert not (root / places.LOG).exists()
+
+
+@pytest.mark.parametrize("spawn", [True, False])
+def test_a_daemon_whose_socket_was_removed_is_named(root: Path, spawn: bool) -> None:
+    with ForegroundDaemon(root) as daemon:
+        (root / places.SOCKET).unlink()
+        with pytest.raises(Unreachable) as told:
+            connect_sync(root, spawn=spawn, timeout=0.2)
+        pid = daemon.pid
+    socket = root / places.SOCKET
+    assert told.value.message.startswith(f"pid {pid} holds {root}, but its socket {socket} is gone")
+    assert f"kill {pid}" in told.value.message
+
+
+def test_a_start_that_takes_too_long_tells_how_long_it_was_waited_for(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = tmp_path / "python"
+    endless.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    endless.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(endless))
+    with pytest.raises(Unreachable, match=r"not ready within 0\.1 s"):
+        connect_sync(root, timeout=0)
 
 
 def wait_until_somebody_starts(root: Path) -> None:

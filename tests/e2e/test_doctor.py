@@ -77,7 +77,7 @@ def test_a_daemon_that_is_stopped_is_told_with_what_wakes_it(root: Path) -> None
         code, found = _examine(root, "--timeout", "0.3")
         assert code == PROBLEM
         (finding,) = found["daemon"]
-        assert finding["told"] == f"pid {daemon.pid} holds the root and is stopped"
+        assert finding["told"] == f"pid {daemon.pid} holds {root} and is stopped"
         assert finding["remedy"].endswith(f"kill -CONT {daemon.pid}")
         os.kill(daemon.pid, signal.SIGCONT)
         assert _examine(root)[0] == WELL

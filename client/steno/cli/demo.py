@@ -5,13 +5,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from steno._holder import is_free
 from steno.cli.connection import prepared_root, root_of
 from steno.cli.demo_progress import Progress
 from steno.cli.demo_proof import Proof, changes_of_writer, prove
 from steno.cli.demo_run import Evidence, run
 from steno.cli.exits import Exit
 from steno.cli.output import Output
-from steno.cli.service import is_free
 from steno.cli.wording import count, number
 from steno_protocol.errors import Held
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from steno._holder import is_free
 from steno.blocking import BlockingClient, connect_sync
 from steno.cli.demo_proof import Acked, Seen
 from steno.cli.demo_stage import Player, Stage
-from steno.cli.service import is_free
 from steno_protocol import limits
 from steno_protocol.errors import Exists, StenoError
 

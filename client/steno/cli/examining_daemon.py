@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from steno._holder import is_free, note_of, silence_of
 from steno.blocking import BlockingClient, connect_sync
 from steno.cli.configuration import read_file, unread
 from steno.cli.findings import Finding, ok, problem, warning
-from steno.cli.service import is_free
 from steno.cli.wording import count, duration, moment
 from steno_protocol import __version__, limits, places
 from steno_protocol.commands import Configuration
@@ -27,7 +27,7 @@ def examine_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
     """The lock, the socket, and the daemon that should be behind them."""
     if not root.is_dir():
         return
-    note = _note(root)
+    note = note_of(root)
     socket = _socket(root, note)
     if is_free(root):
         yield ok("lock", "no daemon holds the root: one is started when it is needed")
@@ -36,12 +36,10 @@ def examine_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
     held = f"held by pid {note.pid}" if note else "held, and its holder is just starting"
     yield ok("lock", held)
     yield from _folder_of(socket)
-    yield from _answering(options, root, note, socket)
+    yield from _answering(options, root, note)
 
 
-def _answering(
-    options: Namespace, root: Path, note: LockNote | None, socket: Path
-) -> Iterator[Finding]:
+def _answering(options: Namespace, root: Path, note: LockNote | None) -> Iterator[Finding]:
     timeout_s = options.timeout or limits.PROBE_TIMEOUT_S
     try:
         with connect_sync(root, spawn=False, timeout=timeout_s) as client:
@@ -51,7 +49,7 @@ def _answering(
         yield problem("daemon", error.message, "steno restart")
         return
     except (Unreachable, OutcomeUnknown) as error:
-        yield _silent(error.message, note, socket, root)
+        yield _silent(error.message, note, root)
         return
     yield _version(report)
     yield from _state(report)
@@ -86,18 +84,13 @@ def _state(report: StatusReport) -> Iterator[Finding]:
         )
 
 
-def _silent(why: str, note: LockNote | None, socket: Path, root: Path) -> Finding:
+def _silent(why: str, note: LockNote | None, root: Path) -> Finding:
     """The finding of a daemon that holds the root and does not answer."""
-    if note is not None and _is_stopped(note.pid):
-        told = f"pid {note.pid} holds the root and is stopped"
-        return problem("daemon", told, f"let it go on: kill -CONT {note.pid}")
-    log = root / places.LOG
-    if not socket.exists():
-        told = f"it holds the root, but its socket {socket} is gone"
-        end = f"kill {note.pid}: it drains" if note else f"see {log}"
-        return problem("daemon", told, f"{end}, and the next command starts another")
-    end = f"kill {note.pid}" if note else "kill its process"
-    return problem("daemon", f"it does not answer: {why}", f"see {log}; if it hangs, {end}")
+    if note is None:
+        remedy = f"see {root / places.LOG}; if it hangs, kill its process"
+        return problem("daemon", f"it does not answer: {why}", remedy)
+    silence = silence_of(note)
+    return problem("daemon", silence.told, silence.remedy)
 
 
 def _unused_socket(socket: Path) -> Iterator[Finding]:
@@ -146,18 +139,3 @@ def _socket(root: Path, note: LockNote | None) -> Path:
     if note is not None:
         return Path(note.endpoint.removeprefix("ipc://"))
     return Path(places.socket_path(str(root), None, os.environ, os.getuid()))
-
-
-def _note(root: Path) -> LockNote | None:
-    try:
-        return places.decode_lock_note((root / places.LOCK).read_bytes())
-    except OSError:
-        return None
-
-
-def _is_stopped(pid: int) -> bool:
-    with suppress(OSError, IndexError):
-        # The name in brackets may hold anything, so what follows the last one counts.
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return told.rpartition(")")[2].split()[0] in {"T", "t"}
-    return False

@@ -1,12 +1,12 @@
 """The subcommands that look after the daemon: status, start, stop, restart, clients."""
 
-import fcntl
 import time
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from steno._holder import is_free, note_of
 from steno.cli import contract
 from steno.cli.connection import connected, root_of
 from steno.cli.exits import Exit
@@ -111,16 +111,16 @@ def _stopped(options: Namespace) -> dict[str, Any]:
             # Its last answer can be lost with its socket; that the lock is free says more.
             with suppress(Unreachable, OutcomeUnknown):
                 client.drain()
-    except Unreachable as error:
+    except Unreachable:
         if options.root is None and options.socket is not None:
             # Whose socket it would be, and so which root is free, nobody can say.
             raise
         root = root_of(options)
         if not is_free(root):
-            raise Unreachable(
-                f"a daemon holds {root} but does not answer ({error.message}): see"
-                f" {root / places.LOG}, and end it with `kill` if it hangs"
-            ) from None
+            if note_of(root) is None:
+                told = f"a daemon holds {root} that does not answer yet: try again"
+                raise Unreachable(told) from None
+            raise
         return {"stopped": False, "pid": None, "root": str(root)}
     wait_until_free(root)
     return {"stopped": True, "pid": pid, "root": str(root)}
@@ -140,18 +140,6 @@ def wait_until_free(root: Path) -> None:
                 f" {root / places.LOG} and try again"
             )
         time.sleep(limits.START_LOCK_POLL_S)
-
-
-def is_free(root: Path) -> bool:
-    """True when no daemon holds the root."""
-    try:
-        with (root / places.LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _status_rows(report: StatusReport) -> list[tuple[str, str]]:

@@ -1,0 +1,71 @@
+"""Who holds a root, and what is said of a daemon that does so and does not answer."""
+
+import fcntl
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from steno_protocol import places
+from steno_protocol.places import LockNote
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """What is wrong with a daemon that does not answer, and what to do about it."""
+
+    told: str
+    remedy: str
+
+
+def is_free(root: Path) -> bool:
+    """True when no daemon holds the root."""
+    try:
+        with (root / places.LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
+def note_of(root: Path) -> LockNote | None:
+    """What the daemon that holds the root, or held it when it was killed, says of itself.
+
+    None before it answers for the first time, and when it has ended.
+    """
+    try:
+        return places.decode_lock_note((root / places.LOCK).read_bytes())
+    except OSError:
+        return None
+
+
+def holder_of(root: Path) -> LockNote | None:
+    """The note of the daemon that holds the root now; None if none does, or it is just starting."""
+    # The lock is tried only where a note lies: to hold it, if for an instant, is to keep a daemon
+    # that starts in that instant from it.
+    note = note_of(root)
+    return None if note is None or is_free(root) else note
+
+
+def silence_of(note: LockNote) -> Silence:
+    """Why the daemon that wrote this note, and holds its root, does not answer."""
+    held = f"pid {note.pid} holds {note.root}"
+    if _is_stopped(note.pid):
+        return Silence(f"{held} and is stopped", f"let it go on: kill -CONT {note.pid}")
+    socket = Path(note.endpoint.removeprefix("ipc://"))
+    if not socket.exists():
+        return Silence(
+            f"{held}, but its socket {socket} is gone",
+            f"kill {note.pid}: it drains, and the next command starts another",
+        )
+    log = Path(note.root, places.LOG)
+    return Silence(f"{held} and does not answer", f"see {log}; if it hangs, kill {note.pid}")
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError, IndexError):
+        # The name in brackets may hold anything, so what follows the last one counts.
+        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return told.rpartition(")")[2].split()[0] in {"T", "t"}
+    return False
