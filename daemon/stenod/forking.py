@@ -124,12 +124,13 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
     """Make a fork; durable on return, and at every moment either there or not.
 
     Raises:
-        BadRequest, NotFound: there is no such instant to cut at.
+        BadRequest, NotFound: there is no such instant to cut at, or no session can be made there.
         Exists: something lies at its place already.
         Busy: this very fork is being made.
         OutcomeUnknown: the disk failed when it was at its place.
         OSError: the disk failed; it was not made.
     """
+    trees.check_new(wanted.target)
     chosen = cut(source, wanted.command)
     with contextlib.ExitStack() as held:
         tree = close_with(held, disk, trees.open_tree(wanted.target, create=True))

@@ -123,6 +123,8 @@ class Trees:
 
     def identity(self, found: Place, *, create: bool) -> tuple[int, int]:
         """What tells a session's folder from every other, whatever its id: device and inode."""
+        if create:
+            self.check_new(found)
         folder = self.open_folder(found, create=create)
         try:
             if not create and self._disk.stat_name(folder, places.CONTEXT) is None:
@@ -131,6 +133,19 @@ class Trees:
             return stat.device, stat.inode
         finally:
             self._disk.close(folder)
+
+    def check_new(self, found: Place) -> None:
+        """Refuse to make a session among the uploads of another; one that is there is let be.
+
+        Raises:
+            BadRequest: it would be made there.
+        """
+        if places.UPLOADS in found.segments and not self._is_session(found):
+            raise BadRequest(
+                f"{places.UPLOADS!r} is the name of a folder of files that a session may hold, so"
+                " no new session can have it in its id; choose another",
+                session=found.session,
+            )
 
     def inspect(self, found: Place) -> tuple[Inspection, FileView]:
         """What a session's files say, and what of the present generation may be read."""
@@ -276,6 +291,16 @@ class Trees:
             # A tree that is not there, or not ours to read, has no sessions to show.
             return
         yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX, wanted)
+
+    def _is_session(self, found: Place) -> bool:
+        try:
+            folder = self.open_folder(found)
+        except NotFound:
+            return False
+        try:
+            return self._disk.stat_name(folder, places.CONTEXT) is not None
+        finally:
+            self._disk.close(folder)
 
     def _descend(self, found: Place, *, create: bool) -> int:
         handle = self._disk.open_root(str(found.tree), create=create)

@@ -256,3 +256,25 @@ def test_a_bad_bundle_is_refused_or_ignored_and_a_good_one_beside_it_is_served(
     assert (served[b"s"]["kind"], served[b"a"]["kind"]) == ("status", "ack")
     assert served[b"a"]["first"] == "0:1"
     assert peer.ask("stats")["ignored"] == ignored + 6
+
+
+def test_no_session_is_made_among_the_uploads_of_another_and_one_that_is_there_stays(
+    root: Path,
+) -> None:
+    uploads = root / "sessions" / "demo" / "uploads"
+    there = root / "sessions" / "old" / "uploads"
+    for folder in (uploads, there):
+        folder.mkdir(parents=True)
+    (there / "context.jsonl").write_bytes(GOOD + b"\n")
+    with steno.connect_sync(root) as client:
+        demo = client.open("demo")
+        for session in ("demo/uploads", "demo/uploads/x", "uploads", "uploads/x"):
+            with pytest.raises(steno.BadRequest, match="'uploads' is the name of a folder"):
+                client.open(session)
+            with pytest.raises(steno.BadRequest, match="'uploads' is the name of a folder"):
+                demo.fork(session)
+        old = client.open("old/uploads")
+        old.append_message({"role": "user", "content": "more"})
+        assert len(old.history) == 2
+    assert list(uploads.iterdir()) == []
+    assert not (root / "sessions" / "uploads").exists()
