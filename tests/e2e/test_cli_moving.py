@@ -120,7 +120,7 @@ def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_pat
     for arguments in (("--json",), ("--format", "kimi", "-o", str(tmp_path / "copy")), ()):
         ran = steno("export", "demo", *arguments)
         assert ran.code == 0
-        assert ran.err.endswith("steno: 1 line was no record and was passed over\n")
+        assert "1 line was no record and was passed over" in ran.err
     # What bears no stamp of ours stays byte for byte what it was.
     assert (tmp_path / "copy" / "context.jsonl").read_text() == (
         '{"role":"user","content":"a"}\n{"role":"user", "content":"b"}\n'

@@ -107,4 +107,4 @@ def test_lines_that_are_no_records_are_counted_and_told(root: Path) -> None:
     assert ran.documents == [
         {"session": "demo", "cursor": "0:0", "at": None, "role": "user", "line": "here"}
     ]
-    assert ran.err.startswith("steno: 1 line was no record")
+    assert json.loads(ran.err) == {"note": "1 line was no record and was passed over"}

@@ -1,5 +1,6 @@
 """What a command makes of stdin, stdout and stderr that are not what it hoped for."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -80,3 +81,28 @@ def test_a_stdin_that_is_no_text_is_wrong_usage(
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("steno: stdin is no text in ")
     assert list(root.iterdir()) == []
+
+
+def test_all_that_is_said_beside_the_data_is_json_when_it_is_asked_for(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    for arguments, told in (
+        (("wire", "demo"), "no event of demo lies there"),
+        (("turns", "demo"), "no turn of demo is known"),
+        (("stat", "de"), "there is no session de; demo is the one that begins so"),
+    ):
+        ran = steno(*arguments, "--json")
+        assert ran.code == 0
+        assert json.loads(ran.err)["note"].startswith(told)
+    ran = steno("append", "demo", "--json", stdin="no json\n")
+    note, error = map(json.loads, ran.err.splitlines())
+    assert note == {"note": "line 1 of stdin was not acknowledged"}
+    assert error["error"]["code"] == "bad_request"
+
+
+def test_wrong_usage_is_json_but_for_what_the_parser_finds(root: Path) -> None:
+    steno = Steno(root)
+    ran = steno("append", "demo", "--role", "user", "--json")
+    assert (ran.code, ran.error["code"]) == (2, "bad_request")
+    ran = steno("append", "demo", "--role", "robot", "--json")
+    assert (ran.code, ran.err.startswith("steno: argument --role")) == (2, True)

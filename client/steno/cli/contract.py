@@ -57,6 +57,7 @@ revoked     {"revoked": name}                   `keys revoke`
 completion  shell script
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
+note        {"note": text}                      what else is said on stderr
 
 Positions are text, `generation:line`; times are Unix seconds. Keys may be added, never taken away.
 """

@@ -35,7 +35,7 @@ class Output:
     """The two streams of one command.
 
     Attributes:
-        as_json: data are JSON documents.
+        as_json: data and talk are JSON documents.
     """
 
     def __init__(self, data: TextIO, talk: TextIO, *, as_json: bool = False) -> None:
@@ -97,9 +97,12 @@ class Output:
         self._data.flush()
 
     def say(self, text: str) -> None:
-        """One line of talk."""
+        """One line of talk: words for a person, a document of its own for a program."""
         if self._is_updated:
             self.update("")
+        if self.as_json:
+            self._tell({"note": text})
+            return
         self._talk.write(_for(self._talk, f"steno: {printable(text, one_line=True)}") + "\n")
         self._talk.flush()
 
@@ -118,14 +121,15 @@ class Output:
     def error(self, error: StenoError) -> None:
         """Tell why the command ended: one line, or one JSON object."""
         if self.as_json:
-            self._fail(error_document(error))
+            self._tell({"error": error_document(error)})
         else:
             self.say(str(error))
 
     def failure(self, message: str) -> None:
         """Tell of a failure that is no error of steno's own tree."""
         if self.as_json:
-            self._fail({**error_document(StenoError(message)), "code": "failed"})
+            document = {**error_document(StenoError(message)), "code": "failed"}
+            self._tell({"error": document})
         else:
             self.say(message)
 
@@ -136,8 +140,8 @@ class Output:
         codes = ";".join(_STYLES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
-    def _fail(self, document: Mapping[str, Any]) -> None:
-        self._talk.write(_json(self._talk, {"error": document}))
+    def _tell(self, document: Mapping[str, Any]) -> None:
+        self._talk.write(_json(self._talk, document))
         self._talk.flush()
 
 
