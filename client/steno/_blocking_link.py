@@ -1,7 +1,7 @@
 """The blocking client's link: one connection, mended during calls, and what is under way on it."""
 
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -13,17 +13,21 @@ from steno._pending import Pending
 from steno._probe import Ready, hello_of
 from steno._target import Target
 from steno._transport import Connection
+from steno._turnstile import Turnstile
 from steno._verbs import ReplyT, expected
 from steno_protocol import commands, limits, replies
-from steno_protocol.errors import BadRequest, Incompatible, Unreachable
+from steno_protocol.errors import BadRequest, Busy, Incompatible, Unreachable
 
 
 class BlockingLink:
     """A connection to a daemon that mends itself during calls; it stands when this is made.
 
+    Threads take turns on it. A request has the turn until it has its answer; what only waits for
+    something to come (`wait_until`) has it for a look now and then, and keeps nobody waiting.
+
     Attributes:
         name: who writes.
-        timeout: seconds that one request may take.
+        timeout: seconds that one request may take, and that it may wait for its turn.
         welcome: what the daemon said of itself.
         is_inherited: this process was forked from the one that made the link.
     """
@@ -34,7 +38,8 @@ class BlockingLink:
         self.is_inherited = False
         self._target = target.resolved()
         self._exchange = Exchange(hello_of(target))
-        self._lock = threading.RLock()
+        self._turns = Turnstile()
+        self._unpaid: deque[Follower] = deque()
         self._connection: Connection | None = None
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
@@ -43,13 +48,21 @@ class BlockingLink:
         _fork.guard(self)
 
     def close(self) -> None:
-        """Hang up; closing twice is harmless."""
+        """Hang up; closing twice is harmless, and who waits for something to come is told.
+
+        Raises:
+            Busy: another thread's request took longer than `timeout`; the client is still open.
+        """
         if self.is_inherited:
             return
-        with self._lock:
+        self._turns.take(self.timeout)
+        try:
+            self._turns.ring()
             self._is_open = False
             self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
             self._hang_up("the client was closed")
+        finally:
+            self._turns.give_back()
 
     def check_open(self) -> None:
         """Raise BadRequest if the client cannot be used any more."""
@@ -71,9 +84,20 @@ class BlockingLink:
         records: Sequence[bytes] = (),
         timeout: float | None = None,
     ) -> tuple[ReplyT, bytes]:
-        """As `ask`, with records that go with the command and the block that comes back."""
-        with self._lock:
-            return self.finish(self.begin(command, records, timeout), kind)
+        """As `ask`, with records that go with the command and the block that comes back.
+
+        Raises:
+            Busy: other threads' requests left no turn for this one; it was not sent.
+        """
+        timeout_s = self.timeout if timeout is None else timeout
+        timeout_s -= self._take_turn(timeout_s)
+        try:
+            pending = self._begin(command, records, timeout_s)
+            self._finish(pending)
+        finally:
+            self._turns.give_back()
+        reply, block = pending.result()
+        return expected(reply, kind), block
 
     def begin(
         self,
@@ -82,23 +106,26 @@ class BlockingLink:
         timeout: float | None = None,
     ) -> Pending:
         """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
-        timeout = self.timeout if timeout is None else timeout
-        with self._lock:
-            self.check_open()
-            now = time.monotonic()
-            pending = self._exchange.submit(command, records, _nothing, now, timeout)
-            if self._connection is not None:
-                self._flush(self._connection)
-            return pending
+        timeout_s = self.timeout if timeout is None else timeout
+        timeout_s -= self._take_turn(timeout_s)
+        try:
+            return self._begin(command, records, timeout_s)
+        finally:
+            self._turns.give_back()
 
     def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
         """Wait for the answer to what was begun, which has to be of this kind."""
-        with self._lock:
-            self.check_open()
-            try:
-                self._wait_for(pending)
-            finally:
-                self._exchange.forget(pending)
+        try:
+            self._take_turn(self.timeout)
+        except Busy as error:
+            self._exchange.forget(pending)
+            # It was sent before: of a change nobody knows.
+            raise pending.outcome(error) from None
+        try:
+            self._turns.ring()
+            self._finish(pending)
+        finally:
+            self._turns.give_back()
         reply, block = pending.result()
         return expected(reply, kind), block
 
@@ -108,55 +135,126 @@ class BlockingLink:
 
     def follow(self, follower: Follower) -> None:
         """Begin a subscription."""
-        with self._lock:
+        self._take_turn(self.timeout)
+        try:
             self.check_open()
             self._exchange.follow(follower, time.monotonic(), self.timeout)
+        finally:
+            self._turns.give_back()
 
     def unfollow(self, follower: Follower) -> None:
-        """End a subscription."""
-        with self._lock:
+        """End a subscription; a little later when another thread's request takes too long."""
+        if self.is_inherited:
+            return
+        try:
+            self._turns.take(self.timeout)
+        except Busy:
+            self._exchange.abandon(follower)
+            self._turns.ring()
+            return
+        try:
+            self._turns.ring()
             self._exchange.unfollow(follower)
             if self._connection is not None:
                 self._flush(self._connection)
+        finally:
+            self._turns.give_back()
 
     def abandon(self, follower: Follower) -> None:
         """End a subscription a little later; safe in a finaliser."""
         self._exchange.abandon(follower)
 
     def consumed(self, follower: Follower) -> None:
-        """Give credit for what was popped."""
-        with self._lock:
-            self._exchange.consumed(follower, time.monotonic())
-            if self._connection is not None:
-                self._flush(self._connection)
+        """Give credit for what was popped, at the next turn of anybody; this never waits."""
+        if self.is_inherited:
+            return
+        # Not to be refused: the event that was popped would be lost with the error.
+        self._unpaid.append(follower)
+        if self._turns.take_before(0.0):
+            try:
+                self._pay()
+                if self._exchange.outbox and self._connection is not None:
+                    self._turns.ring()
+                    self._flush(self._connection)
+            finally:
+                self._turns.give_back()
 
     def take_in(self) -> None:
         """Take in what has arrived, without waiting."""
-        with self._lock:
+        self._take_turn(self.timeout)
+        try:
             self.check_open()
-            self._turn(0.0)
+            self._turns.ring()
+            self._step(0.0)
+        finally:
+            self._turns.give_back()
 
     def wait_until(self, is_true: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Take in what comes until `is_true`; False when that took longer than `timeout` s."""
+        """Take in what comes until `is_true`; False when that took longer than `timeout` s.
+
+        Other threads' requests go on meanwhile, and what they take in counts too.
+        """
         deadline = inf if timeout is None else time.monotonic() + timeout
-        with self._lock:
-            self.check_open()
-            while not is_true():
-                if time.monotonic() >= deadline:
-                    return False
-                self._turn(deadline)
-        return True
+        self.check_open()
+        bell = self._turns.bell()
+        try:
+            while self._turns.take_before(deadline):
+                try:
+                    bell.hush()
+                    if is_true():
+                        return True
+                    self.check_open()
+                    if time.monotonic() >= deadline:
+                        return False
+                    if self._step(0.0):
+                        # Perhaps it is for another thread; and more may be there.
+                        self._turns.ring(but=bell)
+                        continue
+                    descriptors, until = self._signs()
+                finally:
+                    self._turns.give_back()
+                bell.sleep(descriptors, min(deadline, until))
+        finally:
+            self._turns.put_away(bell)
+        # Another thread's request has the turn: what it took in so far is to be seen without one.
+        return is_true()
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _wait_for(self, pending: Pending) -> None:
-        while not pending.is_done:
-            self._turn(inf)
+    def _take_turn(self, timeout_s: float) -> float:
+        # Before the turn: in a child the thread that had it at the fork does not exist.
+        self.check_open()
+        return self._turns.take(timeout_s)
 
-    def _turn(self, deadline: float) -> None:
-        """Wait for something to happen, at most until `deadline`, and deal with it."""
+    def _begin(
+        self, command: commands.Command, records: Sequence[bytes], timeout_s: float
+    ) -> Pending:
+        self.check_open()
+        self._turns.ring()
+        now = time.monotonic()
+        pending = self._exchange.submit(command, records, _nothing, now, timeout_s)
+        if self._connection is not None:
+            self._flush(self._connection)
+        return pending
+
+    def _finish(self, pending: Pending) -> None:
+        try:
+            while not pending.is_done:
+                self._step(inf)
+        finally:
+            self._exchange.forget(pending)
+
+    def _step(self, deadline: float) -> bool:
+        """Wait for something to happen, at most until `deadline`, and deal with it.
+
+        Returns:
+            True when something came.
+        """
+        has_come = False
         until = min(deadline, self._exchange.alarm)
         connection = self._connection
+        if self._unpaid:
+            self._pay()
         if connection is None:
             connection = self._connect_again(until)
         if connection is not None:
@@ -167,6 +265,25 @@ class BlockingLink:
             if may_have_ended and connection.is_lost():
                 self._hang_up("the connection to the daemon was lost")
         self._exchange.tick(time.monotonic())
+        return has_come
+
+    def _signs(self) -> tuple[tuple[int, ...], float]:
+        """What to sleep on after a step in which nothing came, and until when at most."""
+        connection = self._connection
+        if connection is None:
+            return (), min(self._exchange.alarm, self._retry_at)
+        until = self._exchange.alarm
+        if self._exchange.outbox:
+            # From the step's end, or what could not go before. To send may use up the sign of what
+            # came meanwhile, so it is asked for once more.
+            self._flush(connection)
+            is_ready = connection.is_ready if self._exchange.outbox else connection.has_messages
+            until = 0.0 if is_ready else until
+        return (connection.fd, connection.monitor_fd), until
+
+    def _pay(self) -> None:
+        while self._unpaid:
+            self._exchange.consumed(self._unpaid.popleft(), time.monotonic())
 
     def _receive(self, connection: Connection) -> None:
         now = time.monotonic()
@@ -210,6 +327,8 @@ class BlockingLink:
         return ready.welcome
 
     def _hang_up(self, why: str) -> None:
+        # They sleep on descriptors that are about to be closed.
+        self._turns.ring()
         self._exchange.disconnected(why)
         if self._connection is not None:
             self._connection.close()

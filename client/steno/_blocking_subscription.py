@@ -41,6 +41,9 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         """
         if self._is_closed or not self._link.wait_until(self._has_news, timeout):
             return None
+        if self._is_closed:
+            # By another thread, while this one waited.
+            return None
         if not self._following.has_events:
             assert self._following.error is not None
             raise self._following.error
@@ -72,7 +75,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
                 self._link.abandon(follower)
 
     def _has_news(self) -> bool:
-        return self._following.has_events or self._following.error is not None
+        return self._following.has_events or self._following.error is not None or self._is_closed
 
 
 def _nothing() -> None:

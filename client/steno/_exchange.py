@@ -100,7 +100,8 @@ class Exchange:
     @property
     def deadline(self) -> float:
         """When the first of those who wait for an answer gives up; `inf` when nobody waits."""
-        requests = (pending.deadline for pending in self._pending.values())
+        # Copied in one step, here and below: a finaliser or another thread may `forget` meanwhile.
+        requests = (pending.deadline for pending in list(self._pending.values()))
         return min((*requests, *(f.deadline for f in self._followers.values())), default=inf)
 
     @property
@@ -159,7 +160,7 @@ class Exchange:
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
         self._bundle_requests = welcome.limits.get("bundle_requests_max", 0)
         self.trouble = None
-        for pending in self._pending.values():
+        for pending in list(self._pending.values()):
             self._send(pending, now)
             self._arm(pending.due)
         for follower in list(self._followers.values()):

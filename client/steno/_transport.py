@@ -102,6 +102,7 @@ class Connection:
         # pyzmq looks an option up first.
         self._incoming = [(self._socket, _POLLIN)]
         self._outgoing = [(self._socket, _POLLOUT)]
+        self._both_ways = [(self._socket, _POLLIN | _POLLOUT)]
         self._news = [(self._monitor, _POLLIN)]
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
@@ -120,6 +121,15 @@ class Connection:
     def can_send(self) -> bool:
         """True when the daemon's end takes messages."""
         return bool(zmq.zmq_poll(self._outgoing, 0))
+
+    @property
+    def is_ready(self) -> bool:
+        """True when `receive` would give something, or the daemon's end takes messages.
+
+        Not the same as to ask for one and then for the other: each question may use up the sign on
+        `fd` of what only the other would have told.
+        """
+        return bool(zmq.zmq_poll(self._both_ways, 0))
 
     def is_lost(self) -> bool:
         """True once the connection has ended, or could not be made."""

@@ -40,10 +40,12 @@ def connect_sync(
 
 
 class BlockingClient:
-    """A connection to a daemon that mends itself, for one thread; made by `connect_sync`.
+    """A connection to a daemon that mends itself; made by `connect_sync`.
 
-    Calls from several threads are put one after the other. What arrives on its own, for histories
-    and subscriptions, is taken in during calls.
+    Requests from several threads are put one after the other, in the order in which they come. One
+    whose turn does not come within `timeout` seconds ends with Busy, and was not sent. A thread
+    that waits for an event, or for a history to arrive, keeps no other waiting. What arrives on its
+    own, for histories and subscriptions, is taken in during calls.
     """
 
     def __init__(self, link: BlockingLink) -> None:
@@ -61,7 +63,11 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up; closing twice is harmless."""
+        """Hang up; closing twice is harmless. Other threads' waits end with Unreachable.
+
+        Raises:
+            Busy: another thread's request took longer than `timeout`; the client is still open.
+        """
         self._link.close()
 
     @property

@@ -1,0 +1,183 @@
+"""Whose turn it is on a connection that several threads share, and how those who wait are woken.
+
+A thread has the turn while it uses the connection. One that only waits for something to come sleeps
+beside the turnstile, on the connection's descriptors and on a bell of its own, so that nobody ever
+has to get it out of the way. What it sleeps on may be used up by another thread's turn (libzmq's
+descriptors tell of a change once, to whoever asks first), so who takes the turn to use the
+connection rings the bells: each who sleeps then queues for a turn, and looks again.
+
+Rejected: one waiting thread that polls with the turn in its hand and is asked for it. Each request
+would wait for two changes of threads before it could send, and what it took in for a second waiting
+thread, which queues behind the first, nobody would tell that one.
+"""
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import inf
+from typing import Final
+
+from steno_protocol.errors import Busy
+
+_SLEEP_S_MAX: Final = 1000.0
+"""A deadline may be infinite, and an integer of milliseconds may not: who wakes looks again."""
+
+
+class Turnstile:
+    """Gives turns in order; a thread that has the turn may take it again.
+
+    An interrupt anywhere leaves it free: turns are given back by the lock itself, as a function in
+    Python can be interrupted before its first line.
+
+    Attributes:
+        give_back: ends a turn; once for each that was taken.
+    """
+
+    def __init__(self) -> None:
+        # Who queues holds `next` until it has the turn, so that a thread that just gave the turn
+        # back, and would win the race for it, finds itself behind. Both know their owners: a
+        # signal handler or a finaliser may come in the middle of anything.
+        self._next = threading.RLock()
+        self._turn = threading.RLock()
+        self._owner = threading.Condition(self._turn)
+        # Sets, not counts: to add to one is a single step, which threads cannot take half.
+        self._queued: set[object] = set()
+        self._sleeping: set[Bell] = set()
+        self._spare_bells: list[Bell] = []
+        self.give_back: Callable[[], None] = self._turn.release
+
+    def take(self, timeout_s: float) -> float:
+        """Wait for a turn; how many seconds that took.
+
+        Raises:
+            Busy: it took longer than `timeout_s`; the turn is not ours.
+        """
+        if self._take_now():
+            return 0.0
+        began = time.monotonic()
+        waited_s = self._queue_up(began, began + timeout_s)
+        if waited_s is None:
+            raise Busy(
+                "another thread was in a call on this client for all of the"
+                f" {timeout_s:g} s that this one may take: give each thread a client of its own, or"
+                " a longer timeout"
+            )
+        return waited_s
+
+    def take_before(self, deadline: float) -> bool:
+        """Wait for a turn, for ever when `deadline` is infinite; False when none came in time."""
+        return self._take_now() or self._queue_up(time.monotonic(), deadline) is not None
+
+    def bell(self) -> "Bell":
+        """A bell that is rung from now on, until it is put away."""
+        try:
+            bell = self._spare_bells.pop()
+        except IndexError:
+            bell = Bell()
+        self._sleeping.add(bell)
+        return bell
+
+    def put_away(self, bell: "Bell") -> None:
+        """Its owner sleeps no more."""
+        self._sleeping.discard(bell)
+        self._spare_bells.append(bell)
+
+    def ring(self, but: "Bell | None" = None) -> None:
+        """Have all who sleep look again, once they get a turn, except one.
+
+        Who is about to use the connection rings first: whatever happens then, they will look.
+        """
+        if self._sleeping:
+            for bell in list(self._sleeping):
+                if bell is not but:
+                    bell.ring()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _take_now(self) -> bool:
+        if self._queued and not self._is_ours():
+            return False
+        try:
+            return self._turn.acquire(blocking=False)
+        except BaseException:
+            # An interrupt that came with the lock: a call ends before its caller is interrupted.
+            if self._is_ours():
+                self._turn.release()
+            raise
+
+    def _queue_up(self, now: float, deadline: float) -> float | None:
+        """Seconds until the turn was ours, None when it is not."""
+        place = object()
+        try:
+            self._queued.add(place)
+            try:
+                if not _acquire(self._next.acquire, deadline):
+                    return None
+                if not _acquire(self._turn.acquire, deadline):
+                    return None
+            finally:
+                try:  # noqa: SIM105 - an interrupt could come before `suppress` does anything
+                    self._next.release()
+                except RuntimeError:
+                    # It was not ours: the time was over before.
+                    pass
+            return time.monotonic() - now
+        except BaseException:
+            if self._is_ours():
+                self._turn.release()
+            raise
+        finally:
+            self._queued.discard(place)
+
+    def _is_ours(self) -> bool:
+        # The public way to ask a lock for its owner. Nobody is ever notified by it.
+        try:
+            self._owner.notify()
+        except RuntimeError:
+            return False
+        return True
+
+
+class Bell:
+    """What wakes a thread that sleeps beside a turnstile; it stays rung until it is hushed."""
+
+    def __init__(self) -> None:
+        self._is_heard = False
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def __del__(self) -> None:
+        # In a child after a fork too: there it closes the child's copy only.
+        with suppress(AttributeError):
+            os.close(self._fd)
+
+    def ring(self) -> None:
+        """Wake its owner, now or when it goes to sleep; any thread may."""
+        # It can be rung 2**64 - 2 times before it is full.
+        os.eventfd_write(self._fd, 1)
+
+    def hush(self) -> None:
+        """Make it silent again; its owner does so in its turn, before it looks."""
+        if self._is_heard:
+            self._is_heard = False
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._fd)
+
+    def sleep(self, descriptors: Iterable[int], deadline: float) -> None:
+        """Block until the bell rings, a descriptor is readable, or it is `deadline`."""
+        poll = select.poll()
+        for descriptor in (self._fd, *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        left_s = min(deadline - time.monotonic(), _SLEEP_S_MAX)
+        # Rounded up, else it would wake a moment too early and find nothing to do.
+        stirred = poll.poll(max(0, int(left_s * 1000) + 1))
+        self._is_heard = any(descriptor == self._fd for descriptor, _ in stirred)
+
+
+def _acquire(acquire: Callable[[bool, float], bool], deadline: float) -> bool:
+    if deadline == inf:
+        return acquire(True, -1)
+    left_s = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+    return acquire(True, left_s) if left_s > 0 else acquire(False, -1)
