@@ -102,14 +102,11 @@ def test_an_append_goes_at_once_while_another_thread_waits_again_and_again(root:
 
         def wait_again_and_again() -> None:
             while not is_over.is_set():
-                quiet.next_event(timeout=5)
+                quiet.next_event(timeout=LONG_S)
 
         wait_in(pool, client, wait_again_and_again)
-        began = time.monotonic()
         for number in range(5):
             pool.submit(session.append_message, message(str(number))).result(QUICK_S)
-        # One of them would have waited for the end of a wait, at least.
-        assert time.monotonic() - began < 5
         is_over.set()
 
 
