@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,10 @@ hypothesis.settings.load_profile("steno")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of this run before hypothesis looks for it."""
+    """Choose the seed of this run before hypothesis looks for it, and let SIGINT interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell begins what runs in its background so, and our commands would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("hypothesis_seed") is None:
         chosen = CI_SEED if os.environ.get("CI") else random.randrange(2**32)
         config.option.hypothesis_seed = str(chosen)
