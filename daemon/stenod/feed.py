@@ -277,7 +277,8 @@ class Feed:
             self._recent.clear()
         # Who missed more meanwhile than is kept in memory reads the file.
         for subscriber in tuple(self._subscribers):
-            self._advance(subscriber)
+            if subscriber.stalled_since is None:
+                self._advance(subscriber)
 
     async def _pause(self) -> None:
         """Wait until so many events as the round before had may follow it."""
