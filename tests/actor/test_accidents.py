@@ -146,6 +146,33 @@ async def test_who_is_gone_before_the_answer_is_followed_by_nobody(
         assert [len(writer.feed) for writer in daemon.registry.writers("demo")] == [0]
 
 
+async def test_a_subscription_that_is_made_anew_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_PEER_MAX", 1)
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        assert isinstance(await ask(daemon, b"s1", FOLLOW), Subscribed)
+        assert isinstance(await ask(daemon, b"s2", FOLLOW), Subscribed)
+        another = msgspec.structs.replace(FOLLOW, subscription="another")
+        refused = await ask(daemon, b"s3", another)
+        assert isinstance(refused, ErrorReply)
+        assert refused.code == ErrorCode.TOO_LARGE
+
+
+async def test_who_is_forgotten_late_takes_nobody_along_who_came_under_the_same_name() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        (earlier,) = daemon.router.peers.values()
+        daemon.router.forget(earlier)
+        await ask(daemon, b"s", FOLLOW)
+        daemon.router.forget(earlier)
+        (later,) = daemon.router.peers.values()
+        assert set(later.subscriptions) == {"mine"}
+
+
 async def test_a_fault_of_a_writer_is_told_to_its_followers_and_its_queue_is_sent_again() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():

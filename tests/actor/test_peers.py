@@ -86,6 +86,22 @@ async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_th
         assert subscriber.stalled_since is None
 
 
+async def test_many_who_wait_for_their_peers_cost_a_commit_nothing() -> None:
+    async with Desk().open() as desk:
+        for _ in range(2 * limits.FANOUT_MAX):
+            subscriber, _ = desk.subscribe("now")
+            subscriber.takes = lambda: False
+        await desk.do(append("k1"), user("one"))
+        await desk.settle()
+        spawn = desk.feed._spawn
+        spawned: list[object] = []
+        desk.feed._spawn = lambda work: (spawned.append(work), spawn(work))[1]
+        for number in range(5):
+            await desk.do(append(f"more-{number}"), user("more"))
+            await desk.settle()
+        assert len(spawned) <= 5
+
+
 async def test_nobody_looks_after_a_peer_whose_subscriptions_ended() -> None:
     looks: list[object] = []
     peer = Peer(b"p", 0.0)
