@@ -4,6 +4,7 @@ A session's files speak of each other: the timeline of every rewrite, the mark o
 names of the generations that there were. What they say is compared; nothing is changed.
 """
 
+import errno
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -24,6 +25,9 @@ MENDED: Final = "mended"
 """What the timeline calls a repair."""
 
 _VOIDED: Final = "voided"
+_SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""How the kernel says that whoever looks has no handle or memory left: no word about the file."""
+
 _SMALL_BYTES: Final = limits.MIB
 """A state or a mark that is longer is none."""
 
@@ -192,6 +196,10 @@ def check_session(
         live: the present generation of a session that is being written: what a rewrite is changing
             right now is not judged.
         repairable: the files that a repair by the caller would change; None is all of them.
+
+    Raises:
+        OSError: the folder cannot be read, or there is no handle or memory left to look with; what
+            cannot be read of the files is a finding.
     """
     names = folder.names()
     past = sorted(n for n in map(places.generation_of, names) if n is not None)
@@ -239,7 +247,13 @@ def _check_lines(
 
 
 def _tell_unreadable(check: Check, name: str, error: OSError) -> None:
-    """Tell of a file that cannot be read; once, however many looks at it fail."""
+    """Tell of a file that cannot be read; once, however many looks at it fail.
+
+    Raises:
+        OSError: it is not the file's fault.
+    """
+    if error.errno in _SHORT_OF:
+        raise error
     if not any(each.file == name and each.kind == "unreadable" for each in check.findings):
         check.add(name, Finding("unreadable", f"it cannot be read: {error}"))
 

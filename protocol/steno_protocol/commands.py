@@ -219,6 +219,7 @@ class CompactCommit(Mutation, frozen=True, kw_only=True):
         cut: where the lines that the summary replaces end, as `compact_begin` told.
         at: where the session ended then; what came after it is kept whole.
         checkpoint_id: the id that `compact_begin` reserved.
+        incarnation: as `compact_begin` told; a session that was made again since is not compacted.
         summary_tokens: the summary's size as its model told it; None is an estimate by its text.
     """
 
@@ -226,6 +227,7 @@ class CompactCommit(Mutation, frozen=True, kw_only=True):
     cut: PositionText
     at: PositionText
     checkpoint_id: Count
+    incarnation: str | None = None
     summary_tokens: Count | None = None
     why: Why | None = None
 
@@ -349,6 +351,8 @@ class Read(SessionCommand, frozen=True, kw_only=True):
         bytes_max: bytes of lines wanted; one line is always given, however long.
         offset: the `offset` of an earlier reply to this reader at exactly `after`, which saves the
             daemon counting lines; a wrong one is noticed when it is no start of a line.
+        opened: identity of a file that the reader has opened by itself: if the lines lie in that
+            one, none are given, and the `source` of the reply tells how far it may be read.
     """
 
     after: PositionText | None = None
@@ -357,6 +361,7 @@ class Read(SessionCommand, frozen=True, kw_only=True):
         limits.BLOCK_BYTES
     )
     offset: Count | None = None
+    opened: str | None = None
 
 
 class AppendWire(Mutation, frozen=True, kw_only=True):

@@ -180,7 +180,8 @@ class ContextState:
         self.history: list[Message] = []
         self._history_lines: list[int] = []
         self._usages: list[tuple[int, int]] = []
-        self._checkpoints: list[tuple[int, int]] = []
+        # With the id that the next one gets behind each: nobody has to look for the largest.
+        self._checkpoints: list[tuple[int, int, int]] = []
         self._prompts: list[tuple[int, str]] = []
         self._damaged_lines: list[int] = []
         self._pending_chars = 0
@@ -199,8 +200,7 @@ class ContextState:
     @property
     def n_checkpoints(self) -> int:
         """The id that the next checkpoint gets."""
-        told = max((number for _, number in self._checkpoints), default=-1) + 1
-        return max(told, self._checkpoint_floor)
+        return max(self._next_told, self._checkpoint_floor)
 
     @property
     def usage_history(self) -> list[UsageEntry]:
@@ -213,7 +213,7 @@ class ContextState:
     def checkpoints(self) -> list[tuple[int, Position]]:
         """Id and cursor of every checkpoint of this generation, oldest first."""
         return [
-            (number, Position(self.head.generation, line)) for line, number in self._checkpoints
+            (number, Position(self.head.generation, line)) for line, number, _ in self._checkpoints
         ]
 
     @property
@@ -251,6 +251,10 @@ class ContextState:
         self._checkpoint_floor = checkpoint_floor
         self.head = Position(generation, min(kept, self.head.line))
 
+    def roll_back(self) -> None:
+        """Forget the lines behind `head`, of an `apply_lines` that an interrupt ended half-way."""
+        self.reset(*self.head, self._checkpoint_floor)
+
     def _apply(self, number: int, line: Line) -> None:
         match line:
             case MessageLine():
@@ -261,7 +265,8 @@ class ContextState:
                 self._usages.append((number, line.token_count))
                 self._pending_chars = 0
             case Checkpoint():
-                self._checkpoints.append((number, line.id))
+                following = max(self._next_told, line.id + 1)
+                self._checkpoints.append((number, line.id, following))
             case SystemPrompt():
                 self._prompts.append((number, line.content))
                 self.system_prompt = line.content
@@ -271,13 +276,17 @@ class ContextState:
             case Blank():
                 pass
 
+    @property
+    def _next_told(self) -> int:
+        return self._checkpoints[-1][2] if self._checkpoints else 0
+
     def _count_pending(self) -> int:
         last_usage = self._usages[-1][0] if self._usages else -1
         first = bisect_left(self._history_lines, last_usage)
         return sum(text_chars(message["content"]) for message in self.history[first:])
 
 
-def _line_of(entry: tuple[int, Any]) -> int:
+def _line_of(entry: tuple[int, Any] | tuple[int, Any, Any]) -> int:
     return entry[0]
 
 

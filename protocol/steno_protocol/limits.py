@@ -103,6 +103,10 @@ hears a frame when it is whole, so the largest record needs a line of 5 Mbit/s."
 CLIENT_TURN_MESSAGES: Final = 256
 """Messages that a client takes in before the tasks beside it get a turn: about 10 ms of blocks."""
 
+CLIENT_TURNS_MAX: Final = 16
+"""Turns in which a blocking client takes in what has arrived before it sends a change: a window of
+events fits into them, and a session that is written to all the time keeps nobody from sending."""
+
 EVENT_COST_BYTES: Final = 1 * KIB
 """What a records event costs of the window beside its block, so that small ones cannot fill the
 peer's queue before the window ends."""
@@ -112,8 +116,7 @@ FANOUT_MAX: Final = 16
 
 FANOUT_EVENT_S: Final = 0.0005
 """What one of more followers adds to the pause between two commits' events: sending and taking an
-event in costs both ends about 0.06 ms together, and the writer is to keep nine tenths of its time.
-"""
+event in costs both ends about 0.06 ms together, and the writer keeps nine tenths of its time."""
 
 FANOUT_PAUSE_S_MAX: Final = 0.25
 """The longest such pause: a person who watches must not notice."""
@@ -157,8 +160,11 @@ GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes that one group commit writes: bounds the time of one sync and of one failure."""
 
 KEYS_MAX: Final = 4096
-"""Keys that an open session remembers, about 250 bytes each: all that 64 clients with 64 commands
-in flight can have. Older ones are found in the files."""
+"""Keys that an open session remembers, about 250 bytes each, and up to an eighth more: all that 64
+clients with 64 commands in flight can have. Older ones are found in the files."""
+
+KEYS_KEPT_MAX: Final = 16 * KEYS_MAX
+"""Keys of all sessions without stamps that a daemon remembers, open or closed: about 16 MiB."""
 
 KEY_FILTER_KEY_BITS: Final = 32
 """With six hashes one false alarm in 40 000 keys: each costs a look through the session's files."""
@@ -177,6 +183,9 @@ OPEN_SESSIONS_MAX: Final = 512
 
 HANDLES_PER_SESSION_MAX: Final = 4
 """Handles of an open session: its folder and its file, for the context and for the wire file."""
+
+HANDLES_PER_CONNECTION_MAX: Final = 12
+"""Handles for a client's first connection; ZeroMQ ends a process that runs out of them midway."""
 
 RETIRED_TOGETHER_MAX: Final = 8
 """Sessions that are closed beside the one whose place is wanted: to find them costs more than to
@@ -212,6 +221,10 @@ READ_AHEAD_BYTES_MAX: Final = 2 * MIB
 """Bytes that a client asks for at a time when it reads for long. With 1 MiB each, the way there and
 back takes longer than the bytes; 8 MiB are no quicker, and a hundred readers would fill a GiB."""
 
+FILE_BLOCK_BYTES: Final = 256 * KIB
+"""Bytes that a blocking client takes at a time from a session's file: what fits the processor's
+caches is split into lines in two thirds of the time that 1 MiB takes."""
+
 PEER_BLOCKS_READ_MAX: Final = 4
 """Blocks that are read at a time for one connection; its other reads wait for their turn."""
 
@@ -230,8 +243,7 @@ TORN_TAIL_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX
 """How far from the end a torn batch can begin; recovery looks no further for one."""
 
 MARK_BYTES: Final = 4 * MIB
-"""A session's mark is renewed after this many appended bytes: so much is examined at the next open,
-about 10 ms."""
+"""A session's mark is renewed after so many appended bytes: the next open examines them, 10 ms."""
 
 UNPROVEN_BYTES_MAX: Final = MARK_BYTES + GROUP_BYTES_MAX
 """Bytes at the end of a session without a mark that no sync may ever have reached: a mark is
@@ -246,6 +258,9 @@ FINGERPRINT_BYTES: Final = 64 * KIB
 
 FOREIGN_SETTLE_S: Final = 2.0
 """A half line in a folder that others write too is theirs until it has stood still this long."""
+
+MEND_LOOKS_MAX: Final = 8
+"""Looks at a file's torn end, each time longer by then, before who writes there is left to it."""
 
 COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
@@ -278,6 +293,10 @@ WRITTEN_SYNC_S: Final = 1.0
 LIVE_SYNC_S: Final = 0.05
 """... and no later than this while somebody follows the file: a person sees no delay."""
 
+UNSYNCED_BYTES_MAX: Final = 8 * MIB
+"""... nor later than the group behind this many of them: they are kept in memory until then, and a
+sync of all that a flood writes in a second would keep everybody behind it waiting."""
+
 SLOW_SYNC_S: Final = 0.5
 """A sync slower than this is reported in the log with what it took."""
 
@@ -300,8 +319,7 @@ record still fits into it."""
 # --- checking files ----------------------------------------------------------------------------
 
 LINE_CHECKED_BYTES_MAX: Final = 64 * MIB
-"""A longer line of a foreign file is counted and not looked into: a check keeps one line in
-memory."""
+"""A longer line of a foreign file is counted, not looked into: a check keeps a line in memory."""
 
 WELD_TOKENS_MAX: Final = 1_000_000
 """Tokens of one broken line that are read for nothing before the rest of it counts as damage: a few
@@ -320,8 +338,7 @@ REPAIR_BACKUPS_MAX: Final = 16
 """Originals that repairs of one file leave beside it: more mean that something damages it again."""
 
 VERIFY_LOOKS_MAX: Final = 4
-"""Looks at a session that another program changed, before one is believed though its writer was
-faster each time."""
+"""Looks at a session whose writer was faster each time, before one is believed all the same."""
 
 VERIFICATIONS_MAX: Final = 2
 """Sessions that are verified at a time: each reads all files of one, and writers are to go on."""
@@ -330,8 +347,7 @@ FINDINGS_TOLD_MAX: Final = 1000
 """Findings of one session or file that are listed; the others are counted by kind."""
 
 REPAIR_EDITS_MAX: Final = 250_000
-"""Places of one file that one repair changes, about 120 bytes each; a file with more is no
-transcript."""
+"""Places of one file that one repair changes, 120 bytes each; a file with more is no transcript."""
 
 STATE_BYTES_MAX: Final = 1 * MIB
 """A session's `state.json`; kimi-cli keeps its tasks there, a few KiB."""
@@ -374,6 +390,9 @@ RECONNECT_S_MAX: Final = 1.0
 START_LOCK_POLL_S: Final = 0.02
 """Clients that wait for the one that starts the daemon look this often whether it is there."""
 
+START_LOCK_S: Final = 5.0
+"""... and start one themselves after this long, or half of their time: a start takes 0.4 s."""
+
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""
 
@@ -381,8 +400,7 @@ PROBE_TIMEOUT_S: Final = 2.0
 """A daemon that does not answer `hello` for so long is unreachable."""
 
 COMPACTION_ABORT_S: Final = 2.0
-"""How long a compaction that failed waits until the daemon knows; if it never does, the lease ends
-by itself."""
+"""How long a failed compaction waits until the daemon knows; else its lease ends by itself."""
 
 DRAIN_TIMEOUT_S: Final = 30.0
 """A draining daemon gives what is queued this long to reach the disk."""
@@ -391,8 +409,7 @@ DEMO_TIMEOUT_S: Final = 60.0
 """`steno demo` gives up after this long; it takes about 5 s on two cores."""
 
 REPLAY_PAUSE_S_MAX: Final = 10.0
-"""`steno replay` waits no longer between two events: a session slept for a night, its viewer need
-not."""
+"""`steno replay` waits no longer between two events: no viewer sleeps as long as the session."""
 
 LOG_POLL_S: Final = 0.2
 """How often `steno logs -f` looks for new lines; a person does not notice it."""
@@ -401,7 +418,7 @@ HOUSEKEEPING_S: Final = 30.0
 """The daemon's only timer: closes idle sessions and re-checks the socket."""
 
 ROOM_LOOK_S: Final = 1.0
-"""How old a look at free space and sizes may be that a command is let through by."""
+"""How old a look at free space, sizes and the root's lock a command may be let through by."""
 
 WATCHDOG_S: Final = 30.0
 """systemd ends a daemon whose event loop has not turned for so long; a slow disk never stops it."""
@@ -418,6 +435,9 @@ IDLE_LOOK_S: Final = 0.01
 ADAPTER_IDLE_EXIT_S: Final = 60.0
 """The daemon of an adapter's own tree ends after this long without a user: those that were killed
 said no goodbye. It starts again within a tenth of a second."""
+
+LOCK_NOTE_BYTES: Final = 4096
+"""A root's lock file keeps this size: a disk that is full has no block for one that was empty."""
 
 SOCKET_PATH_BYTES_MAX: Final = 107
 """`sun_path` has 108 bytes and ends with NUL; libzmq refuses longer ones."""
@@ -451,8 +471,7 @@ MODEL_COMPLAINT_CHARS_MAX: Final = 300
 """How much is told of what a model's server said when it refused."""
 
 WATCH_INTERVAL_S: Final = 5.0
-"""How often `steno compact --watch` looks which sessions grew, unless told otherwise: a turn of an
-agent takes longer."""
+"""How often `steno compact --watch` looks which sessions grew: an agent's turn takes longer."""
 
 WATCH_COMPACTIONS_MAX: Final = 4
 """Compactions that one worker has under way; more would meet the model's rate limit together."""
@@ -462,34 +481,3 @@ WATCH_BACKOFF_S: Final = 30.0
 
 WATCH_BACKOFF_S_MAX: Final = 3600.0
 """... failure, but never later than this: somebody may have mended it meanwhile."""
-
-# --- what a client is told ---------------------------------------------------------------------
-
-
-def told_in_hello() -> dict[str, int]:
-    """What the reply to `hello` has in `limits`: all that a client can run into, by its name."""
-    return {
-        "record_bytes_max": RECORD_BYTES_MAX,
-        "record_depth_max": RECORD_DEPTH_MAX,
-        "batch_records_max": BATCH_RECORDS_MAX,
-        "batch_bytes_max": BATCH_BYTES_MAX,
-        "header_bytes_max": HEADER_BYTES_MAX,
-        "bundle_requests_max": BUNDLE_REQUESTS_MAX,
-        "request_id_bytes_max": REQUEST_ID_BYTES_MAX,
-        "key_chars_max": KEY_CHARS_MAX,
-        "name_chars_max": NAME_CHARS_MAX,
-        "session_id_chars_max": SESSION_ID_CHARS_MAX,
-        "session_segment_chars_max": SESSION_SEGMENT_CHARS_MAX,
-        "count_max": COUNT_MAX,
-        "subscriptions_per_peer_max": SUBSCRIPTIONS_PER_PEER_MAX,
-        "subscription_window_bytes": SUBSCRIPTION_WINDOW_BYTES,
-        "subscription_window_bytes_max": SUBSCRIPTION_WINDOW_BYTES_MAX,
-        "event_cost_bytes": EVENT_COST_BYTES,
-        "block_bytes": BLOCK_BYTES,
-        "list_sessions_max": LIST_SESSIONS_MAX,
-        "mailbox_commands_max": MAILBOX_COMMANDS_MAX,
-        "mailbox_bytes_max": MAILBOX_BYTES_MAX,
-        "send_queue_messages": SEND_QUEUE_MESSAGES,
-        "peer_loans_bytes_max": PEER_LOANS_BYTES_MAX,
-        "peer_events_bytes_max": PEER_EVENTS_BYTES_MAX,
-    }

@@ -28,6 +28,9 @@ CONFIG: Final = "config.toml"
 MARK: Final = "context.mark"
 REWRITE: Final = "context.jsonl.new"
 
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+"""What every process of a machine reads the same, and those of another machine do not."""
+
 UUID_CHARS: Final = 36
 
 _TEMPORARY = "/tmp"  # noqa: S108 (what lies there is in a folder of mode 0700)
@@ -62,6 +65,18 @@ def decode_lock_note(data: bytes) -> LockNote | None:
         return _lock_note.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def file_identity(boot: str, device: int, inode: int) -> str | None:
+    """What tells an open file from every other that is open, on any machine; None if it cannot be.
+
+    Args:
+        boot: what `BOOT_ID` says, empty if it says nothing.
+
+    >>> file_identity("0c2d5f2e-8a55-4a38-a1f5-0f0f8f4f8c11", 66306, 131075)
+    '0c2d5f2e-8a55-4a38-a1f5-0f0f8f4f8c11/66306/131075'
+    """
+    return f"{boot}/{device}/{inode}" if boot else None
 
 
 def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str:
@@ -183,21 +198,32 @@ def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
 
 def check_key(key: str) -> str:
     """Return `key` if it can be an idempotency key, else raise BadRequest."""
-    if _KEY.fullmatch(key) is None:
+    if not _is_text_of(_KEY, key):
         raise BadRequest(
-            f"{key[:80]!r} is not a key: use 1 to {limits.KEY_CHARS_MAX} of A-Z a-z 0-9 _ -"
+            f"{_briefly(key)} is not a key: use 1 to {limits.KEY_CHARS_MAX} of A-Z a-z 0-9 _ -"
         )
     return key
 
 
 def check_name(name: str) -> str:
     """Return `name` if it can name a client, else raise BadRequest."""
-    if _NAME.fullmatch(name) is None:
+    if not _is_text_of(_NAME, name):
         raise BadRequest(
-            f"{name[:80]!r} is not a client name: use 1 to {limits.NAME_CHARS_MAX} letters,"
+            f"{_briefly(name)} is not a client name: use 1 to {limits.NAME_CHARS_MAX} letters,"
             " digits and _.@:/+-"
         )
     return name
+
+
+def _is_text_of(pattern: re.Pattern[str], value: object) -> bool:
+    # What callers give without a type checker may be anything.
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _briefly(value: object) -> str:
+    return (
+        repr(value[:80]) if isinstance(value, str) else f"the {type(value).__name__} {value!r:.80}"
+    )
 
 
 def mark_file(name: str) -> str:

@@ -11,7 +11,7 @@ batch):
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,16 +19,23 @@ from steno_protocol import limits
 from steno_protocol._json import is_array, is_object, json_type
 from steno_protocol.errors import BadRequest, TooLarge
 
-_ROLES: Final = ("system", "user", "assistant", "tool")
-
-MESSAGE_ROLES: Final = frozenset(_ROLES)
+MESSAGE_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
 """The roles that a client may append; kimi-cli knows no others."""
 
 RESERVED_KEYS: Final = ("_id", "_by", "_at")
 """Keys that steno writes. In a record that a client sends they speak of another line: dropped."""
 
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What most messages are: decoded to this, they are checked in half the time."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
 _decode = msgspec.json.Decoder().decode
 _decode_lines = msgspec.json.Decoder().decode_lines
+_decode_texts = msgspec.json.Decoder(_Text).decode_lines
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -105,11 +112,14 @@ def plain_chars(data: Sequence[bytes]) -> int | None:
     if len(block) > limits.TOGETHER_BYTES_MAX:
         return None
     try:
+        if not block.isascii() and _separators(block.decode()):
+            return None
+        chars = _chars_of_texts(block, len(data))
+        if chars is not None:
+            return chars
         found = _decode_lines(block)
         # As many line ends as objects: no record spans lines or holds two objects.
         if len(found) != len(data) or _encode_lines(found) != block:
-            return None
-        if not block.isascii() and _separators(block.decode()):
             return None
         return sum([_plain_chars(each, record) for each, record in zip(data, found, strict=True)])
     except (msgspec.DecodeError, UnicodeError, RecursionError, BadRequest):
@@ -255,13 +265,21 @@ def _part_chars(part: dict[str, Any]) -> int:
     return len(text) if part.get("type") == "text" and isinstance(text, str) else 0
 
 
+def _chars_of_texts(block: bytes, count: int) -> int | None:
+    """As `plain_chars`, of nothing but texts as our encoder writes them; None for anything else."""
+    try:
+        found = _decode_texts(block)
+    except msgspec.ValidationError:
+        return None
+    if len(found) != count or _encode_lines(found) != block:
+        return None
+    return sum([len(each.content) for each in found])
+
+
 def _plain_chars(data: bytes, record: object) -> int:
     """Refuse a record that is no message or has reserved keys, else count the text's characters."""
     if not is_object(record):
         raise BadRequest("it is no object")
-    content = record.get("content")
-    if type(content) is str and len(record) == 2 and record.get("role") in _ROLES:
-        return len(content)
     if not record.keys().isdisjoint(RESERVED_KEYS):
         raise BadRequest("it has keys of ours")
     _check_depth(data, record)

@@ -198,6 +198,7 @@ class Compaction(Reply, frozen=True, kw_only=True):
         cut: where the lines to summarise end; they begin with the generation.
         checkpoint_id: the id that the compaction's own checkpoint will get.
         lease_ms: for how long others are told to wait; `compact_begin` renews it.
+        incarnation: which making of the session `at` and `cut` are positions of.
     """
 
     at: str
@@ -206,6 +207,7 @@ class Compaction(Reply, frozen=True, kw_only=True):
     why: str | None = None
     checkpoint_id: int = 0
     lease_ms: int = 0
+    incarnation: str = ""
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -301,6 +303,20 @@ class Verification(Reply, frozen=True, kw_only=True):
     notes: int
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that lines lie in, for a reader on the daemon's machine.
+
+    Attributes:
+        path: where it lay when the reply was made; a rewrite gives it another name.
+        identity: what tells it from every other file, see `places.file_identity`.
+        size: how many of its bytes may be read: whole lines, durable, never changed again.
+    """
+
+    path: str
+    identity: str
+    size: int
+
+
 class Lines(Reply, frozen=True, kw_only=True):
     """The answer to `read`; one frame follows, a block of whole lines.
 
@@ -311,6 +327,7 @@ class Lines(Reply, frozen=True, kw_only=True):
             that is not open, only when the block reaches it.
         offset: byte offset of `next`, a hint for the next read.
         skipped: lines longer than the reader can be given, passed over at `first`.
+        source: the file, when more of it may be read and the reader may do so by itself.
     """
 
     first: str
@@ -318,6 +335,7 @@ class Lines(Reply, frozen=True, kw_only=True):
     head: str | None = None
     offset: int
     skipped: int = 0
+    source: Source | None = None
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import limits
+from steno_protocol import floors, limits
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core import timeline
@@ -45,12 +45,13 @@ def test_a_void_takes_back_the_rewrite_before_it_and_nothing_else() -> None:
     assert [entry.key for entry in timeline.decode(data)] == ["a", None, "c"]
 
 
-def test_the_rewrite_in_doubt_is_the_newest_that_replaced_the_file() -> None:
-    entries = [rewrite(1, "a"), rewrite(2, "b"), Happening(kind="repaired", generation=2)]
+def test_the_rewrite_in_doubt_is_the_newest_until_something_is_told_of_what_it_made() -> None:
+    entries = [rewrite(1, "a"), rewrite(2, "b"), Happening(kind="repaired", generation=1)]
 
     found = timeline.in_doubt(encoded(*entries))
     assert found is not None
     assert found.key == "b"
+    assert timeline.in_doubt(encoded(*entries, Happening(kind="repaired", generation=2))) is None
     assert timeline.in_doubt(b"") is None
 
 
@@ -101,9 +102,10 @@ def test_a_rotation_that_nobody_told_of_is_inferred() -> None:
 
     entries = timeline.with_inferred([created, told], {1: 0.5, 2: 0.9})
 
+    # In the order of the generations, though its file's time is a little behind.
     assert [(entry.kind, entry.generation, entry.inferred) for entry in entries] == [
-        ("rotated", 1, True),
         ("created", 0, False),
+        ("rotated", 1, True),
         ("reverted", 2, False),
     ]
 
@@ -116,6 +118,22 @@ def test_the_lines_that_a_generation_began_with_are_those_of_its_rewrite() -> No
 
 
 # --- chains of rewrites --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (rewrite(2), False),
+        (Happening(kind="forked", generation=2), False),
+        (Happening(kind="foreign", generation=2), True),
+        (rewrite(1), True),
+    ],
+)
+def test_a_generation_whose_beginning_nobody_told_of_is_inferred(
+    entry: Happening, expected: bool
+) -> None:
+    assert timeline.is_inferred([entry], 2) == expected
+    assert not timeline.is_inferred([entry], 0)
 
 
 def chain(*steps: tuple[str, dict[str, object]]) -> list[Happening]:
@@ -157,7 +175,7 @@ COMPACTED = ("compacted", {"from": 0, "checkpoint_id": 5})
 def test_the_next_id_is_the_one_that_the_last_revert_left_free(
     entries: list[Happening], present: int, floor: int
 ) -> None:
-    assert timeline.checkpoint_floor(entries, present) == floor
+    assert floors.checkpoint_floor(entries, present) == floor
 
 
 @pytest.mark.parametrize(
@@ -211,7 +229,7 @@ def test_any_chain_comes_to_an_end(steps: list[tuple[str, dict[str, object]]]) -
         searched = timeline.lineage(entries, present)
         assert searched == sorted(set(searched), reverse=True)
         assert searched[0] == present
-        assert isinstance(timeline.checkpoint_floor(entries, present), int)
+        assert isinstance(floors.checkpoint_floor(entries, present), int)
 
 
 @pytest.mark.parametrize("kind", ["compacted", "delivered"])

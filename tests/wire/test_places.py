@@ -3,6 +3,8 @@
 import os
 import posixpath
 import re
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -128,6 +130,13 @@ def test_a_name_is_returned_as_it_is(name: str) -> None:
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(BadRequest, match="use 1 to 64 letters"):
         places.check_name(name)
+
+
+@pytest.mark.parametrize("check", [places.check_key, places.check_name])
+@pytest.mark.parametrize("value", [5, b"key", 1.5, ["key"], {"key": 1}], ids=repr)
+def test_what_is_no_text_is_no_key_and_no_name(check: Callable[[Any], str], value: object) -> None:
+    with pytest.raises(BadRequest, match=rf"the {type(value).__name__} .* is not a .*: use 1 to"):
+        check(value)
 
 
 def test_a_uuid7_tells_the_time_it_was_made() -> None:

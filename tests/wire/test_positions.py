@@ -54,3 +54,10 @@ def test_what_is_no_position_is_refused_with_an_example(text: str) -> None:
         Position.parse(text)
     assert "for example 0:12" in refused.value.message
     assert len(refused.value.message) < 200
+
+
+@pytest.mark.parametrize("value", [5, None, b"0:1", 0.1, ["0:1"], {"0": 1}], ids=repr)
+def test_what_is_no_text_is_no_position(value: object) -> None:
+    with pytest.raises(BadRequest, match=r"is not a position: .*for example 0:12") as refused:
+        Position.parse(value)  # type: ignore[arg-type]
+    assert len(refused.value.message) < 200

@@ -35,6 +35,7 @@ from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import Answer, Request, decode_answers, decode_request
+from steno_protocol.greeting import told_in_hello
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     AnyReply,
@@ -50,6 +51,7 @@ from steno_protocol.replies import (
     Reply,
     SessionEntry,
     SessionStat,
+    Source,
 )
 from steno_protocol.rights import Right, right_needed
 from support import abnf
@@ -79,6 +81,7 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
         HistogramReport,
         OptionEntry,
         GarbageEntry,
+        Source,
         Mail,
         CheckedFile,
         CheckFinding,
@@ -419,11 +422,11 @@ def test_every_code_has_an_exception() -> None:
 
 def test_the_limits_that_hello_tells_are_those_of_the_document() -> None:
     rows = CHAPTERS["Limits"].table("limit")
-    assert {code(row["limit"]): int(row["value"]) for row in rows} == limits.told_in_hello()
+    assert {code(row["limit"]): int(row["value"]) for row in rows} == told_in_hello()
 
 
 def test_the_limits_that_hello_tells_have_their_names_in_the_code() -> None:
-    for name, value in limits.told_in_hello().items():
+    for name, value in told_in_hello().items():
         assert getattr(limits, name.upper()) == value
 
 

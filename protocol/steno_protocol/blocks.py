@@ -1,0 +1,129 @@
+"""Reading blocks of whole lines from a file, by line number, without decoding them."""
+
+from typing import Protocol
+
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.errors import BadRequest
+from steno_protocol.lines import count_lines, split_lines
+
+_LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
+"""A line that steno wrote is a record and its stamp; a longer one is foreign and passed over."""
+
+
+class Bytes(Protocol):
+    """Bytes of a file, as far as they may be read; they never change."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`, fewer only at the end; blocks."""
+        ...
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Whole lines of one generation.
+
+    Attributes:
+        first: number of the first line.
+        next: number of the line after the last one.
+        offset: byte offset of that line.
+        data: the lines.
+        skipped: lines passed over because no message could hold them.
+    """
+
+    first: int
+    next: int
+    offset: int
+    data: bytes
+    skipped: int = 0
+
+
+def read_block(
+    view: Bytes, line: int, offset: int | None, bytes_max: int, until: int | None = None
+) -> Block:
+    """Read whole lines from line number `line` on; empty at the end of the bytes.
+
+    Args:
+        view: what may be read.
+        line: number of the first line wanted.
+        offset: where that line begins, if the caller knows; lines are counted otherwise.
+        bytes_max: how much is wanted; one line is given however long it is.
+        until: number of the line to end before.
+
+    Raises:
+        BadRequest: the offset is not the start of a line.
+    """
+    if offset is None:
+        line, offset = seek(view, line)
+    elif offset and view.read(1, offset - 1) != b"\n":
+        raise BadRequest(f"the offset {offset} is not the start of a line: leave it out")
+    data = _whole(view, offset, bytes_max)
+    if data is None:
+        size = _line_size(view, offset)
+        return Block(line, line + 1, offset + size, b"", skipped=1)
+    count = count_lines(data)
+    if until is not None and line + count > until:
+        data = _first_lines(data, max(0, until - line))
+        count = max(0, until - line)
+    return Block(line, line + count, offset + len(data), data)
+
+
+def read_lines(
+    view: Bytes, line: int, offset: int, bytes_max: int, until: int | None = None
+) -> tuple[Block, list[bytes]]:
+    """As `read_block`, for who wants the lines one by one: the block itself holds no data."""
+    data = view.read(bytes_max, offset)
+    lines = split_lines(data)
+    end = offset + len(data)
+    if lines and not lines[-1].endswith(b"\n"):
+        end -= len(lines.pop())
+    if not lines or (until is not None and line + len(lines) > until):
+        block = read_block(view, line, offset, bytes_max, until)
+        return block, split_lines(block.data)
+    return Block(line, line + len(lines), end, b""), lines
+
+
+def seek(view: Bytes, line: int) -> tuple[int, int]:
+    """Number and offset of line `line`, or of the end of the bytes if it has fewer."""
+    number, offset = 0, 0
+    while number < line:
+        data = view.read(limits.BLOCK_BYTES, offset)
+        count = count_lines(data)
+        if not data:
+            break
+        if number + count >= line:
+            return line, offset + len(_first_lines(data, line - number))
+        number += count
+        offset += len(data)
+    return number, offset
+
+
+def _whole(view: Bytes, offset: int, bytes_max: int) -> bytes | None:
+    """Whole lines from `offset`, or None when the first one is too long to be given."""
+    size = bytes_max
+    while True:
+        data = view.read(size, offset)
+        # Of more than was wanted, only the one line that did not fit into it.
+        cut = (data.rfind(b"\n") if size <= bytes_max else data.find(b"\n")) + 1
+        if cut or len(data) < size:
+            return data[:cut]
+        if size >= _LINE_BYTES_MAX:
+            return None
+        size = min(size * 4, _LINE_BYTES_MAX)
+
+
+def _line_size(view: Bytes, offset: int) -> int:
+    size = 0
+    while data := view.read(limits.BLOCK_BYTES, offset + size):
+        end = data.find(b"\n") + 1
+        if end:
+            return size + end
+        size += len(data)
+    return size
+
+
+def _first_lines(data: bytes, count: int) -> bytes:
+    end = 0
+    for _ in range(count):
+        end = data.find(b"\n", end) + 1
+    return data[:end]

@@ -1,0 +1,32 @@
+"""The limits that the reply to `hello` tells."""
+
+from steno_protocol import limits
+
+
+def told_in_hello() -> dict[str, int]:
+    """What the reply to `hello` has in `limits`: all that a client can run into, by its name."""
+    return {
+        "record_bytes_max": limits.RECORD_BYTES_MAX,
+        "record_depth_max": limits.RECORD_DEPTH_MAX,
+        "batch_records_max": limits.BATCH_RECORDS_MAX,
+        "batch_bytes_max": limits.BATCH_BYTES_MAX,
+        "header_bytes_max": limits.HEADER_BYTES_MAX,
+        "bundle_requests_max": limits.BUNDLE_REQUESTS_MAX,
+        "request_id_bytes_max": limits.REQUEST_ID_BYTES_MAX,
+        "key_chars_max": limits.KEY_CHARS_MAX,
+        "name_chars_max": limits.NAME_CHARS_MAX,
+        "session_id_chars_max": limits.SESSION_ID_CHARS_MAX,
+        "session_segment_chars_max": limits.SESSION_SEGMENT_CHARS_MAX,
+        "count_max": limits.COUNT_MAX,
+        "subscriptions_per_peer_max": limits.SUBSCRIPTIONS_PER_PEER_MAX,
+        "subscription_window_bytes": limits.SUBSCRIPTION_WINDOW_BYTES,
+        "subscription_window_bytes_max": limits.SUBSCRIPTION_WINDOW_BYTES_MAX,
+        "event_cost_bytes": limits.EVENT_COST_BYTES,
+        "block_bytes": limits.BLOCK_BYTES,
+        "list_sessions_max": limits.LIST_SESSIONS_MAX,
+        "mailbox_commands_max": limits.MAILBOX_COMMANDS_MAX,
+        "mailbox_bytes_max": limits.MAILBOX_BYTES_MAX,
+        "send_queue_messages": limits.SEND_QUEUE_MESSAGES,
+        "peer_loans_bytes_max": limits.PEER_LOANS_BYTES_MAX,
+        "peer_events_bytes_max": limits.PEER_EVENTS_BYTES_MAX,
+    }
