@@ -16,12 +16,12 @@ from steno_protocol import limits, places
 from steno_protocol.commands import Gc, List
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import GarbageEntry, GcReport, Happening
-from stenod import recovery, trash
+from stenod import recovery, settling, trash
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Wish
 from stenod.registry import Registry
-from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.names import past_generations, read_file, stat_generation
 from stenod.store.usage import tree_bytes
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
@@ -129,18 +129,18 @@ class Collector:
 
     def _droppable(self, place: Place, wish: Wish) -> list[Past]:
         with self._opened(place) as folder:
-            entries = timeline.decode(jsonl.read_file(self._disk, folder, places.TIMELINE))
-            present = recovery.present_generation(self._disk, folder)
+            entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
+            present = settling.present_generation(self._disk, folder)
             past = [
                 self._past(folder, generation)
-                for generation in jsonl.past_generations(self._disk, folder)
+                for generation in past_generations(self._disk, folder)
                 if generation < present
             ]
             mail = recovery.pending_mail(self._disk, folder)
         return garbage.droppable(past, entries, present, mail, wish)
 
     def _past(self, folder: int, generation: int) -> Past:
-        found = jsonl.stat_generation(self._disk, folder, generation)
+        found = stat_generation(self._disk, folder, generation)
         # A fork may have the same file: what has another name takes room until that goes, too.
         size = found.size if found.links == 1 else 0
         return Past(generation, size, found.modified_s)

@@ -1,5 +1,7 @@
 """Compaction in the files: where a summary may stand, and the rewrite that puts it there."""
 
+from itertools import islice
+
 import msgspec
 
 from steno_protocol import records
@@ -42,7 +44,7 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
         BadRequest: the positions are not those of a compaction of this session.
     """
     cut, at = _lines_named(log, machine, command)
-    kept = _survey(log, cut, at)
+    kept = _survey(log, cut, at, machine.session)
     checked = records.check_message(summary)
     number = _own_checkpoint(machine, command, kept)
     tokens = command.summary_tokens
@@ -129,10 +131,18 @@ class _Kept(msgspec.Struct):
             self.newest_before = max(self.newest_before, control.id)
 
 
-def _survey(log: Log, cut: int, at: int) -> _Kept:
-    """What a compaction at line `cut`, begun when there were `at` lines, keeps."""
-    conversation = Conversation()
-    for number, (_, line) in enumerate(lines_of(blocks(log, log.generation))):
+def _survey(log: Log, cut: int, at: int, session: str) -> _Kept:
+    """What a compaction at line `cut`, begun when there were `at` lines, keeps.
+
+    Raises:
+        BadRequest: none was begun then, inside a batch.
+    """
+    conversation, last = Conversation(), b""
+    lines = enumerate(line for _, line in lines_of(blocks(log, log.generation)))
+    for number, last in islice(lines, at):
+        conversation.feed(number, last)
+    _check_batch(last, Position(log.generation, at), session)
+    for number, line in lines:
         conversation.feed(number, line)
     # A result that came meanwhile may answer a call that was to be summarised.
     cut = conversation.whole(cut)
@@ -145,6 +155,19 @@ def _survey(log: Log, cut: int, at: int) -> _Kept:
         if number >= at or (number >= cut and control is None):
             kept.keep(place)
     return kept
+
+
+def _check_batch(last: bytes, at: Position, session: str) -> None:
+    """Refuse a position that is inside a batch; `last` is the line before it."""
+    stamp = records.stamp_of(last)
+    if stamp is not None and stamp.index + 1 < stamp.size:
+        begin = at.line - stamp.index - 1
+        raise BadRequest(
+            f"at {at} is inside the batch {stamp.key!r}, and no compaction begins there: give what"
+            f" compact_begin answered, and not between {at.generation}:{begin} and"
+            f" {at.generation}:{begin + stamp.size}",
+            session=session,
+        )
 
 
 def _own_checkpoint(machine: Machine, command: CompactCommit, kept: _Kept) -> int:

@@ -144,7 +144,10 @@ class Compactions:
             if not is_told:
                 machine.release_checkpoint_id(number)
         is_present = writer.opened is opened and machine.head.generation == head.generation
-        return _answer(head, cut, number, command) if is_present else None
+        if not is_present:
+            return None
+        answer = _answer(head, cut, number, command)
+        return msgspec.structs.replace(answer, incarnation=opened.incarnation)
 
     async def _choose(self, opened: Opened, head: Position, preserve: int) -> Cut | None:
         view = opened.log.view(head.generation)

@@ -1,29 +1,32 @@
 """What is done with a session as a whole: it is told of, described, forked, deleted."""
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import assert_never
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar, assert_never
 from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.commands import Delete, Describe, Fork, Open, Stat
-from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError
-from steno_protocol.replies import Deleted, SessionStat
+from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify
+from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
+from steno_protocol.replies import Deleted, SessionStat, Verification
 from stenod import describing, forking, trash
 from stenod.cutting import Captured
 from stenod.forking import Wanted
+from stenod.reading import Readable
 from stenod.recovery import Inspection
 from stenod.registry import Registry
 from stenod.store.disk import Disk
 from stenod.store.usage import session_bytes
-from stenod.trees import Place, Readable, Trees
+from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 
-Whole = Stat | Open | Describe | Fork | Delete
+T = TypeVar("T")
+
+Whole = Stat | Open | Describe | Fork | Delete | Verify
 """A command about a session as a whole."""
 
 
@@ -43,9 +46,11 @@ class Custody:
         self._registry = registry
         self._shop = workshop
         self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
         self._swept_at: float | None = None
+        self._under_way: set[tuple[str, str]] = set()
 
-    async def serve(self, command: Whole) -> SessionStat | Deleted:
+    async def serve(self, command: Whole) -> SessionStat | Deleted | Verification:
         """Do what a command asks; what the answer tells is durable.
 
         Raises:
@@ -60,9 +65,13 @@ class Custody:
             case Describe():
                 return await self._describe(command)
             case Fork():
-                return await self._fork(command)
+                with self._alone(command):
+                    return await self._fork(command)
             case Delete():
-                return await self._delete(command)
+                with self._alone(command):
+                    return await self._delete(command)
+            case Verify():
+                return await self._verify(command.session)
             case _:
                 assert_never(command)
 
@@ -142,6 +151,54 @@ class Custody:
             forked_from=described.forked_from,
         )
 
+    async def _verify(self, session: str) -> Verification:
+        """Look through all files of a session for damage; it is not opened for writing."""
+        place = self._trees.place(session)
+        looks = limits.VERIFY_LOOKS_MAX
+        async with self._verifying:
+            await self._registry.found(session)
+            while True:
+                looks -= 1
+                is_live, log = self._is_live(session), self._log(session)
+                is_believed = is_live or (looks == 0 and log is not None)
+                report = await self._verified(place, is_live=is_believed)
+                if is_believed or looks == 0 or self._log(session) == log:
+                    return report
+
+    async def _verified(self, place: Place, *, is_live: bool) -> Verification:
+        if is_live:
+            context = await self._registry.readable(place.session, "context", None)
+        else:
+            context = await self._shop.read(lambda: self._trees.readable(place, None))
+        try:
+            wire = await self._registry.readable(place.session, "wire", None)
+            live = context.generation if is_live else None
+            try:
+                return await self._shop.read(
+                    lambda: self._trees.verify(place, context.view, wire.view, live=live)
+                )
+            finally:
+                wire.view.release()
+        finally:
+            context.view.release()
+
+    def _is_live(self, session: str) -> bool:
+        """True for an open session whose file is as its writer left it, or in its hands right now.
+
+        What another program changed is taken in by the next command; until then it is looked at
+        as the file of a session that is not open.
+        """
+        writer = self._registry.context(session)
+        if writer is None or writer.opened is None:
+            return False
+        return writer.is_serving or not writer.opened.log.is_foreign_changed()
+
+    def _log(self, session: str) -> tuple[int, int, int] | None:
+        """What changes with all that a session's writer does."""
+        writer = self._registry.context(session)
+        opened = writer.opened if writer is not None else None
+        return (id(opened), opened.log.generation, opened.log.size) if opened is not None else None
+
     async def _describe(self, command: Describe) -> SessionStat:
         self._registry.check_taking()
         # Open, so that no other daemon has it; and one at a time, since each keeps the rest.
@@ -164,9 +221,11 @@ class Custody:
         wanted = Wanted(
             command, source, target, os.urandom(8).hex(), stamp=True, now=self._shop.wall()
         )
-        self._registry.check_taking()
-        made = await self._shop.read(lambda: forking.find(self._disk, self._trees, wanted))
+        made = await self._done_before(
+            command, lambda: forking.find(self._disk, self._trees, wanted)
+        )
         if made is None:
+            self._registry.check_taking()
             await self._check_room(source, target)
             with self._registry.kept_out(target):
                 made = await self._make(wanted)
@@ -246,11 +305,11 @@ class Custody:
 
     async def _delete(self, command: Delete) -> Deleted:
         place = self._trees.place(command.session)
-        self._registry.check_taking()
         done = await self._found_in_trash(place, command)
         if done is not None:
             # A session that was made under this id since is left alone.
             return done
+        self._registry.check_taking()
         with self._registry.kept_out(place):
             done = await self._found_in_trash(place, command)
             if done is not None:
@@ -264,9 +323,48 @@ class Custody:
                 )
 
     async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
-        return await self._shop.read(
-            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s)
+        return await self._done_before(
+            command,
+            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
         )
+
+    @contextmanager
+    def _alone(self, command: Fork | Delete) -> Generator[None]:
+        """Refuse a copy of a command while another copy of it is being served.
+
+        Raises:
+            OutcomeUnknown: one is, and nobody knows yet what becomes of it.
+        """
+        copies = (command.session, command.key)
+        if copies in self._under_way:
+            raise OutcomeUnknown(
+                "this very command was sent before and is being served: send it again with its key",
+                session=command.session,
+                code=ErrorCode.BUSY,
+                key=command.key,
+            )
+        self._under_way.add(copies)
+        try:
+            yield
+        finally:
+            self._under_way.discard(copies)
+
+    async def _done_before(self, command: Fork | Delete, find: Callable[[], T]) -> T:
+        """What `find` finds of an earlier copy of a command.
+
+        Raises:
+            OutcomeUnknown: the disk refuses to tell, or to keep what that copy did.
+        """
+        try:
+            return await self._shop.read(find)
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"the disk refused to tell whether this was done before, or to keep it ({error}):"
+                " send the command again with its key",
+                session=command.session,
+                code=ErrorCode.STORAGE_FAILED,
+                key=command.key,
+            ) from None
 
     @property
     def _expiry_s(self) -> float:

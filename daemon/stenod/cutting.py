@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from steno_protocol import records
+from steno_protocol.blocks import seek
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.lines import count_lines
@@ -19,8 +20,7 @@ from stenod.core import timeline
 from stenod.core.replay import Replay
 from stenod.core.turns import Turn, WireScan, scan_wire, user_turns
 from stenod.lookup import blocks_of
-from stenod.reading import seek
-from stenod.store.jsonl import FileView
+from stenod.store.handles import FileView
 
 _STAMP_BYTES: Final = 256
 """The end of a line, the stamp in it: a key, a name and two numbers are shorter."""

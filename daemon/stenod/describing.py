@@ -16,8 +16,9 @@ from steno_protocol import limits, places
 from steno_protocol._json import is_array, is_object
 from steno_protocol.commands import Describe, List
 from steno_protocol.errors import Corrupt, ErrorCode, OutcomeUnknown
-from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.handles import write_all
+from stenod.store.names import remove
 
 _decode = msgspec.json.Decoder().decode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -95,10 +96,10 @@ def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
 
 def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Write a session's next `state.json` beside the one that is there, synced."""
-    jsonl.remove(disk, folder, places.STATE_NEW)
+    remove(disk, folder, places.STATE_NEW)
     handle = disk.open_new(folder, places.STATE_NEW)
     try:
-        jsonl.write_all(disk, handle, _encode(state) + b"\n")
+        write_all(disk, handle, _encode(state) + b"\n")
         disk.fsync(handle)
     finally:
         disk.close(handle)

@@ -16,7 +16,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import floors, limits
+from steno_protocol.blocks import Block, read_block
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
@@ -24,7 +25,6 @@ from stenod.blocking import Blocking
 from stenod.core import garbage, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
-from stenod.reading import Block, read_block
 from stenod.recent import Piece, Recent
 from stenod.store.log import View
 
@@ -60,6 +60,7 @@ class Subscriber(msgspec.Struct, eq=False):
         offset: byte offset of the position, once it is known.
         lost: its position is of a file that is there no more; a reset comes before anything else.
         mail_seen: how many of the feed's D-Mail events it does not need any more.
+        untold: how it ended, while its peer had no room to be told.
     """
 
     send: Callable[[Event, bytes | None], bool]
@@ -76,6 +77,7 @@ class Subscriber(msgspec.Struct, eq=False):
     pumping: bool = False
     gone: bool = False
     stalled_since: float | None = None
+    untold: Event | None = None
 
 
 class _Turn(NamedTuple):
@@ -120,8 +122,17 @@ class Feed:
     def __len__(self) -> int:
         return len(self._subscribers)
 
-    def attach(self, source: Source, head: Position, incarnation: str) -> None:
-        """The session was opened, or opened again: `head` is what is durable now."""
+    def attach(
+        self, source: Source, head: Position, incarnation: str, *, is_same: bool = True
+    ) -> None:
+        """The session was opened, or opened again.
+
+        Args:
+            source: what is read.
+            head: what is durable now.
+            incarnation: the session's.
+            is_same: what was durable before is still there, or is a generation of its own.
+        """
         is_another = self.incarnation not in {"", incarnation}
         self._source = source
         self.incarnation = incarnation
@@ -133,6 +144,8 @@ class Feed:
             # if it is still there.
             subscriber.offset = None
             subscriber.lost |= is_another or subscriber.position > head
+            has_some = subscriber.position > Position(head.generation, 0)
+            subscriber.lost |= has_some and not is_same
             self._advance(subscriber)
 
     def begin_with(self, machine: Speculation) -> None:
@@ -220,8 +233,7 @@ class Feed:
     def end(self, why: str) -> None:
         """The session cannot be followed any longer: tell those who do."""
         for subscriber in tuple(self._subscribers):
-            subscriber.send(Gone(why=why), None)
-            self.remove(subscriber)
+            self._dismiss(subscriber, Gone(why=why))
 
     def end_stalled(self) -> int:
         """Forget the subscribers that have not taken anything for too long; says how many."""
@@ -229,19 +241,26 @@ class Feed:
         for subscriber in tuple(self._subscribers):
             since = subscriber.stalled_since
             if since is not None and now - since > limits.SUBSCRIBER_STALL_S:
-                subscriber.send(_lagged(subscriber.position), None)
-                self.remove(subscriber)
+                self._dismiss(subscriber, _lagged(subscriber.position))
                 ended += 1
         return ended
+
+    def _dismiss(self, subscriber: Subscriber, event: Event) -> None:
+        """Send no more but how it ended: later, if the peer's queue is full now."""
+        if not subscriber.send(event, None):
+            subscriber.untold = event
+        self.remove(subscriber)
 
     def _advance(self, subscriber: Subscriber) -> None:
         """Bring a subscriber forward, by a pump if anything has to be read."""
         if subscriber.pumping or subscriber.gone or self._source is None:
             return
         if not self._is_behind(subscriber):
-            subscriber.stalled_since = None
-            self._tell_live(subscriber)
-            self._tell_mail(subscriber)
+            if self._tell_live(subscriber) and self._tell_mail(subscriber):
+                subscriber.stalled_since = None
+            else:
+                # Nothing else may ever happen here that would have it tried again.
+                self._stall(subscriber)
         elif subscriber.credit <= 0:
             self._stall(subscriber)
         elif self._is_handed(subscriber) and self._is_round:
@@ -348,8 +367,7 @@ class Feed:
                 # Its generation was given up; the present one does not need it.
                 return self._start_over(subscriber, garbage.COLLECTED)
             if self._source is source:
-                subscriber.send(Gone(why=f"its files cannot be read: {error}"), None)
-                self.remove(subscriber)
+                self._dismiss(subscriber, Gone(why=f"its files cannot be read: {error}"))
             return True
 
     def _start_over(self, subscriber: Subscriber, why: str) -> bool:
@@ -418,7 +436,7 @@ class Feed:
             entries = timeline.decode(await self._run(source.timeline))
             for entry in entries:
                 if entry.kind in timeline.REWRITES:
-                    floor = timeline.checkpoint_floor(entries, entry.generation)
+                    floor = floors.checkpoint_floor(entries, entry.generation)
                     self._resets[entry.generation] = _Turn(entry.kept, entry.kind, floor)
         return self._resets.get(generation, _Turn(0, "foreign", 0))
 
@@ -435,15 +453,18 @@ class Feed:
             subscriber.offset += len(block)
         return True
 
-    def _tell_live(self, subscriber: Subscriber) -> None:
+    def _tell_live(self, subscriber: Subscriber) -> bool:
         if not subscriber.told_live:
             subscriber.told_live = subscriber.send(Live(head=str(self.head)), None)
+        return subscriber.told_live
 
-    def _tell_mail(self, subscriber: Subscriber) -> None:
-        event = self._mail
-        is_new = subscriber.mail_seen < self._mails
-        if subscriber.told_live and is_new and event is not None and subscriber.send(event, None):
-            subscriber.mail_seen = self._mails
+    def _tell_mail(self, subscriber: Subscriber) -> bool:
+        event, count = self._mail, self._mails
+        if event is not None and subscriber.mail_seen < count:
+            if not subscriber.send(event, None):
+                return False
+            subscriber.mail_seen = count
+        return True
 
     def _stall(self, subscriber: Subscriber) -> None:
         if subscriber.stalled_since is None:

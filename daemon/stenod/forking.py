@@ -13,20 +13,20 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import floors, limits, places
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, ErrorCode, Exists, NotFound, OutcomeUnknown
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, SessionStat
-from stenod import describing, recovery
+from stenod import describing, settling
 from stenod.core import timeline
 from stenod.core.replay import Replay
 from stenod.cutting import Captured, Cut, cut
 from stenod.lookup import blocks_of
 from stenod.removing import remove_all
-from stenod.store import jsonl
 from stenod.store.disk import Disk, close_with
-from stenod.store.jsonl import FileView, SharedHandle
+from stenod.store.handles import FileView, SharedHandle, write_all
+from stenod.store.names import read_file
 from stenod.trees import Place, Trees
 
 FORK: Final = "fork"
@@ -75,7 +75,7 @@ def find(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat | None:
     try:
         if disk.stat_name(folder, places.CONTEXT) is None:
             return None
-        entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+        entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
         entry = _forked(entries)
         if entry is None or entry.key != wanted.command.key:
             raise _taken(wanted)
@@ -307,7 +307,7 @@ def _put(disk: Disk, folder: int, name: str, view: FileView, size: int) -> None:
 def _write(disk: Disk, folder: int, name: str, data: bytes) -> None:
     handle = disk.open_new(folder, name)
     try:
-        jsonl.write_all(disk, handle, data)
+        write_all(disk, handle, data)
         disk.fsync(handle)
     finally:
         disk.close(handle)
@@ -336,7 +336,7 @@ def _shortened(entry: Happening, chosen: Cut, view: FileView) -> Happening:
 
 def _first_entry(source: Captured, chosen: Cut, wanted: Wanted, title: str) -> Happening:
     return Happening(
-        kind=timeline.FORKED,
+        kind=floors.FORKED,
         generation=chosen.at.generation,
         kept=chosen.at.line,
         at=wanted.now,
@@ -398,7 +398,7 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
 
 
 def _forked(entries: list[Happening]) -> Happening | None:
-    return next((entry for entry in entries if entry.kind == timeline.FORKED), None)
+    return next((entry for entry in entries if entry.kind == floors.FORKED), None)
 
 
 def _answer(
@@ -407,7 +407,7 @@ def _answer(
     """The numbers of a fork as it was made, whatever was done to it since."""
     details = entry.details
     at, size = Position.parse(str(details["at"])), int(details["bytes"])
-    is_present = recovery.present_generation(disk, folder) == at.generation
+    is_present = settling.present_generation(disk, folder) == at.generation
     name = places.CONTEXT if is_present else places.generation_file(at.generation + 1)
     shared = SharedHandle(disk, disk.open_read(folder, name))
     replay = Replay()
@@ -417,7 +417,7 @@ def _answer(
     finally:
         shared.release()
     counters = replay.counters
-    floor = timeline.checkpoint_floor(entries, at.generation)
+    floor = floors.checkpoint_floor(entries, at.generation)
     return SessionStat(
         session=target.session,
         head=str(at),

@@ -36,6 +36,7 @@ class Group(msgspec.Struct, eq=False):
     """
 
     data: list[bytes] = []
+    lines: int = 0
     answers: list[Answer] = []
     synced: bool = False
     room: Room | None = None
@@ -60,6 +61,7 @@ class Batch(msgspec.Struct, eq=False):
 
     Attributes:
         opened: the files that it goes to.
+        lines: how many lines its bytes are.
         start: bytes of the file before it.
         sync_s: how long its sync took.
         error: what went wrong.
@@ -67,6 +69,7 @@ class Batch(msgspec.Struct, eq=False):
 
     opened: Opened
     data: bytes
+    lines: int
     answers: list[Answer]
     synced: bool
     start: int

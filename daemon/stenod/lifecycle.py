@@ -67,6 +67,8 @@ class Daemon:
         self._remote = self._make_remote()
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
+        self._lock: RootLock | None = None
+        self._looked_at = -limits.ROOM_LOOK_S
         self._tasks: TaskGroup | None = None
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
@@ -82,12 +84,14 @@ class Daemon:
         self._workshop = self._make_workshop()
         handles, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._registry = Registry(trees, disk, self._workshop, self._spawn, handles)
+        self._registry.look_around = self._look_around
         self._custody = Custody(trees, disk, self._registry, self._workshop)
         self._reporter = Reporter(self._config, self._registry, self._workshop)
         self._router = self._make_router(Collector(trees, disk, self._registry, self._workshop))
 
     async def run(self, lock: RootLock) -> None:
         """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
+        self._lock = lock
         self._supervisor.check_listening(self._config.socket)
         self._transport.bind(self._config.socket, self._supervisor.listening)
         remote = self._remote
@@ -147,9 +151,19 @@ class Daemon:
             self._registry.retire_idle()
             self._registry.end_stalled()
             self._router.forget_gone()
+            self._look_around()
             if not self._transport.is_reachable:
                 journal.tell("socket_lost", socket=str(self._config.socket))
                 self._drained.set()
+
+    def _look_around(self) -> None:
+        """Take no more commands if the root is not there any longer, or may be another's."""
+        self._looked_at = time.monotonic()
+        if self._lock is None or self._lock.is_in_place or self._drained.is_set():
+            return
+        journal.tell("root_lost", root=str(self._config.root))
+        self._router.begin_drain()
+        self._drained.set()
 
     def _serve_metrics(self) -> None:
         port = self._config.settings.count("metrics.port")
@@ -260,6 +274,8 @@ class Daemon:
 
     def _end_burst(self) -> None:
         """Serve what a burst of messages brought, and send the answers."""
+        if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
+            self._look_around()
         self._registry.serve_round()
         self._outbox.flush()
 
@@ -280,8 +296,9 @@ class Daemon:
         transport: Transport = self._transport
         if peer.user is not None:
             if peer.subscriptions and self._admits(peer.user) is None:
-                # Revoked while it follows something: it is not told what came since.
-                peer.unsubscribe_all()
+                # Revoked while it follows something: it is told that, and not what came since.
+                self._router.turn_away(peer)
+                self._look_soon()
                 return False
             assert self._remote is not None
             transport = self._remote
@@ -323,12 +340,27 @@ def prepare_process() -> None:
 def serve(
     config: Config, lock: RootLock, on_ready: Callable[[], None], supervisor: Supervisor
 ) -> None:
-    """Run a daemon to its end; releases the lock."""
+    """Run a daemon to its end; releases the lock.
+
+    Raises:
+        StenoError, OSError: it could not start, or go on.
+    """
 
     async def main() -> None:
         await Daemon(config, on_ready, supervisor).run(lock)
 
     try:
         anyio.run(main)
+    except ExceptionGroup as group:
+        raise _first_of(group) from group
     finally:
         lock.release()
+
+
+def _first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """What went wrong in the daemon's tasks, not that something did."""
+    match group.exceptions[0]:
+        case ExceptionGroup() as inner:
+            return _first_of(inner)
+        case first:
+            return first

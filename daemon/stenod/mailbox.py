@@ -1,7 +1,7 @@
 """The bounded queue in front of one writer: filled without waiting, taken in groups."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import anyio
@@ -107,6 +107,11 @@ class Mailbox:
         self._bytes -= size
         self._budget.taken_bytes -= size
         return group
+
+    def take_all(self) -> Iterator[Item]:
+        """All that waits, group by group."""
+        while group := self.take():
+            yield from group
 
     def close(self) -> None:
         """Take nothing more in; what is queued is still given out."""

@@ -10,6 +10,7 @@ import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.errors import Busy
+from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.lines import Tail, examine_tail, whole_lines
@@ -18,6 +19,9 @@ from stenod.core.milestones import Milestones
 from stenod.core.replay import Replay
 from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.handles import write_again, write_all
+from stenod.store.names import read_file
+from stenod.store.quarantine import quarantine
 
 
 class _Repair(msgspec.Struct, frozen=True):
@@ -30,6 +34,10 @@ class _Repair(msgspec.Struct, frozen=True):
     @property
     def keep(self) -> int:
         return self.start + self.tail.keep
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.region)
 
 
 class FileEnd(msgspec.Struct, frozen=True):
@@ -60,34 +68,46 @@ class FileEnd(msgspec.Struct, frozen=True):
 
     def mark(self) -> Mark | None:
         """The mark that an earlier writer left, if it speaks of this very file."""
-        mark = decode_mark(jsonl.read_file(self.disk, self.folder, places.mark_file(self.name)))
-        if mark is None or mark.generation != self.generation:
-            return None
-        found = self.disk.stat(self.handle)
-        if found.inode != mark.inode or found.size < mark.bytes:
-            return None
-        is_same = fingerprint(self.disk, self.handle, mark.bytes) == (mark.bytes, mark.crc)
-        return mark if is_same else None
+        mark = self._mark()
+        is_it = mark is not None and self.disk.stat(self.handle).inode == mark.inode
+        return mark if mark is not None and is_it and self._holds(mark) else None
 
-    def make_durable(self, proven: int, *, shared: bool) -> None:
+    def changed_since(self) -> Position | None:
+        """Where the file ended when an earlier writer left it, if that is not in it any more."""
+        mark = self._mark()
+        if mark is None or self._holds(mark):
+            return None
+        return Position(mark.generation, mark.lines)
+
+    def _mark(self) -> Mark | None:
+        mark = decode_mark(read_file(self.disk, self.folder, places.mark_file(self.name)))
+        return mark if mark is not None and mark.generation == self.generation else None
+
+    def _holds(self, mark: Mark) -> bool:
+        """True when the file begins with what was marked, as far as a fingerprint tells."""
+        is_there = 0 <= mark.bytes <= self.size
+        marked = (mark.bytes, mark.crc)
+        return is_there and fingerprint(self.disk, self.handle, mark.bytes) == marked
+
+    def make_durable(self, proven: int, *, shared: bool) -> int:
         """Sync first, then read: what was written and never synced must not be believed yet.
 
         After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
         al., Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an
         earlier process met one. So what lies behind the last proven length is written again first,
         and the size is set again: a cut that a failed fsync dropped would leave the cut bytes on
-        the disk. Not where others write too, as their next line may be there already.
+        the disk. Not where others write too: their next line may be there already, and a look
+        right before the cut only makes it unlikely that one comes between.
+
+        Returns the size that is durable; what is longer came since.
         """
         size = self.size
-        named = self.disk.stat_name(self.folder, self.name)
-        is_ours = named is not None and named.inode == self.disk.stat(self.handle).inode
-        for start in range(proven, size if is_ours else 0, limits.COPY_BYTES):
-            data = self.disk.read(self.handle, min(limits.COPY_BYTES, size - start), start)
-            self.disk.overwrite(self.folder, self.name, start, data)
-        if not shared:
+        write_again(self.disk, self.handle, proven, size)
+        if not shared and self.size == size:
             self.disk.truncate(self.handle, size)
         self.disk.fsync(self.handle)
         self.disk.fsync(self.folder)
+        return size
 
     def is_fresh(self, now: float, *, shared: bool) -> bool:
         """True when a program that shares the folder may be writing right now."""
@@ -123,37 +143,69 @@ class FileEnd(msgspec.Struct, frozen=True):
         whole = whole_lines(repair.region) if repair.tail.unended else repair.tail.keep
         return repair.start + whole
 
-    def mend(self, mark: Mark | None, now: float, entries: list[Happening]) -> int:
+    def mend(self, mark: Mark | None, now: float, entries: list[Happening], *, durable: int) -> int:
         """Put the end of the file right, durably; returns the size of what is left.
 
-        1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut. A crash between
-        two steps leaves the damage where it is, so that they are done again and told once.
+        1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut, if it still is
+        what was copied; 4. what is there then is judged anew. A crash between two steps leaves the
+        damage where it is, so that they are done again and told once.
+
+        Args:
+            mark: how far it is known to have been synced.
+            now: Unix time in seconds.
+            entries: of the timeline.
+            durable: the size that was synced; what another program appended since is synced, too,
+                because nobody is told of what a power cut can take.
+
+        Raises:
+            Busy: another program writes there faster than it can be copied; it was not cut.
         """
-        repair = self._examine(mark)
-        tail, region = repair.tail, repair.region
-        if tail.damage is None and not tail.unended:
-            return repair.start + len(region)
-        told = Happening(
+        last = entries[-1] if entries else None
+        for _ in range(limits.MEND_LOOKS_MAX):
+            repair = self._examine(mark)
+            if repair.tail.damage is None and not repair.tail.unended:
+                if repair.end > durable:
+                    self.disk.fsync(self.handle)
+                return repair.end
+            told = self._told(repair, now)  # 1.
+            if last is None or (last.kind, last.details) != (told.kind, told.details):
+                jsonl.tell(self.disk, self.folder, timeline.encode(told))  # 2.
+                last = told
+            if self._is_still(repair):
+                self._apply(repair)  # 3.
+                durable = repair.keep
+        raise Busy(
+            f"another program keeps writing to {self.path}/{self.name}: try again in a moment",
+            session=self.session,
+        )
+
+    def _told(self, repair: _Repair, now: float) -> Happening:
+        """What the timeline says of a repair, whose bytes are copied by then."""
+        return Happening(
             kind="repaired",
             generation=self.generation,
             at=now,
-            why=tail.damage or "the last line lacked its newline",
+            why=repair.tail.damage or "the last line lacked its newline",
             details={
                 "file": self.name,
                 "offset": repair.keep,
-                "bytes": len(region) - tail.keep,
+                "bytes": repair.end - repair.keep,
                 "kept_in": self._copy_aside(repair),
             },
         )
-        last = entries[-1] if entries else None
-        if last is None or (last.kind, last.details) != (told.kind, told.details):
-            jsonl.tell(self.disk, self.folder, timeline.encode(told))
-        if tail.unended:
-            jsonl.write_all(self.disk, self.handle, b"\n")
+
+    def _is_still(self, repair: _Repair) -> bool:
+        """True when the file ends as it did when it was examined: nothing came since."""
+        expected = repair.region[repair.tail.keep :]
+        # One call, and a byte more than is expected: between two somebody may write.
+        return self.disk.read(self.handle, len(expected) + 1, repair.keep) == expected
+
+    def _apply(self, repair: _Repair) -> None:
+        if repair.tail.unended:
+            write_all(self.disk, self.handle, b"\n")
         else:
             self.disk.truncate(self.handle, repair.keep)
         self.disk.fsync(self.handle)
-        return self.size
 
     def replay(self, mark: Mark | None, size: int) -> Replay:
         """What the first `size` bytes say, from the mark on."""
@@ -200,7 +252,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         if repair.tail.damage is None:
             return ""
         cut = repair.region[repair.tail.keep :]
-        kept = jsonl.quarantine(self.disk, self.folder, self.name, repair.keep, cut)
+        kept = quarantine(self.disk, self.folder, self.name, repair.keep, cut)
         return f"{places.QUARANTINE}/{kept}"
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:

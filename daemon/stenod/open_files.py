@@ -7,6 +7,8 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
+from steno_protocol.errors import Busy
+from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod import recovery
 from stenod.core import timeline
@@ -15,8 +17,33 @@ from stenod.feed import Feed
 from stenod.group import Batch
 from stenod.recovery import Opened, OpenHow
 from stenod.refusals import ended
+from stenod.store.jsonl import Known
 from stenod.unsynced import Unsynced
 from stenod.workshop import Workshop
+
+
+class _Aside(msgspec.Struct, frozen=True):
+    """Files that are believed no more, and still open for what has to be kept of them."""
+
+    opened: Opened
+    since: float
+    is_changed: bool
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """What another program did to open files, until they are open again.
+
+    Attributes:
+        before: where the file durably ended.
+        since: monotonic time when it was noticed.
+        is_kept: what was open had to be kept as a generation.
+        known: what is known of the bytes that were in it.
+    """
+
+    before: Position
+    since: float
+    is_kept: bool
+    known: Known
 
 
 class OpenFiles:
@@ -57,6 +84,8 @@ class OpenFiles:
         self._beside = beside
         self._opening = anyio.Lock()
         self._proven: int | None = None
+        self._aside: _Aside | None = None
+        self._change: _Change | None = None
         self._marked = 0
         self._has_ended = False
 
@@ -67,9 +96,9 @@ class OpenFiles:
         return is_locked and self.opened is not None
 
     @property
-    def is_opening(self) -> bool:
-        """True while they are being opened."""
-        return self._opening.locked()
+    def is_busy(self) -> bool:
+        """True while they are being opened, or their timeline is told of something."""
+        return self._opening.locked() or self.timeline.locked()
 
     @property
     def is_unsynced(self) -> bool:
@@ -97,37 +126,53 @@ class OpenFiles:
                 await self._first()
             self._check_ended()
             if self.opened is None:
-                await self._open(msgspec.structs.replace(how, proven=self._proven))
+                if self._aside is not None:
+                    await self._keep(self._aside)
+                await self._open(self._completed(how))
             assert self.opened is not None
+            change, self._change = self._change, None
+            if change is not None:
+                await self._tell_change(change, self.opened)
             return self.opened
 
     async def note(self, opened: Opened, happening: Happening) -> None:
-        """Tell the timeline of something; durable on return."""
+        """Tell the timeline of something; durable on return.
+
+        Raises:
+            Busy: the files are others by now; nothing was told.
+            OSError: the disk refused; nothing was told.
+        """
         async with self.timeline:
+            if self.opened is not opened:
+                raise Busy(
+                    "the session's files were opened again meanwhile: try again",
+                    session=self._session,
+                )
             await self._shop.read(lambda: opened.log.tell(timeline.encode(happening)))
 
-    async def take_in_foreign(self, opened: Opened) -> Opened:
-        """A foreign program changed the file: keep what it replaced, then believe what is there."""
-        before = opened.machine.head
-        try:
-            kept = await self._shop.read(opened.log.keep_replaced)
-        finally:
-            # Also when nothing could be kept, because its folder is gone: look again next time.
-            self.abandon()
-        again = await self.open(OpenHow(create=True))
-        after = again.machine.head
-        told = Happening(
-            kind="foreign",
-            generation=after.generation,
-            at=self._shop.wall(),
-            why="another program changed the file",
-            details={"before": str(before), "after": str(after), "kept": kept},
-        )
-        await self.note(again, told)
-        self._shop.tell(
-            "foreign_change", session=self._session, before=str(before), after=str(after)
-        )
-        return again
+    async def take_in_foreign(self) -> Opened:
+        """A foreign program changed the file: keep what it replaced, then believe what is there.
+
+        Raises:
+            Busy: it took the file away just now; after `FOREIGN_SETTLE_S` a new one is begun.
+            StenoError, OSError: as `open`; the next command tries again.
+        """
+        self.set_aside(is_changed=True)
+        return await self.open(OpenHow())
+
+    def set_aside(self, *, is_changed: bool = False, proven: int | None = None) -> None:
+        """As `abandon`, but the next opening keeps first what another program replaced.
+
+        Until then the file stays open: what was acknowledged may have no other name.
+
+        Args:
+            is_changed: another program changed it.
+            proven: the length that was durable when a sync failed.
+        """
+        opened = self.opened
+        if opened is not None:
+            self._aside = _Aside(opened, self._shop.monotonic(), is_changed)
+            self._forget(proven)
 
     async def rest(self, nudge: Callable[[], None]) -> None:
         """Return when all that was decided is durable, or withdrawn; `nudge` has it done."""
@@ -161,6 +206,7 @@ class OpenFiles:
         """All that was appended is durable: it becomes the state. Returns what to publish."""
         block = self.unsynced.take()
         opened.machine.commit()
+        opened.log.confirm()
         opened.machine.pass_by(opened.log.synced)
         return block
 
@@ -184,12 +230,17 @@ class OpenFiles:
         Args:
             proven: the length that was durable when a sync failed.
         """
+        opened = self.opened
+        self._forget(proven)
+        if opened is not None:
+            opened.log.close()
+
+    def _forget(self, proven: int | None) -> None:
         opened, self.opened = self.opened, None
         self._proven = proven
         self.unsynced.take()
         if opened is not None:
             self._feed.detach()
-            opened.log.close()
 
     def end(self, *, is_whole: bool) -> None:
         """Close them for good.
@@ -198,7 +249,11 @@ class OpenFiles:
             is_whole: no group is under way; then everything is synced, and the mark is saved.
         """
         self._has_ended = True
-        opened = self.opened
+        opened, aside = self.opened, self._aside
+        if aside is not None:
+            with contextlib.suppress(OSError):
+                aside.opened.log.leave()
+            self._close_aside()
         if opened is not None and is_whole:
             with contextlib.suppress(OSError):
                 if self.is_unsynced:
@@ -206,12 +261,57 @@ class OpenFiles:
                     self.publish(opened, self.commit(opened))
                 if opened.log.synced != self._marked:
                     opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+            with contextlib.suppress(OSError):
+                # Nobody looks later, and another program may have replaced it since the last look.
+                opened.log.leave()
         self.abandon()
+
+    async def _keep(self, aside: _Aside) -> None:
+        """Keep what another program replaced, if it did; the next opening knows of it."""
+        log = aside.opened.log
+        try:
+            is_kept = await self._shop.read(log.keep_replaced)
+        except FileNotFoundError:
+            # Its folder is gone, and so is where it could be kept: look again next time.
+            self._close_aside()
+            raise
+        if is_kept or aside.is_changed:
+            before = aside.opened.machine.head
+            self._change = _Change(before, aside.since, is_kept=is_kept, known=log.known)
+        self._close_aside()
+
+    def _close_aside(self) -> None:
+        aside, self._aside = self._aside, None
+        if aside is not None:
+            aside.opened.log.close()
+
+    def _completed(self, how: OpenHow) -> OpenHow:
+        """How to open them, with what is known here of how they were closed."""
+        change = self._change
+        if change is None:
+            return msgspec.structs.replace(how, proven=self._proven)
+        # Who took the file away may be about to put another one there, as kimi-cli is.
+        has_settled = self._shop.monotonic() - change.since >= limits.FOREIGN_SETTLE_S
+        return msgspec.structs.replace(how, proven=self._proven, taken_in=True, create=has_settled)
+
+    async def _tell_change(self, change: _Change, opened: Opened) -> None:
+        before, after = change.before, opened.machine.head
+        told = Happening(
+            kind="foreign",
+            generation=after.generation,
+            at=self._shop.wall(),
+            why="another program changed the file",
+            details={"before": str(before), "after": str(after), "kept": change.is_kept},
+        )
+        await self.note(opened, told)
+        self._shop.tell(
+            "foreign_change", session=self._session, before=str(before), after=str(after)
+        )
 
     async def _open(self, how: OpenHow) -> None:
         try:
             async with self.timeline:
-                opened = await self._shop.read(lambda: self._opener(how))
+                opened, is_same = await self._shop.read(lambda: self._opened(how))
         except OSError:
             if self._proven is None:
                 # It may have been the first sync, and then the page cache proves nothing.
@@ -222,9 +322,18 @@ class OpenFiles:
         self._check_ended()
         self.opened, self._proven = opened, None
         self._marked = opened.log.synced
-        self._feed.attach(opened.log, opened.machine.head, opened.incarnation)
+        self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
         if isinstance(opened.machine, Machine):
             self._feed.begin_with(opened.machine)
+
+    def _opened(self, how: OpenHow) -> tuple[Opened, bool]:
+        """Open the files; False if what they held is not what stands there now. Blocks."""
+        opened, change = self._opener(how), self._change
+        try:
+            return opened, change is None or opened.log.still_has(change.known)
+        except BaseException:
+            opened.log.close()
+            raise
 
     def _check_ended(self) -> None:
         if self._has_ended:

@@ -1,13 +1,14 @@
 """Who is connected: names, subscriptions, and what each peer did not read."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.errors import Busy
+from steno_protocol.errors import Busy, StenoError
 from steno_protocol.events import Lagged
 from steno_protocol.replies import ClientEntry
 from stenod.feed import Feed, Spawn, Subscriber
@@ -62,15 +63,22 @@ class Loans:
 
 
 class Subscription(msgspec.Struct):
-    """One subscription of a peer: where it is fed from."""
+    """One subscription of a peer: where it is fed from, and how its peer is told of an error."""
 
     session: str
     feed: Feed
     subscriber: Subscriber
+    refuse: Callable[[StenoError], None]
 
     def resume(self) -> None:
         """The peer takes events again."""
         self.feed.resume(self.subscriber)
+
+    def tell_end(self) -> None:
+        """Tell the peer how the subscription ended, if it had no room for that then."""
+        event = self.subscriber.untold
+        if event is not None and self.subscriber.send(event, None):
+            self.subscriber.untold = None
 
     def lag(self, why: str) -> None:
         """Tell the peer that it has to subscribe again."""
@@ -135,6 +143,13 @@ class Peer(msgspec.Struct, eq=False):
         """End all subscriptions: the peer is gone."""
         for name in list(self.subscriptions):
             self.unsubscribe(name)
+
+    def turn_away(self, error: StenoError) -> None:
+        """End all subscriptions with an error, which is the last that they tell."""
+        ended = list(self.subscriptions.values())
+        self.unsubscribe_all()
+        for subscription in ended:
+            subscription.refuse(error)
 
     def entry(self, now_s: float) -> ClientEntry:
         """What others are told of this peer."""

@@ -1,105 +1,94 @@
-"""Reading blocks of whole lines from a view, by line number, without decoding them."""
+"""What a reader is given of a file: blocks of whole lines, or leave to read it by itself."""
+
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import places
+from steno_protocol.blocks import read_block
+from steno_protocol.commands import Read
 from steno_protocol.errors import BadRequest
-from steno_protocol.lines import count_lines
-from stenod.store.log import View
-
-_LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
-"""A line that steno wrote is a record and its stamp; a longer one is foreign and passed over."""
+from steno_protocol.positions import Position
+from steno_protocol.replies import Lines, Source
+from stenod.store.handles import FileView
 
 
-class Block(msgspec.Struct, frozen=True):
-    """Whole lines of one generation.
+class Readable(msgspec.Struct, frozen=True):
+    """What a reader may be given of one generation of a file.
 
     Attributes:
-        first: number of the first line.
-        next: number of the line after the last one.
-        offset: byte offset of that line.
-        data: the lines.
-        skipped: lines passed over because no message could hold them.
+        view: its bytes; the reader releases it.
+        generation: which generation.
+        head: where it ends, if that is known without counting lines.
+        path: where the file lay when the view was made.
     """
 
-    first: int
-    next: int
-    offset: int
-    data: bytes
-    skipped: int = 0
+    view: FileView
+    generation: int
+    head: Position | None
+    path: str
 
+    def answer(self, command: Read, *, is_local: bool) -> tuple[Lines, bytes]:
+        """The reply and its block; blocks.
 
-def read_block(
-    view: View, line: int, offset: int | None, bytes_max: int, until: int | None = None
-) -> Block:
-    """Read whole lines from line number `line` on; empty at the end of the view.
+        Args:
+            command: what is wanted.
+            is_local: the reader is on this machine, and may be told of the file itself.
 
-    Args:
-        view: what may be read.
-        line: number of the first line wanted.
-        offset: where that line begins, if the caller knows; lines are counted otherwise.
-        bytes_max: how much is wanted; one line is given however long it is.
-        until: number of the line to end before.
+        Raises:
+            BadRequest: `until` is in another generation, or `offset` is not the start of a line.
+        """
+        source = self._source() if is_local else None
+        line, until = _line(command), _last_line(command, self.generation)
+        wanted = command.bytes_max
+        if source is not None and command.opened == source.identity:
+            # No lines, for who reads them by itself: only where they begin.
+            until, wanted = line, 1
+        block = read_block(self.view, line, command.offset, wanted, until)
+        is_end = block.offset == self.view.size
+        head = self.head
+        if head is None and is_end:
+            head = Position(self.generation, block.next)
+        body = Lines(
+            first=str(Position(self.generation, block.first)),
+            next=str(Position(self.generation, block.next)),
+            head=str(head) if head is not None else None,
+            offset=block.offset,
+            skipped=block.skipped,
+            source=None if is_end else source,
+        )
+        return body, block.data
 
-    Raises:
-        BadRequest: the offset is not the start of a line.
-    """
-    if offset is None:
-        line, offset = seek(view, line)
-    elif offset and view.read(1, offset - 1) != b"\n":
-        raise BadRequest(f"the offset {offset} is not the start of a line: leave it out")
-    data = _whole(view, offset, bytes_max)
-    if data is None:
-        size = _line_size(view, offset)
-        return Block(line, line + 1, offset + size, b"", skipped=1)
-    count = count_lines(data)
-    if until is not None and line + count > until:
-        data = _first_lines(data, max(0, until - line))
-        count = max(0, until - line)
-    return Block(line, line + count, offset + len(data), data)
-
-
-def seek(view: View, line: int) -> tuple[int, int]:
-    """Number and offset of line `line`, or of the end of the view if it has fewer."""
-    number, offset = 0, 0
-    while number < line:
-        data = view.read(limits.BLOCK_BYTES, offset)
-        count = count_lines(data)
-        if not data:
-            break
-        if number + count >= line:
-            return line, offset + len(_first_lines(data, line - number))
-        number += count
-        offset += len(data)
-    return number, offset
-
-
-def _whole(view: View, offset: int, bytes_max: int) -> bytes | None:
-    """Whole lines from `offset`, or None when the first one is too long to be given."""
-    size = bytes_max
-    while True:
-        data = view.read(size, offset)
-        # Of more than was wanted, only the one line that did not fit into it.
-        cut = (data.rfind(b"\n") if size <= bytes_max else data.find(b"\n")) + 1
-        if cut or len(data) < size:
-            return data[:cut]
-        if size >= _LINE_BYTES_MAX:
+    def _source(self) -> Source | None:
+        stat = self.view.stat()
+        identity = places.file_identity(boot_id(), stat.device, stat.inode)
+        if identity is None:
             return None
-        size = min(size * 4, _LINE_BYTES_MAX)
+        return Source(path=self.path, identity=identity, size=self.view.size)
 
 
-def _line_size(view: View, offset: int) -> int:
-    size = 0
-    while data := view.read(limits.BLOCK_BYTES, offset + size):
-        end = data.find(b"\n") + 1
-        if end:
-            return size + end
-        size += len(data)
-    return size
+@cache
+def boot_id() -> str:
+    """What tells this machine, since it was started, from every other; empty if nothing does."""
+    try:
+        return Path(places.BOOT_ID).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
-def _first_lines(data: bytes, count: int) -> bytes:
-    end = 0
-    for _ in range(count):
-        end = data.find(b"\n", end) + 1
-    return data[:end]
+def _line(command: Read) -> int:
+    return Position.parse(command.after).line if command.after is not None else 0
+
+
+def _last_line(command: Read, generation: int) -> int | None:
+    """Number of the line to end before, or None for the end of the generation."""
+    if command.until is None:
+        return None
+    until = Position.parse(command.until)
+    if until.generation != generation:
+        raise BadRequest(
+            f"until {until} is in another generation than the lines that are read ({generation}):"
+            " read each generation by itself"
+        )
+    return until.line

@@ -4,29 +4,32 @@
 right what only a crash can have left: a rewrite that did not take place, a torn tail.
 """
 
+import contextlib
 from collections.abc import Callable
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import floors, limits, places
 from steno_protocol.context import ContextCounters
-from steno_protocol.errors import Corrupt, Held, NotFound
+from steno_protocol.errors import BadRequest, Busy, Corrupt, Held, NotFound
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail
+from steno_protocol.wire import WireRecord, parse_wire_line
+from stenod import settling
 from stenod.core import dmail, timeline
 from stenod.core.found import applied_in
 from stenod.core.keys import KeyTable
-from stenod.core.lines import is_object
 from stenod.core.machine import Machine
 from stenod.core.mark import Mark, encode_mark
 from stenod.core.replay import Replay
 from stenod.core.speculation import Speculation
 from stenod.core.wire_machine import WireMachine
-from stenod.mending import FileEnd, fingerprint
+from stenod.mending import FileEnd
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.jsonl import JsonlLog
+from stenod.store.names import past_generations, read_file
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -42,6 +45,7 @@ class Opening(msgspec.Struct, frozen=True):
         shared: other programs write in this folder too, so a fresh half line may be theirs.
         by: the client that asks.
         proven: the length that was durable when a sync of this file failed in this process.
+        taken_in: another program changed the files while they were open in this process.
     """
 
     session: str
@@ -53,6 +57,7 @@ class Opening(msgspec.Struct, frozen=True):
     shared: bool = False
     by: str | None = None
     proven: int | None = None
+    taken_in: bool = False
 
 
 class OpenHow(msgspec.Struct, frozen=True):
@@ -63,12 +68,14 @@ class OpenHow(msgspec.Struct, frozen=True):
         stamp: whether a new session's lines bear `_id`.
         by: the client that asks.
         proven: the length that was durable when a sync failed, or None.
+        taken_in: another program changed the files while they were open.
     """
 
     create: bool = False
     stamp: bool = True
     by: str | None = None
     proven: int | None = None
+    taken_in: bool = False
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -102,7 +109,8 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
         Held: another daemon has the folder open.
         NotFound: there is no session, and none is to be made.
         Corrupt: its present generation is gone; nothing was changed.
-        Busy: another program seems to be in the middle of a line.
+        Busy: another program seems to be in the middle of a line, or of several, or of replacing
+            the file.
         OSError: the disk failed; nothing is known to have changed.
     """
     context: int | None = None
@@ -112,9 +120,9 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
                 f"another daemon has {opening.path} open: stop it, or use its root",
                 session=opening.session,
             )
-        _check_present(disk, folder, opening)
-        entries = _settle_timeline(disk, folder)
-        context = _open_context(disk, folder, opening)
+        is_there = _check_present(disk, folder, opening)
+        entries = settling.settle(disk, folder)
+        context = _open_context(disk, folder, opening, is_there=is_there)
         return _open_files(disk, folder, context, opening, entries)
     except BaseException:
         for handle in (context, folder):
@@ -129,12 +137,12 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
     The file is synced first, so that nothing is shown that a power cut could take back.
     """
     disk.fdatasync(handle)
-    generation = present_generation(disk, folder)
+    generation = settling.present_generation(disk, folder)
     end = FileEnd(disk, folder, handle, places.CONTEXT, generation, session="", path="")
     mark = end.mark()
     size = end.readable_size(mark)
     replay = end.replay(mark, size)
-    entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+    entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
     _raise_to_floor(replay, entries, generation)
     return Inspection(
         size=size,
@@ -147,8 +155,8 @@ def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
 
 def pending_mail(disk: Disk, folder: int) -> Mail | None:
     """The D-Mail that waits in a session; nothing is repaired."""
-    entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
-    return dmail.pending(entries, present_generation(disk, folder))
+    entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
+    return dmail.pending(entries, settling.present_generation(disk, folder))
 
 
 def readable_size(disk: Disk, folder: int, handle: int, name: str, generation: int) -> int:
@@ -177,36 +185,62 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
     )
 
 
-def _check_present(disk: Disk, folder: int, opening: Opening) -> None:
+def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
     """Leave a session whose present generation is gone as it is: nothing of it can be judged.
 
+    Unless it was open until then: what was open is a generation now, and the next one can begin.
+    Returns whether it is there.
+
     Raises:
-        Corrupt: it is.
+        Corrupt: it is gone.
+        Busy: it went just now, and another one may be about to come.
     """
-    is_there = disk.stat_name(folder, places.CONTEXT) is not None
-    if not is_there and jsonl.past_generations(disk, folder):
+    if disk.stat_name(folder, places.CONTEXT) is not None:
+        return True
+    has_past = bool(past_generations(disk, folder))
+    age_s = opening.now - disk.stat(folder).modified_s
+    is_fresh = opening.shared and has_past and abs(age_s) < limits.FOREIGN_SETTLE_S
+    if is_fresh or (opening.taken_in and not opening.create):
+        raise _moved_away(opening)
+    if has_past and not opening.taken_in:
         raise Corrupt(
             f"{opening.path} has older generations and no {places.CONTEXT}: move the newest"
             f" context_N.jsonl to {places.CONTEXT} to go on from it",
             session=opening.session,
         )
+    return False
 
 
-def _open_context(disk: Disk, folder: int, opening: Opening) -> int:
+def _moved_away(opening: Opening) -> Busy:
+    return Busy(
+        f"another program moved {opening.path}/{places.CONTEXT} away and may be about to write"
+        " another one: try again in a moment",
+        session=opening.session,
+    )
+
+
+def _open_context(disk: Disk, folder: int, opening: Opening, *, is_there: bool) -> int:
     try:
         return disk.open_append(folder, places.CONTEXT)
     except FileNotFoundError:
-        pass
-    if not opening.create:
-        raise NotFound("there is no such session: open it first", session=opening.session)
-    return disk.open_append(folder, places.CONTEXT, create=True)
+        if is_there:
+            # It was until now: there is such a session, and what is asked may be in it already.
+            raise _moved_away(opening) from None
+    if opening.create:
+        return disk.open_append(folder, places.CONTEXT, create=True)
+    if opening.taken_in:
+        raise _moved_away(opening)
+    raise NotFound("there is no such session: open it first", session=opening.session)
 
 
 def _open_files(
     disk: Disk, folder: int, context: int, opening: Opening, entries: list[Happening]
 ) -> Opened:
-    generation = present_generation(disk, folder)
+    generation = settling.present_generation(disk, folder)
+    settling.prove_left_behind(disk, folder, entries, generation)
     end = FileEnd(disk, folder, context, places.CONTEXT, generation, opening.session, opening.path)
+    # What another program does while it is open is told by who has it open.
+    was_at = None if opening.taken_in else end.changed_since()
     size, replay = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
     if _incarnation(entries) is None:
@@ -214,21 +248,42 @@ def _open_files(
         jsonl.tell(disk, folder, timeline.encode(first))
         entries = [*entries, first]
     _raise_to_floor(replay, entries, generation)
+    head = Position(generation, replay.lines)
+    if was_at is not None:
+        _tell_changed(end, entries, was_at, head, opening.now)
     log = JsonlLog(disk, folder, opening.path, context, generation, size)
     first_lines = timeline.first_lines_of(entries, generation)
+    if timeline.is_inferred(entries, generation):
+        # Nobody told which of its lines are copies of older ones: their keys are looked up.
+        first_lines = replay.lines
     machine = Machine(
         opening.session,
-        Position(generation, replay.lines),
+        head,
         replay.counters,
         _recent_keys(log, opening, replay.lines, first_lines),
         stamp=_stamp(entries),
     )
     machine.milestones = replay.milestones
-    machine.checkpoint_floor = timeline.checkpoint_floor(entries, generation)
+    machine.checkpoint_floor = floors.checkpoint_floor(entries, generation)
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
     return Opened(log, machine, _incarnation(entries) or "", created)
+
+
+def _tell_changed(
+    end: FileEnd, entries: list[Happening], before: Position, after: Position, now: float
+) -> None:
+    """Tell the timeline, once, that a file is not as it was left."""
+    told = Happening(
+        kind="foreign",
+        generation=after.generation,
+        at=now,
+        why="another program changed the file while it was closed",
+        details={"before": str(before), "after": str(after), "kept": False},
+    )
+    if not any(entry.kind == told.kind and entry.details == told.details for entry in entries):
+        jsonl.tell(end.disk, end.folder, timeline.encode(told))
 
 
 def open_wire(
@@ -244,13 +299,13 @@ def open_wire(
     Takes over the folder's handle, and closes it on failure. A file that is not there is made.
 
     Raises:
-        Busy: another program seems to be in the middle of a line.
+        Busy: another program seems to be in the middle of a line, or of several.
         OSError: the disk failed; nothing is known to have changed.
     """
     handle: int | None = None
     try:
         handle = disk.open_append(folder, places.WIRE, create=True)
-        entries = timeline.decode(jsonl.read_file(disk, folder, places.TIMELINE))
+        entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
         end = FileEnd(disk, folder, handle, places.WIRE, 0, opening.session, opening.path)
         size, replay = _believe(end, opening, entries)
         log = JsonlLog(disk, folder, opening.path, handle, 0, size, name=places.WIRE)
@@ -260,6 +315,7 @@ def open_wire(
             _recent_keys(log, opening, replay.lines, 0),
             stamp=stamp,
             context_head=context_head,
+            floor=_last_at(log),
         )
         return Opened(log, machine, _incarnation(entries) or "", created=False)
     except BaseException:
@@ -271,7 +327,7 @@ def open_wire(
 
 def _raise_to_floor(replay: Replay, entries: list[Happening], generation: int) -> None:
     """The next checkpoint's id is at least the one that the last rewrite left free."""
-    floor = timeline.checkpoint_floor(entries, generation)
+    floor = floors.checkpoint_floor(entries, generation)
     replay.counters.n_checkpoints = max(replay.counters.n_checkpoints, floor)
 
 
@@ -281,10 +337,12 @@ def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
         end.check_settled(mark)
-    end.make_durable(_proven(end, opening, mark, entries), shared=opening.shared)
+    # Who just wrote may write again, and as long as no sync of ours failed no cut of ours is open.
+    is_shared = opening.shared or (opening.taken_in and opening.proven is None)
+    durable = end.make_durable(_proven(end, opening, mark, entries), shared=is_shared)
     if is_fresh:
         end.check_settled(mark)
-    size = end.mend(mark, opening.now, entries)
+    size = end.mend(mark, opening.now, entries, durable=durable)
     return size, end.replay(mark, size)
 
 
@@ -293,118 +351,43 @@ def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Hap
     if mark is not None:
         return mark.bytes
     if opening.proven is not None:
-        return opening.proven
+        # Of a file that another program cut since, nothing is known.
+        return opening.proven if opening.proven <= end.size else 0
+    if opening.taken_in:
+        # Ours were written again when it was opened first, and no sync of them failed since.
+        return end.size
     # A file that was never ours has no acknowledged byte, and what others wrote is theirs to sync,
     # as long as no sync of ours failed.
     return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if entries else end.size
 
 
-def _settle_timeline(disk: Disk, folder: int) -> list[Happening]:
-    """Repair the timeline's own tail, and take back a rewrite that did not take place."""
-    jsonl.remove(disk, folder, places.REWRITE)
-    _mend_timeline(disk, folder)
-    _unlink_twin(disk, folder)
-    data = jsonl.read_file(disk, folder, places.TIMELINE)
-    last = timeline.in_doubt(data)
-    if last is None or _took_place(disk, folder, last):
-        return timeline.decode(data)
-    voided = Happening(kind=timeline.VOIDED, generation=last.generation, key=last.key)
-    line = timeline.encode(voided)
-    jsonl.tell(disk, folder, line)
-    return timeline.decode(data + line)
-
-
-def _mend_timeline(disk: Disk, folder: int) -> None:
-    """Cut what is torn, and make durable what is left before it is believed.
-
-    Every line is synced before the next, so only the last can be torn or unproven. Damage before a
-    whole line is old: it stays where it is.
-    """
-    data = jsonl.read_file(disk, folder, places.TIMELINE)
-    lines = split_lines(data)
-    while lines and not (lines[-1].endswith(b"\n") and is_object(lines[-1])):
-        lines.pop()
-    keep = sum(map(len, lines))
-    if not data:
-        return
-    if keep < len(data):
-        jsonl.quarantine(disk, folder, places.TIMELINE, keep, data[keep:])
-    handle = disk.open_append(folder, places.TIMELINE)
-    try:
-        if keep < len(data):
-            disk.truncate(handle, keep)
-        if lines:
-            disk.overwrite(folder, places.TIMELINE, keep - len(lines[-1]), lines[-1])
-        disk.fsync(handle)
-    finally:
-        disk.close(handle)
-
-
-def _unlink_twin(disk: Disk, folder: int) -> None:
-    """Take back the second name that a rewrite gave the present file before it was cut short."""
-    past = jsonl.past_generations(disk, folder)
-    if past and _is_present(disk, folder, past[-1]):
-        disk.unlink(folder, places.generation_file(past[-1] + 1))
-        disk.fsync(folder)
-
-
-def _took_place(disk: Disk, folder: int, rewrite: Happening) -> bool:
-    """Whether the last rewrite's rename happened.
-
-    Then the old file has its number, and what followed it begins with the new one; both may have
-    grown since, by other programs. A rotation by another program has other bytes.
-    """
-    followed = places.generation_file(rewrite.generation + 1)
-    if disk.stat_name(folder, followed) is None:
-        followed = places.CONTEXT
-    old = timeline.fingerprint_of(rewrite, "old")
-    new = timeline.fingerprint_of(rewrite, "new")
-    rotated = places.generation_file(rewrite.generation)
-    return _begins_with(disk, folder, rotated, old) and _begins_with(disk, folder, followed, new)
-
-
-def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerprint | None) -> bool:
-    try:
-        handle = disk.open_read(folder, name)
-    except FileNotFoundError:
-        return False
-    try:
-        if expected is None:
-            return True
-        size = expected[0]
-        return disk.stat(handle).size >= size and fingerprint(disk, handle, size) == expected
-    finally:
-        disk.close(handle)
-
-
-def _is_present(disk: Disk, folder: int, generation: int) -> bool:
-    """True when a past generation's file is the very file that is the present one."""
-    old = disk.stat_name(folder, places.generation_file(generation + 1))
-    present = disk.stat_name(folder, places.CONTEXT)
-    return old is not None and present is not None and old.inode == present.inode
-
-
-def present_generation(disk: Disk, folder: int) -> int:
-    """The generation that `context.jsonl` is."""
-    past = jsonl.past_generations(disk, folder)
-    if past and _is_present(disk, folder, past[-1]):
-        past.pop()
-    return past[-1] + 1 if past else 0
-
-
 def _recent_keys(log: JsonlLog, opening: Opening, lines: int, first_lines: int) -> KeyTable:
     """The keys of the last lines that were appended to this generation itself."""
     table = KeyTable(opened_ms=int(opening.now * 1000))
+    found = _last_lines(log)
+    for key, applied in applied_in(found, log.generation, lines - len(found)):
+        if applied.first.line >= first_lines:
+            table.add(key, applied)
+    return table
+
+
+def _last_lines(log: JsonlLog) -> list[bytes]:
+    """The lines in the last block of the present file."""
     start = max(0, log.size - limits.BLOCK_BYTES)
     data = log.read(log.generation, start, log.size - start)
     if start:
         data = data[data.find(b"\n") + 1 :]
-    found = split_lines(data)
-    first = lines - len(found)
-    for key, applied in applied_in(found, log.generation, first):
-        if applied.first.line >= first_lines:
-            table.add(key, applied)
-    return table
+    return split_lines(data)
+
+
+def _last_at(log: JsonlLog) -> Position:
+    """The position that the last event of a wire file was joined to."""
+    for line in reversed(_last_lines(log)):
+        event = parse_wire_line(line)
+        if isinstance(event, WireRecord) and event.at is not None:
+            with contextlib.suppress(BadRequest):
+                return Position.parse(event.at)
+    return Position(0, 0)
 
 
 def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happening:

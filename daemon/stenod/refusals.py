@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import (
+    Busy,
     ErrorCode,
     Expired,
     Internal,
@@ -14,6 +15,7 @@ from steno_protocol.errors import (
     StorageFailed,
 )
 from stenod.faults import fault_of
+from stenod.store.jsonl import Replaced
 
 
 class Refusals:
@@ -48,6 +50,16 @@ class Refusals:
         return StorageFailed(
             f"the disk refused: {error}; nothing of the command was kept, make room or mend the"
             " disk and send it again",
+            session=self._session,
+        )
+
+    def not_rewritten(self, error: OSError) -> StenoError:
+        """A rewrite did not take place."""
+        if not isinstance(error, Replaced):
+            return self.storage_failed(error)
+        return Busy(
+            f"another program was replacing the session's file: {error}; nothing was rewritten,"
+            " try again",
             session=self._session,
         )
 
@@ -99,11 +111,26 @@ def with_key(error: StenoError, key: str) -> StenoError:
     return error
 
 
-def doubted(error: StenoError, command: Mutation) -> StenoError:
-    """The error of a command whose key could not be looked up: a repeat may have been applied."""
-    is_certain = not command.repeat or isinstance(error, (NotFound, Expired))
-    if is_certain or isinstance(error, OutcomeUnknown):
+def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -> StenoError:
+    """The error of a command whose key could not be looked up: a repeat may have been applied.
+
+    Args:
+        error: why it could not.
+        command: what was asked for.
+        is_deleted: there is no such session because it was deleted.
+    """
+    if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
         return error
+    if isinstance(error, NotFound):
+        if not is_deleted:
+            return error
+        return OutcomeUnknown(
+            f"{error.message}; it was deleted, and whether the command was applied before only its"
+            " files in the trash tell",
+            session=error.session,
+            code=error.code,
+            key=command.key,
+        )
     return OutcomeUnknown(
         f"the command may have been applied when it was sent before, and nobody could look just"
         f" now ({error.message}): what became of it shows when it is sent again with its key",

@@ -1,9 +1,8 @@
 """Which session has which writer: opened on first use, one a folder, closed when idle."""
 
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -11,27 +10,28 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol.commands import AppendWire, List
-from steno_protocol.errors import (
-    Busy,
-    Exists,
-    StenoError,
-)
-from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
+from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
+from steno_protocol.replies import Happening, Mail, SessionEntry
+from stenod import trash
 from stenod.core.machine import Machine
 from stenod.feed import Spawn
 from stenod.mailbox import Item, Mailbox
+from stenod.reading import Readable
 from stenod.recovery import Inspection, Opened, OpenHow
-from stenod.refusals import Refusals, draining, ended
+from stenod.refusals import Refusals, doubted, draining, ended
 from stenod.rounds import Round
-from stenod.sessions import File, Session
+from stenod.sessions import File, KeptKeys, Session
 from stenod.store.disk import Disk
-from stenod.store.jsonl import FileView
-from stenod.trees import Place, Readable, Trees
+from stenod.store.handles import FileView
+from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 from stenod.writer import Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
 """Why nobody can follow a session that is not deleted."""
+
+_MOVED: Final = "another program moved or replaced its folder: open it again"
+"""Why nobody can follow a session that is not where it was."""
 
 
 class Registry:
@@ -43,6 +43,10 @@ class Registry:
         workshop: what writers work with.
         spawn: starts a task in the background.
         handles_max: open files that the process may have.
+
+    Attributes:
+        look_around: called before a session is opened or changed as a whole; it closes the registry
+            if the root may be another daemon's.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Registry:
         spawn: Spawn,
         handles_max: int = sys.maxsize,
     ) -> None:
+        self.look_around: Callable[[], None] = lambda: None
         self._trees = trees
         self._disk = disk
         self._shop = workshop
@@ -67,7 +72,7 @@ class Registry:
         self._closing = False
         self._changed = anyio.Event()
         self._round = Round(workshop)
-        self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
+        self._kept = KeptKeys()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -90,26 +95,37 @@ class Registry:
         found = self._addresses.get(session)
         return found.writers if found is not None else []
 
+    def context(self, session: str) -> Writer | None:
+        """The writer of a session's context, None while it is not open."""
+        found = self._addresses.get(session)
+        return found.context if found is not None else None
+
     def submit(self, session: str, item: Item) -> None:
         """Give a command to its session's writer, which is started if need be.
 
         It is served in the next round.
 
         Raises:
+            OutcomeUnknown: it was not queued, and says that it may have been applied before.
             StenoError: it was not queued.
         """
+        try:
+            self._queue(session, item)
+        except (Busy, ShuttingDown) as error:
+            raise doubted(error, item.command) from None
+
+    def _queue(self, session: str, item: Item) -> None:
         found = self._addresses.get(session)
         if found is not None:
             writer = found.writer(_file_of(item))
             writer.mailbox.put(item)
             self._round.add(writer)
             return
-        if self._closing:
-            raise draining()
         waiting = self._resolving.get(session)
-        if waiting is not None:
+        if waiting is not None and not self._closing:
             waiting.put(item)
             return
+        self.check_taking()
         self._check_kept_out(self._trees.place(session))
         waiting = Mailbox(session, self._shop.budget)
         waiting.put(item)
@@ -121,11 +137,12 @@ class Registry:
         self._round.serve()
 
     def check_taking(self) -> None:
-        """Refuse what changes sessions while the daemon is ending.
+        """Refuse what opens or changes sessions while the daemon is ending.
 
         Raises:
-            ShuttingDown: it is.
+            ShuttingDown: it is, or begins to as its root is lost.
         """
+        self.look_around()
         if self._closing:
             raise draining()
 
@@ -136,7 +153,7 @@ class Registry:
         Raises:
             Busy: somebody else keeps others out of it, or of one above or below it.
         """
-        if any(_is_within(place, other) or _is_within(other, place) for other in self._kept_out):
+        if any(place.is_within(other) or other.is_within(place) for other in self._kept_out):
             raise _kept_out(place)
         self._kept_out.append(place)
         try:
@@ -151,19 +168,18 @@ class Registry:
         What is queued for them is written and answered first. Those who follow them are told at
         the end of the block that there is nothing to follow any more.
         """
-        found = [session for session in self._sessions.values() if _is_within(session.place, place)]
-        writers = [writer for session in found for writer in session.writers]
+        # One that was moved there is still locked under its old name.
+        beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
+        await self._leave_strays([(each, each.place) for each in beside])
+        found = [each for each in self._sessions.values() if each.place.is_within(place)]
         for session in found:
-            self._forget(session)
-        for writer in writers:
-            await self._end(writer)
+            await self._end(session)
         why = _CLOSED
         try:
             yield
             why = "the session was deleted"
         finally:
-            for writer in writers:
-                writer.feed.end(why)
+            _end_feeds(found, why)
 
     async def open(
         self, session: str, *, create: bool, exclusive: bool, stamp: bool, by: str | None
@@ -192,13 +208,26 @@ class Registry:
         await writer.settle()
         return writer
 
+    async def found(self, session: str) -> Session | None:
+        """The open session of an id, if that still leads to its folder.
+
+        Another program may have moved the folder away, or put another one in its place: what is
+        there now is what a command is about that begins something. Commands of the session itself
+        go to the files that are open, until somebody looks here.
+        """
+        found = self._addresses.get(session)
+        if found is not None:
+            await self._leave_strays([(found, found.place), (found, self._trees.place(session))])
+        return self._addresses.get(session)
+
     async def look(self, session: str) -> tuple[Inspection, FileView | None]:
         """What a session's files say and, if it is not open, what of them may be read."""
-        opened = self._opened(session, "context")
-        if opened is not None:
-            return _inspection_of(opened), None
-        found = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.inspect(found))
+        found = await self.found(session)
+        inspection = found.inspect() if found is not None else None
+        if inspection is not None:
+            return inspection, None
+        place = self._trees.place(session)
+        return await self._shop.read(lambda: self._trees.inspect(place))
 
     async def sessions(self, wanted: List) -> tuple[list[SessionEntry], bool]:
         """Sessions by id, and whether there are more than the limit."""
@@ -216,58 +245,12 @@ class Registry:
         opened = self._opened(session, file)
         if opened is not None and generation in {None, opened.log.generation}:
             present = opened.log.generation
-            return Readable(opened.log.view(present), present, opened.machine.head)
+            log, head = opened.log, opened.machine.head
+            return Readable(log.view(present), present, head, log.file_path)
         place = self._trees.place(session)
         if file == "wire":
             return await self._shop.read(lambda: self._trees.readable_wire(place))
         return await self._shop.read(lambda: self._trees.readable(place, generation))
-
-    async def verify(self, session: str) -> Verification:
-        """Look through all files of a session for damage; it is not opened for writing."""
-        place = self._trees.place(session)
-        looks = limits.VERIFY_LOOKS_MAX
-        async with self._verifying:
-            while True:
-                looks -= 1
-                is_live, log = self._is_live(session), self._log(session)
-                is_believed = is_live or (looks == 0 and log is not None)
-                report = await self._verify(place, is_live=is_believed)
-                if is_believed or looks == 0 or self._log(session) == log:
-                    return report
-
-    async def _verify(self, place: Place, *, is_live: bool) -> Verification:
-        if is_live:
-            context = await self.readable(place.session, "context", None)
-        else:
-            context = await self._shop.read(lambda: self._trees.readable(place, None))
-        try:
-            wire = await self.readable(place.session, "wire", None)
-            live = context.generation if is_live else None
-            try:
-                return await self._shop.read(
-                    lambda: self._trees.verify(place, context.view, wire.view, live=live)
-                )
-            finally:
-                wire.view.release()
-        finally:
-            context.view.release()
-
-    def _is_live(self, session: str) -> bool:
-        """True for an open session whose file is as its writer left it, or in its hands right now.
-
-        What another program changed is taken in by the next command; until then it is looked at
-        as the file of a session that is not open.
-        """
-        found = self._addresses.get(session)
-        opened = found.opened("context") if found is not None else None
-        if found is None or opened is None:
-            return False
-        return found.context.is_serving or not opened.log.is_foreign_changed()
-
-    def _log(self, session: str) -> tuple[int, int, int] | None:
-        """What changes with all that a session's writer does."""
-        opened = self._opened(session, "context")
-        return (id(opened), opened.log.generation, opened.log.size) if opened is not None else None
 
     async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""
@@ -276,11 +259,12 @@ class Registry:
 
     async def pending_mail(self, session: str) -> Mail | None:
         """The D-Mail that waits in a session."""
+        await self.found(session)
         opened = self._opened(session, "context")
         if opened is not None and isinstance(opened.machine, Machine):
             return opened.machine.mail
-        found = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.pending_mail(found))
+        place = self._trees.place(session)
+        return await self._shop.read(lambda: self._trees.pending_mail(place))
 
     def retire_idle(self) -> None:
         """Close what was not used for long, and the longest unused of too many."""
@@ -346,16 +330,31 @@ class Registry:
         return found.opened(file) if found is not None else None
 
     async def _session(self, session: str, *, create: bool) -> Session:
-        found = self._addresses.get(session)
+        found = await self.found(session)
         if found is None:
-            if self._closing:
-                raise draining()
+            self.check_taking()
             place = self._trees.place(session)
             self._check_kept_out(place)
             identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
+            other = self._sessions.get(identity)
+            if other is not None:
+                await self._leave_strays([(other, other.place)])
             self._check_kept_out(place)
             found = self._addresses.get(session) or self._add(place, identity)
         return found
+
+    async def _leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
+        """End the sessions whose folder is not at its place any more; what is queued is written."""
+        looks = [(session, place, self._names[session][0]) for session, place in known]
+
+        def strays() -> set[Session]:
+            return {each for each, place, told in looks if not self._trees.leads_to(place, told)}
+
+        found = await self._shop.read(strays)
+        for session in found:
+            await self._end(session)
+            self._shop.tell("session_moved", session=session.place.session)
+        _end_feeds(found, _MOVED)
 
     async def _resolve(self, session: str) -> None:
         """Find the writer that queued commands are for, or refuse them."""
@@ -363,25 +362,47 @@ class Registry:
             found = await self._session(session, create=False)
         except Exception as error:
             refusal = Refusals(session, self._shop.tell).of(error)
-            _refuse_all(self._resolving.pop(session), refusal)
+            is_deleted = isinstance(refusal, NotFound) and await self._was_deleted(session)
+            for item in self._resolving.pop(session).take_all():
+                item.to.refuse(doubted(refusal, item.command, is_deleted=is_deleted))
         else:
-            for item in _all_of(self._resolving.pop(session)):
+            for item in self._resolving.pop(session).take_all():
                 writer = found.writer(_file_of(item))
                 try:
                     writer.mailbox.put(item)
                 except StenoError as error:
-                    item.to.refuse(error)
+                    item.to.refuse(doubted(error, item.command))
                 writer.mailbox.wake()
         self._tell_changed()
         self._shop.flush()
 
-    async def _end(self, writer: Writer) -> None:
-        """Let a writer write what is queued, and return when its task is over."""
+    async def _was_deleted(self, session: str) -> bool:
+        """Whether the trash has a session of this id; when nobody can look, it may have."""
+        try:
+            place = self._trees.place(session)
+            return await self._shop.read(lambda: trash.has(self._disk, self._trees, place))
+        except OSError:
+            return True
+        except StenoError:
+            return False
+
+    async def _end(self, session: Session) -> None:
+        """Let a session's writers write what is queued; return when its files are closed."""
+        if session in self._names:
+            self._forget(session)
+        for writer in session.writers:
+            await self._end_writer(writer)
+
+    async def _end_writer(self, writer: Writer) -> None:
         writer.mailbox.close()
         await self._wait_for(lambda: writer not in self._serving)
+        # Whoever came before may be opening its files in a thread still. One opens at a time, so
+        # that this waits until they are closed again, and is refused then.
+        with suppress(StenoError, OSError):
+            await writer.open()
 
     def _check_kept_out(self, place: Place) -> None:
-        if any(_is_within(place, other) for other in self._kept_out):
+        if any(place.is_within(other) for other in self._kept_out):
             raise _kept_out(place)
 
     async def _wait_for(self, fact: Callable[[], bool]) -> None:
@@ -396,7 +417,9 @@ class Registry:
         session = self._sessions.get(identity)
         if session is None:
             self._make_room(place.session)
-            session = Session(place, self._trees, self._disk, self._shop, self._spawn, self._start)
+            session = Session(
+                place, self._trees, self._disk, self._shop, self._kept, self._spawn, self._start
+            )
             self._sessions[identity] = session
             self._names[session] = (identity, set())
         self._addresses[place.session] = session
@@ -424,10 +447,10 @@ class Registry:
             if writer in session.writers:
                 session.close()
                 self._forget(session)
-                for each in session.writers:
-                    each.feed.end(_CLOSED)
+                _end_feeds([session], _CLOSED)
         # Nobody has touched them: whoever sent them sends them again, to its next writer.
-        _refuse_all(writer.mailbox, ended(writer.session))
+        for item in writer.mailbox.take_all():
+            item.to.refuse(doubted(ended(writer.session), item.command))
         self._shop.flush()
 
     def _forget(self, session: Session) -> None:
@@ -437,34 +460,14 @@ class Registry:
             del self._addresses[address]
 
 
+def _end_feeds(sessions: Iterable[Session], why: str) -> None:
+    for session in sessions:
+        for writer in session.writers:
+            writer.feed.end(why)
+
+
 def _file_of(item: Item) -> File:
     return "wire" if isinstance(item.command, AppendWire) else "context"
-
-
-def _all_of(mailbox: Mailbox) -> Iterator[Item]:
-    while group := mailbox.take():
-        yield from group
-
-
-def _refuse_all(mailbox: Mailbox, error: StenoError) -> None:
-    for item in _all_of(mailbox):
-        item.to.refuse(error)
-
-
-def _inspection_of(opened: Opened) -> Inspection:
-    log, machine = opened.log, opened.machine
-    return Inspection(
-        size=log.synced,
-        head=machine.head,
-        counters=machine.counters.copy(),
-        incarnation=opened.incarnation,
-        stamp=machine.stamp,
-    )
-
-
-def _is_within(place: Place, above: Place) -> bool:
-    """Whether a session is another one, or lies below it, whatever their trees."""
-    return Path(place.path).is_relative_to(above.path)
 
 
 def _kept_out(place: Place) -> Busy:

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import assert_never
 
-from steno_protocol import PROTOCOL_VERSION, __version__, limits
+from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
+from steno_protocol.greeting import told_in_hello
 from steno_protocol.replies import (
     ClientsReport,
     ConfigurationReport,
@@ -69,7 +70,7 @@ class Reporter:
             root=str(self._config.root),
             started_at=self._started_at,
             clock_ms=int(self._shop.monotonic() * 1000),
-            limits=limits.told_in_hello(),
+            limits=told_in_hello(),
         )
 
     def report(self, question: Question, peers: Collection[Peer], ignored: int) -> Reply:

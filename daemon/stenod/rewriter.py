@@ -3,20 +3,23 @@
 A D-Mail is sent here, too: it is a line of the timeline, as an intent is.
 """
 
+import contextlib
 from typing import Literal
 
 import anyio
 
+from steno_protocol.commands import CompactCommit
+from steno_protocol.errors import Conflict
 from steno_protocol.events import DmailEvent
-from steno_protocol.replies import Ack, Mail
+from steno_protocol.replies import Ack, Happening, Mail
 from stenod import mailing, rewriting
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
-from stenod.core.speculation import Mailing, Rewrite
+from stenod.core.speculation import Mailing, Rewrite, RewriteCommand
 from stenod.feed import Feed
 from stenod.plans import Plan
 from stenod.recovery import Opened
-from stenod.store.jsonl import JsonlLog
+from stenod.store.jsonl import JsonlLog, Replaced
 from stenod.store.log import Copy
 from stenod.workshop import Workshop
 
@@ -61,6 +64,7 @@ class Rewriter:
 
     async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
         command = decision.command
+        self._check_making(command, machine)
         chosen = await self._shop.read(lambda: rewriting.plan(log, machine, decision))
         entry = await self._shop.read(
             lambda: rewriting.intent(log, chosen, command, self._shop.wall())
@@ -68,9 +72,7 @@ class Rewriter:
         milestones = machine.milestones.up_to(_bytes_kept(log.generation, chosen))
         try:
             async with self._timeline:
-                rotated = await self._shop.read(
-                    lambda: log.replace(chosen.pieces, timeline.encode(entry))
-                )
+                rotated = await self._shop.read(lambda: _swap(log, chosen, entry))
         except OSError as error:
             raise InDoubt(error) from error
         applied = timeline.applied_of(entry, rotated)
@@ -84,6 +86,21 @@ class Rewriter:
             "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
         )
         return ack
+
+    def _check_making(self, command: RewriteCommand, machine: Machine) -> None:
+        """Refuse a compaction that was begun before the session was deleted and made again.
+
+        Positions tell nothing of that, because each making has the same ones.
+        """
+        if not isinstance(command, CompactCommit):
+            return
+        if command.incarnation not in {None, self._feed.incarnation}:
+            raise Conflict(
+                f"the session was deleted and made again while the summary of {command.cut} was"
+                f" being made: it is at {machine.head} now, begin the compaction again",
+                session=self._session,
+                head=str(machine.head),
+            )
 
     async def _send(self, log: JsonlLog, machine: Machine, decision: Mailing) -> Ack:
         command = decision.command
@@ -114,6 +131,17 @@ class Rewriter:
         else:
             return
         machine.mail = None
+
+
+def _swap(log: JsonlLog, chosen: Plan, entry: Happening) -> str:
+    """Carry a plan out; blocks. Returns the path of what was left behind."""
+    try:
+        return log.replace(chosen.pieces, timeline.encode(entry))
+    except Replaced:
+        # It did not take place, though what is there by now may look as if it had.
+        with contextlib.suppress(OSError):
+            log.tell(timeline.encode(timeline.voided(entry)))
+        raise
 
 
 def _bytes_kept(generation: int, chosen: Plan) -> int:

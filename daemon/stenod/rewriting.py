@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from steno_protocol import limits, records
+from steno_protocol import floors, limits, records
 from steno_protocol.commands import (
     Clear,
     CompactCommit,
@@ -25,8 +25,9 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail
 from stenod.compacting import plan_compaction
 from stenod.core import dmail, timeline
+from stenod.core.lines import examine_tail, lines_of
 from stenod.core.machine import Machine
-from stenod.core.replay import Replay
+from stenod.core.replay import Replay, control_of
 from stenod.core.speculation import Rewrite, RewriteCommand
 from stenod.locating import check_batch_end, locate
 from stenod.lookup import blocks
@@ -159,30 +160,35 @@ def _lines_before(log: Log, generation: int, size: int) -> Iterator[bytes]:
 
 
 def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) -> Plan:
-    record = records.system_prompt_record(command.prompt)
-    line = machine.written(command, [record])
-    size = log.length(log.generation)
-    # A prompt that stands first already is replaced: of two, the later line would win.
-    first_line, first_size = _first_line(log)
-    replaced = isinstance(parse_line(first_line), SystemPrompt)
-    start = first_size if replaced else 0
+    """The new prompt, and all lines that are none: of several prompts readers take the last one."""
+    line = machine.written(command, [records.system_prompt_record(command.prompt)])
+    kept, begin, replaced = list[Piece](), 0, 0
+    # Without one no line has to be looked at.
+    for offset, size in _prompts(log) if machine.counters.has_system_prompt else ():
+        kept += _between(log, begin, offset)
+        begin, replaced = offset + size, replaced + 1
+    kept += _between(log, begin, log.length(log.generation))
     counters = machine.counters.copy()
     counters.has_system_prompt = True
     return Plan(
         kind="prompted",
-        pieces=[line, Copy(log.generation, start, size - start)],
+        pieces=[line, *kept],
         kept=0,
-        head=Position(log.generation + 1, machine.head.line + (0 if replaced else 1)),
+        head=Position(log.generation + 1, machine.head.line + 1 - replaced),
         counters=counters,
         checkpoint_floor=machine.checkpoint_floor,
     )
 
 
-def _first_line(log: Log) -> tuple[bytes, int]:
-    for _, block in blocks(log, log.generation):
-        size = block.find(b"\n") + 1
-        return block[:size], size
-    return b"", 0
+def _prompts(log: Log) -> Iterator[tuple[int, int]]:
+    """Place and length of each line that sets the system prompt."""
+    for offset, line in lines_of(blocks(log, log.generation)):
+        if isinstance(control_of(line), SystemPrompt):
+            yield offset, len(line)
+
+
+def _between(log: Log, begin: int, end: int) -> list[Piece]:
+    return [Copy(log.generation, begin, end - begin)] if begin < end else []
 
 
 def _restore(log: Log, machine: Machine, generation: int) -> Plan:
@@ -193,13 +199,12 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
             f"generation {generation} was not left behind: there are {known}",
             session=machine.session,
         )
-    # Whole lines only: another program may have left the file in the middle of one.
     size, replay = 0, Replay()
-    for _, block in blocks(log, generation):
+    for block in _sound_blocks(log, generation):
         size += len(block)
         replay.feed(block)
     counters = replay.counters
-    floor = timeline.checkpoint_floor(timeline.decode(log.timeline()), generation)
+    floor = floors.checkpoint_floor(timeline.decode(log.timeline()), generation)
     counters.n_checkpoints = max(counters.n_checkpoints, floor)
     return Plan(
         kind="restored",
@@ -210,6 +215,19 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
         checkpoint_floor=floor,
         details={"from": generation},
     )
+
+
+def _sound_blocks(log: Log, generation: int) -> Iterator[bytes]:
+    """A generation's lines without what the next opening would take for a torn end.
+
+    Another program may have left the file in the middle of a line, or behind one that is none.
+    """
+    held = b""
+    for _, block in blocks(log, generation):
+        if held:
+            yield held
+        held = block
+    yield held[: examine_tail(held, marked=False).keep]
 
 
 def _new_fingerprint(log: Log, pieces: Sequence[Piece]) -> timeline.Fingerprint:

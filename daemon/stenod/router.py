@@ -1,7 +1,7 @@
 """From message to answer: decodes each request, gives it to who can serve it, tells who asked."""
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -63,7 +63,6 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import (
     Done,
     ErrorReply,
-    Lines,
     MailReport,
     Reply,
     Sessions,
@@ -80,8 +79,7 @@ from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Crowded, Peer, Subscription
-from stenod.reading import read_block
-from stenod.refusals import Refusals, draining
+from stenod.refusals import Refusals, doubted, draining
 from stenod.registry import Registry
 from stenod.reporting import Reporter
 from stenod.sessions import File
@@ -108,9 +106,10 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(told)
 
 
+_GRANTS: Final = "`steno keys` on the daemon's machine grants it"
+
 _Slow = (
-    Whole | List | Read | ReadWire | Timeline | Verify | Subscribe | CompactBegin | PendingDmail
-    | Gc
+    Whole | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
 )  # fmt: skip
 """What has to look at files before it can be answered."""
 
@@ -210,7 +209,7 @@ class Router:
         self._outbox.flush()
 
     def begin_drain(self) -> None:
-        """Take no more commands."""
+        """Take no more commands; what is queued is still written."""
         self._is_draining = self._reporter.is_draining = True
         self._registry.close()
 
@@ -231,6 +230,9 @@ class Router:
 
     def forget_gone(self) -> None:
         """Forget the peers that are not connected any longer: only a send can tell."""
+        for peer in list(self.peers.values()):
+            for subscription in tuple(peer.subscriptions.values()):
+                subscription.tell_end()
         self._outbox.probe(list(self.peers.values()))
 
     def _peer(self, identity: bytes, user: str | None) -> Peer:
@@ -259,13 +261,18 @@ class Router:
         if client is not None and client.right >= needed:
             return
         if client is None:
-            peer.unsubscribe_all()
+            self.turn_away(peer)
             who = f"the key {user} is let in no longer"
         else:
             who = f"{client.name} may {client.right.label}"
         raise Unauthorized(
-            f"{who}, and {command_name(command)} needs the right to {needed.label}: `steno keys`"
-            " on the daemon's machine grants it"
+            f"{who}, and {command_name(command)} needs the right to {needed.label}: {_GRANTS}"
+        )
+
+    def turn_away(self, peer: Peer) -> None:
+        """A client from another machine is let in no longer: what it follows ends with that."""
+        peer.turn_away(
+            Unauthorized(f"the key {peer.user} is let in no longer, also to follow: {_GRANTS}")
         )
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
@@ -291,6 +298,8 @@ class Router:
                 self._unsubscribe(asker, command)
             case Drain():
                 self.draining.append(asker)
+                # Already for what came behind it in the same burst.
+                self.begin_drain()
                 self.drain()
             case CompactAbort():
                 self._abort(asker, command)
@@ -304,7 +313,7 @@ class Router:
 
     def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
         if self._is_draining:
-            raise draining()
+            raise doubted(draining(), command)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
         item = Item(command, request.records, asker, size, deadline_s)
@@ -347,14 +356,12 @@ class Router:
                 asker.peer.check_takes()
                 sessions, more = await self._registry.sessions(command)
                 asker.reply(Sessions(sessions=sessions, more=more))
-            case Stat() | Open() | Describe() | Fork() | Delete():
+            case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
                 asker.reply(await self._custody.serve(command))
             case Read():
                 async with asker.peer.reading:
                     asker.peer.check_takes()
                     await self._read(asker, command)
-            case Verify():
-                asker.reply(await self._registry.verify(command.session))
             case Timeline():
                 asker.peer.check_takes()
                 entries = await self._registry.timeline(command.session)
@@ -379,25 +386,12 @@ class Router:
         found = await self._registry.readable(
             command.session, file, after.generation if after is not None else None
         )
-        view, generation, head = found.view, found.generation, found.head
-        line = after.line if after is not None else 0
+        is_local = asker.peer.user is None
         try:
-            last = _last_line(command, generation)
-            block = await self._shop.read(
-                lambda: read_block(view, line, command.offset, command.bytes_max, last)
-            )
+            body, block = await self._shop.read(lambda: found.answer(command, is_local=is_local))
         finally:
-            view.release()
-        if head is None and block.offset == view.size:
-            head = Position(generation, block.next)
-        body = Lines(
-            first=str(Position(generation, block.first)),
-            next=str(Position(generation, block.next)),
-            head=str(head) if head is not None else None,
-            offset=block.offset,
-            skipped=block.skipped,
-        )
-        self._outbox.reply_block(asker.peer, asker.request_id, body, block.data)
+            found.view.release()
+        self._outbox.reply_block(asker.peer, asker.request_id, body, block)
 
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
         peer = asker.peer
@@ -424,7 +418,9 @@ class Router:
             reading=peer.reading,
         )
         # Before anything is sent: who turns out to be gone loses it with the others.
-        peer.subscriptions[command.subscription] = Subscription(command.session, feed, subscriber)
+        peer.subscriptions[command.subscription] = Subscription(
+            command.session, feed, subscriber, asker.refuse
+        )
         asker.reply(
             Subscribed(
                 head=str(feed.head),
@@ -478,16 +474,3 @@ class Router:
 def _check_wire(after: Position | None) -> None:
     if after is not None and after.generation != 0:
         raise BadRequest(f"{after} is no position of a wire file: they are all of generation 0")
-
-
-def _last_line(command: Read, generation: int) -> int | None:
-    """Number of the line to end before, or None for the end of the generation."""
-    if command.until is None:
-        return None
-    until = Position.parse(command.until)
-    if until.generation != generation:
-        raise BadRequest(
-            f"until {until} is in another generation than the lines that are read ({generation}):"
-            " read each generation by itself"
-        )
-    return until.line

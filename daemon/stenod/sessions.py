@@ -1,16 +1,20 @@
 """One open session: the writer of its context, the writer of its wire file, and their openers."""
 
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
+from steno_protocol import limits
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod import recovery
+from stenod.core.keys import KeyTable
 from stenod.feed import Feed, Spawn
-from stenod.recovery import Opened, OpenHow, Opening
+from stenod.recovery import Inspection, Opened, OpenHow, Opening
 from stenod.store.disk import Disk
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
@@ -23,6 +27,43 @@ Start = Callable[[Writer], None]
 """Starts a writer's task."""
 
 
+class KeptKeys:
+    """The keys of sessions without stamps, beyond the closing of their files: they stand in none.
+
+    Files are opened in threads, several at a time.
+    """
+
+    def __init__(self, keys_max: int = limits.KEYS_KEPT_MAX) -> None:
+        self._tables: OrderedDict[tuple[str, str, str], KeyTable] = OrderedDict()
+        self._keys_max = keys_max
+        self._lock = threading.Lock()
+
+    def carry_on(self, path: str, file: File, opened: Opened) -> None:
+        """Let newly opened files remember what they did when they were open last.
+
+        Of too many keys those of the files are forgotten that were not opened for longest.
+
+        Args:
+            path: the session's folder; a copy of it is another session.
+            file: which of its files was opened.
+            opened: that file.
+        """
+        if opened.machine.stamp:
+            return
+        place, keys = (path, opened.incarnation, file), opened.machine.keys
+        with self._lock:
+            before = self._tables.pop(place, None)
+            if before is not None:
+                keys.carry_on(before)
+            self._tables[place] = keys
+            while len(self._tables) > 1 and self._count() > self._keys_max:
+                self._tables.popitem(last=False)
+
+    def _count(self) -> int:
+        # An empty table takes room, too, and the last one fills as its session is written to.
+        return sum(len(table) + 1 for table in self._tables.values())
+
+
 class _ContextOpener(msgspec.Struct, frozen=True):
     """Opens a session's context for its writer, again after a failure."""
 
@@ -30,10 +71,13 @@ class _ContextOpener(msgspec.Struct, frozen=True):
     trees: Trees
     place: Place
     wall: Callable[[], float]
+    kept: KeptKeys
 
     def __call__(self, how: OpenHow) -> Opened:
         folder = self.trees.open_folder(self.place, create=how.create)
-        return recovery.open_session(self.disk, folder, self.opening(how))
+        opened = recovery.open_session(self.disk, folder, self.opening(how))
+        self.kept.carry_on(self.place.path, "context", opened)
+        return opened
 
     def opening(self, how: OpenHow) -> Opening:
         """What recovery is to know."""
@@ -47,6 +91,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             shared=self.place.shared,
             by=how.by,
             proven=how.proven,
+            taken_in=how.taken_in,
         )
 
 
@@ -64,13 +109,15 @@ class _WireOpener(msgspec.Struct, frozen=True):
                 session=self.context.session,
             )
         folder = self.opener.trees.open_folder(self.opener.place)
-        return recovery.open_wire(
+        wire = recovery.open_wire(
             self.opener.disk,
             folder,
             self.opener.opening(how),
             stamp=opened.machine.stamp,
             context_head=self._context_head,
         )
+        self.opener.kept.carry_on(self.opener.place.path, "wire", wire)
+        return wire
 
     def _context_head(self) -> Position:
         return self.context.feed.head
@@ -84,6 +131,7 @@ class Session:
         trees: opens its folder.
         disk: the disk it lies on.
         workshop: what its writers work with.
+        kept: what of its keys outlives it.
         spawn: starts a background task.
         start: starts a writer's task.
 
@@ -97,6 +145,7 @@ class Session:
         trees: Trees,
         disk: Disk,
         workshop: Workshop,
+        kept: KeptKeys,
         spawn: Spawn,
         start: Start,
     ) -> None:
@@ -106,7 +155,7 @@ class Session:
         self.place = place
         self.is_claimed = False
         self._id = place.session
-        self._opener = _ContextOpener(disk, trees, place, workshop.wall)
+        self._opener = _ContextOpener(disk, trees, place, workshop.wall, kept)
         self.context = Writer(self._id, self._opener, self._feed(), workshop)
         self._wire: Writer | None = None
         start(self.context)
@@ -140,6 +189,19 @@ class Session:
         """One of its files, if it is open."""
         writer = self.context if file == "context" else self._wire
         return writer.opened if writer is not None else None
+
+    def inspect(self) -> Inspection | None:
+        """What the files of its context say, if they are open."""
+        opened = self.context.opened
+        if opened is None:
+            return None
+        return Inspection(
+            size=opened.log.synced,
+            head=opened.machine.head,
+            counters=opened.machine.counters.copy(),
+            incarnation=opened.incarnation,
+            stamp=opened.machine.stamp,
+        )
 
     def retire(self) -> None:
         """Close its files now; it is idle."""

@@ -67,6 +67,21 @@ def find(
         return _answer(place, entry, expiry_s)
 
 
+def has(disk: Disk, trees: Trees, place: Place) -> bool:
+    """Whether a session of this id was deleted, by itself or with one above it."""
+    flat = _flat(place)
+    with contextlib.ExitStack() as held:
+        try:
+            tree = close_with(held, disk, trees.open_tree(place))
+            trash = close_with(held, disk, disk.open_folder(tree, places.TRASH))
+        except FileNotFoundError:
+            return False
+        return any(
+            flat == entry.session or flat.startswith(f"{entry.session}~")
+            for entry in _entries(disk, trash)
+        )
+
+
 def discard(
     disk: Disk, trees: Trees, place: Place, command: Delete, now: float, expiry_s: float
 ) -> Deleted:

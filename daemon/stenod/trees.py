@@ -15,14 +15,15 @@ from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
-from stenod import describing, recovery, verifying
+from stenod import describing, recovery, settling, verifying
 from stenod.config import Config
 from stenod.core import timeline
 from stenod.describing import Description
+from stenod.reading import Readable
 from stenod.recovery import Inspection
-from stenod.store import jsonl
 from stenod.store.disk import Disk
-from stenod.store.jsonl import FileView, SharedHandle
+from stenod.store.handles import FileView, SharedHandle
+from stenod.store.names import past_generations, read_file, stat_generation
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -45,19 +46,9 @@ class Place(msgspec.Struct, frozen=True):
         """The session's folder."""
         return str(self.tree.joinpath(*self.segments))
 
-
-class Readable(msgspec.Struct, frozen=True):
-    """What a reader may be given of one generation of a file.
-
-    Attributes:
-        view: its bytes; the reader releases it.
-        generation: which generation.
-        head: where it ends, if that is known without counting lines.
-    """
-
-    view: FileView
-    generation: int
-    head: Position | None
+    def is_within(self, above: "Place") -> bool:
+        """Whether it is another place, or below it, whatever their trees."""
+        return Path(self.path).is_relative_to(above.path)
 
 
 class Trees:
@@ -134,6 +125,20 @@ class Trees:
         finally:
             self._disk.close(folder)
 
+    def leads_to(self, found: Place, identity: tuple[int, int]) -> bool:
+        """Whether a place leads to the folder of which `identity` told; true if nobody can tell."""
+        try:
+            folder = self.open_folder(found)
+        except (NotFound, BadRequest):
+            return False
+        except OSError:
+            return True
+        try:
+            stat = self._disk.stat(folder)
+            return (stat.device, stat.inode) == identity
+        finally:
+            self._disk.close(folder)
+
     def check_new(self, found: Place) -> None:
         """Refuse to make a session among the uploads of another; one that is there is let be.
 
@@ -171,11 +176,13 @@ class Trees:
         """
         folder = self.open_folder(found)
         try:
-            present = recovery.present_generation(self._disk, folder)
+            present = settling.present_generation(self._disk, folder)
             if generation in {None, present}:
                 return self._readable(folder, found, places.CONTEXT, present)
             assert generation is not None
-            return Readable(self._past(folder, found, generation), generation, None)
+            name = places.generation_file(generation + 1)
+            view = self._past(folder, found, generation)
+            return Readable(view, generation, None, f"{found.path}/{name}")
         finally:
             self._disk.close(folder)
 
@@ -200,7 +207,7 @@ class Trees:
             # Nothing was written yet: a view of no bytes, whatever file it holds.
             held = self._readable(folder, found, places.CONTEXT, 0)
             held.view.size = 0
-            return Readable(held.view, 0, Position(0, 0))
+            return Readable(held.view, 0, Position(0, 0), held.path)
         finally:
             self._disk.close(folder)
 
@@ -214,7 +221,7 @@ class Trees:
         except BaseException:
             shared.release()
             raise
-        return Readable(FileView(shared, size), generation, None)
+        return Readable(FileView(shared, size), generation, None, f"{found.path}/{name}")
 
     def _past(self, folder: int, found: Place, generation: int) -> FileView:
         try:
@@ -239,10 +246,10 @@ class Trees:
         try:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
                 raise _no_session(found)
-            entries = timeline.decode(jsonl.read_file(self._disk, folder, places.TIMELINE))
+            entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
             rotated: dict[int, float] = {}
-            for generation in jsonl.past_generations(self._disk, folder):
-                stat = jsonl.stat_generation(self._disk, folder, generation)
+            for generation in past_generations(self._disk, folder):
+                stat = stat_generation(self._disk, folder, generation)
                 rotated[generation + 1] = stat.modified_s
             return timeline.with_inferred(entries, rotated)
         finally:

@@ -12,6 +12,9 @@ from stenod.store.log import View
 class DiskFolder:
     """A session's open folder as a check sees it; closes what it opened, the folder too.
 
+    Of its files one is open at a time, however many generations there are: handles are the daemon's
+    for all of its sessions.
+
     Args:
         disk: the disk it lies on.
         folder: its open folder.
@@ -24,7 +27,7 @@ class DiskFolder:
         self._folder = folder
         self._views = views
         self._is_live = is_live
-        self._handles: dict[str, int] = {}
+        self._opened: tuple[str, int] | None = None
 
     def names(self, below: str = "") -> list[str]:
         """The names in it, or in the folder `below`; empty if that is not there."""
@@ -53,15 +56,20 @@ class DiskFolder:
         view = self._views.get(name)
         if view is not None:
             return view.read(size, offset)
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._handles[name] = self._disk.open_read(self._folder, name)
-        return self._disk.read(handle, size, offset)
+        if self._opened is None or self._opened[0] != name:
+            self._close_file()
+            self._opened = (name, self._disk.open_read(self._folder, name))
+        return self._disk.read(self._opened[1], size, offset)
 
     def close(self) -> None:
         """Close the folder and what was opened in it."""
-        for handle in [*self._handles.values(), self._folder]:
-            self._disk.close(handle)
+        self._close_file()
+        self._disk.close(self._folder)
+
+    def _close_file(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            self._disk.close(opened[1])
 
 
 def verify(
@@ -78,7 +86,8 @@ def verify(
         live: the present generation of a session that is open for writing.
 
     Raises:
-        OSError: its files cannot be read.
+        OSError: the folder cannot be read, or the process has no handle or memory left; a file
+            that cannot be read is a finding.
     """
     views = {places.CONTEXT: context, places.WIRE: wire}
     files = DiskFolder(disk, folder, views, live is not None)

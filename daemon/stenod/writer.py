@@ -27,6 +27,7 @@ from stenod.open_files import OpenFiles
 from stenod.recovery import Opened, OpenHow
 from stenod.refusals import Refusals, doubted
 from stenod.rewriter import InDoubt, Rewriter
+from stenod.store.jsonl import Replaced
 from stenod.workshop import Workshop
 
 _AS_IT_IS = OpenHow()
@@ -70,7 +71,7 @@ class Writer:
     @property
     def is_idle(self) -> bool:
         """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
-        is_busy = self.is_serving or self._files.is_opening or self._files.is_unsynced
+        is_busy = self.is_serving or self._files.is_busy or self._files.is_unsynced
         return not (is_busy or self.mailbox or self.feed)
 
     @property
@@ -209,7 +210,8 @@ class Writer:
     def _take(self) -> tuple[list[Item], Group]:
         items = self.mailbox.take()
         self.used_at = self._shop.monotonic()
-        return items, Group(room=self._shop.room(self.session, items))
+        room = self._shop.room(self.session, items)
+        return items, Group(synced=self._files.unsynced.is_much, room=room)
 
     def _decide_at_once(self, item: Item, group: Group) -> bool:
         """Decide on a command, or refuse it; False if something has to be waited for first."""
@@ -277,6 +279,7 @@ class Writer:
         match decision:
             case Lines():
                 group.data.append(decision.data)
+                group.lines += decision.count
                 group.answers.append(Answer(item, decision.ack, is_new=True))
                 group.synced |= item.command.durability == "synced"
             case Answered():
@@ -325,7 +328,7 @@ class Writer:
         await self._write(group)
         if self.opened is not opened:
             return await self.open()
-        return await self._files.take_in_foreign(opened)
+        return await self._files.take_in_foreign()
 
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
         command, machine = item.command, opened.machine
@@ -358,8 +361,9 @@ class Writer:
         opened = self.opened
         if opened is None:
             return None
-        batch = Batch(opened, b"".join(group.data), group.answers, group.synced, opened.log.size)
-        group.data, group.answers, group.synced = [], [], False
+        data, start = b"".join(group.data), opened.log.size
+        batch = Batch(opened, data, group.lines, group.answers, group.synced, start)
+        group.data, group.lines, group.answers, group.synced = [], 0, [], False
         if batch.data or (batch.synced and self._files.is_unsynced):
             return batch
         answer_all(batch.answers, synced=True)
@@ -386,34 +390,31 @@ class Writer:
             self._shop.count_sync(self.session, batch.sync_s)
             self.last_sync_at = self._shop.wall()
         if batch.data:
-            lines = batch.data.count(b"\n")
-            self._shop.statistics.count_group(len(batch.answers), lines, len(batch.data))
+            self._shop.statistics.count_group(len(batch.answers), batch.lines, len(batch.data))
 
     async def _mend(self, batch: Batch) -> None:
         """Answer a group that could not simply be stored."""
         if batch.error is not None:
             await self._fail(batch.opened, batch.answers, batch.error)
         else:
-            await self._recount(batch.opened, batch.start, batch.data, batch.answers)
+            await self._recount(batch)
 
-    async def _recount(
-        self, opened: Opened, start: int, data: bytes, answers: list[Answer]
-    ) -> None:
+    async def _recount(self, batch: Batch) -> None:
         """A foreign program wrote between our look and our write: say where our lines really are.
 
-        Ours are one piece, because they were one write; `start` is where the file ended when we
-        looked. The files are opened again, which takes the foreign lines in and makes everything
-        durable. Lines that the other program's half line swallowed were not applied.
+        Ours are one piece, because they were one write, behind where the file ended when we looked.
+        The files are opened again, which takes the foreign lines in and makes everything durable.
+        Lines that the other program's half line swallowed were not applied.
         """
-        generation = opened.log.generation
+        generation, start, answers = batch.opened.log.generation, batch.start, batch.answers
         try:
-            again = await self._files.take_in_foreign(opened)
-            size = again.log.size - start
+            again = await self._files.take_in_foreign()
+            size = max(0, again.log.size - start)
             region = await self._shop.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
             refuse_all(answers, self._refusals.unknown(f"a foreign program interfered: {error}"))
             return
-        found = region.find(data)
+        found = region.find(batch.data)
         is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
         if not is_there or again.log.generation != generation:
             refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
@@ -431,7 +432,7 @@ class Writer:
         except OSError as worse:
             refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
-        self._files.abandon(proven=opened.log.synced)
+        self._files.set_aside(proven=opened.log.synced)
         for answer in answers:
             if answer.is_durable:
                 answer.item.to.reply(answer.ack)
@@ -454,10 +455,10 @@ class Writer:
         """A rewrite failed half-way: open the files again, which tells before or after.
 
         Raises:
-            StorageFailed: before; nothing happened.
+            StorageFailed, Busy: before; nothing happened.
             OutcomeUnknown: the files cannot be opened either.
         """
-        self._files.abandon()
+        self._files.set_aside(is_changed=isinstance(error, Replaced))
         key = item.command.key
         try:
             again = await self.open()
@@ -467,7 +468,7 @@ class Writer:
                 f"the disk failed ({error}), and again ({worse})", key
             ) from None
         if applied is None:
-            raise self._refusals.storage_failed(error)
+            raise self._refusals.not_rewritten(error)
         return ack_of(applied, duplicate=False)
 
     async def _sync_when_due(self) -> None:

@@ -10,11 +10,12 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.commands import Append, Command, Open, Subscribe
 from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
-from steno_protocol.events import AnyEvent, Gone, Lagged
+from steno_protocol.events import Gone, Lagged
 from steno_protocol.frames import encode_request
-from steno_protocol.replies import Ack, AnyReply, ErrorReply, SessionStat, Subscribed
+from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
 from stenod.peers import Peer
 from stenod.refusals import doubted
+from support.asking import ask, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user, uuid7
 from support.simulated_disk import SimulatedDisk
@@ -24,18 +25,6 @@ pytestmark = pytest.mark.anyio
 
 OPEN = Open(session="demo")
 FOLLOW = Subscribe(session="demo", subscription="mine")
-
-
-def send(daemon: DaemonInProcess, name: bytes, command: Command, *records: bytes) -> None:
-    daemon.handle(encode_request(name, command, records), identity=b"peer")
-
-
-async def ask(
-    daemon: DaemonInProcess, name: bytes, command: Command, *records: bytes
-) -> AnyReply | AnyEvent:
-    send(daemon, name, command, *records)
-    await daemon.wait_for_answer(name)
-    return daemon.answers[name][0]
 
 
 def append_to(session: str, key: str) -> Append:
@@ -202,6 +191,31 @@ async def test_of_too_many_clients_the_first_is_told_to_subscribe_again(
         assert isinstance(lagged, Lagged)
         assert "more than 3 clients" in lagged.why
         assert len(daemon.router.peers) == 3
+
+
+class FullDaemon(DaemonInProcess):
+    """A daemon whose client takes nothing while its queue is full."""
+
+    is_full = False
+
+    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
+        return not self.is_full and super()._send(peer, frames)
+
+
+async def test_a_client_without_room_for_the_end_of_a_subscription_is_told_when_it_has() -> None:
+    daemon = FullDaemon(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", OPEN)
+        assert isinstance(await ask(daemon, b"s", FOLLOW), Subscribed)
+        (writer,) = daemon.registry.writers("demo")
+        daemon.is_full = True
+        writer.feed.end("the session was deleted")
+        daemon.router.forget_gone()
+        assert not any(isinstance(each, Gone) for each in daemon.answers[b"s"])
+        daemon.is_full = False
+        daemon.router.forget_gone()
+        daemon.router.forget_gone()
+        assert [isinstance(each, Gone) for each in daemon.answers[b"s"]].count(True) == 1
 
 
 def test_a_repeat_that_nobody_can_look_up_is_told_that_it_may_have_been_applied() -> None:

@@ -8,9 +8,10 @@ from steno_protocol import limits, places
 from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.feed import Feed, Subscriber
-from support.lines import append, checkpoint, clear, prompt, restore, revert, user
+from stenod.peers import Subscription
+from support.lines import append, checkpoint, clear, mail, prompt, restore, revert, user
 from support.wire_writing import WireDesk, append_wire, event
-from support.writing import PATH
+from support.writing import PATH, Reader
 
 pytestmark = pytest.mark.anyio
 
@@ -179,3 +180,56 @@ async def test_in_some_runs_somebody_lags_and_in_none_who_has_credit() -> None:
     assert lagged[0] > 0
     assert lagged[3] > 0
     assert lagged[2] == lagged[5] == 0
+
+
+async def test_who_has_no_room_to_be_told_that_it_is_live_lags() -> None:
+    async with WireDesk().open() as desk:
+        subscriber, reader = _full(desk, desk.feed.head)
+        reader.is_full = False
+        desk.now_s += limits.SUBSCRIBER_STALL_S + 1
+
+        assert desk.feed.end_stalled() == 1
+        assert reader.kinds == ["Lagged"]
+        assert subscriber.gone
+
+
+async def test_who_has_no_room_to_be_told_of_a_mail_lags() -> None:
+    async with WireDesk().open() as desk:
+        await desk.do_to_context(checkpoint("c"))
+        feed = desk.context.feed
+        reader = Reader(desk)
+        feed.add(Subscriber(reader.send, feed.head, 1 << 20))
+        reader.is_full = True
+        await desk.do_to_context(mail("m", 0))
+        reader.is_full = False
+        desk.now_s += limits.SUBSCRIBER_STALL_S + 1
+
+        assert feed.end_stalled() == 1
+        assert reader.kinds == ["Live", "Lagged"]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_who_has_no_room_to_be_told_how_it_ended_is_told_when_it_has(is_gone: bool) -> None:
+    async with WireDesk().open() as desk:
+        subscriber, reader = _full(desk, desk.feed.head)
+        desk.now_s += limits.SUBSCRIBER_STALL_S + 1
+        if is_gone:
+            desk.feed.end("it was deleted")
+        else:
+            desk.feed.end_stalled()
+        subscription = Subscription("demo", desk.feed, subscriber, lambda _: None)
+        subscription.tell_end()
+        assert reader.kinds == []
+        reader.is_full = False
+        subscription.tell_end()
+        subscription.tell_end()
+
+        assert reader.kinds == ["Gone" if is_gone else "Lagged"]
+
+
+def _full(desk: WireDesk, position: Position) -> tuple[Subscriber, Reader]:
+    """One who follows the wire file, and has no room for anything."""
+    reader = Reader(desk, is_full=True)
+    subscriber = Subscriber(reader.send, position, 1 << 20)
+    desk.feed.add(subscriber)
+    return subscriber, reader

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.errors import Busy
+from steno_protocol.errors import Busy, StenoError
 from stenod.peers import Crowded, Peer, Subscription
 from support.lines import append, user
 from support.writing import Desk
@@ -66,10 +66,11 @@ def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:
     async with Desk().open() as desk:
         peer = Peer(b"p", 0.0)
+        refusals: list[StenoError] = []
         crowded = Crowded(desk.spawn)
         subscriber, reader = desk.subscribe()
         subscriber.takes = lambda: crowded.takes_events(peer)
-        peer.subscriptions["s"] = Subscription("demo", desk.feed, subscriber)
+        peer.subscriptions["s"] = Subscription("demo", desk.feed, subscriber, refusals.append)
         await desk.do(append("k1"), user("one"))
         await desk.wait_for(lambda: reader.data.count(b"\n") == 1)
 

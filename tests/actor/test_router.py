@@ -12,6 +12,7 @@ from steno_protocol.commands import (
     Append,
     Clients,
     Command,
+    Drain,
     Hello,
     Open,
     Stat,
@@ -20,11 +21,10 @@ from steno_protocol.commands import (
     Unsubscribe,
 )
 from steno_protocol.credentials import Allowed
-from steno_protocol.events import AnyEvent, Records
+from steno_protocol.events import Records
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import (
     Ack,
-    AnyReply,
     ClientsReport,
     ErrorReply,
     SessionStat,
@@ -33,6 +33,7 @@ from steno_protocol.replies import (
     Welcome,
 )
 from steno_protocol.rights import Right
+from support.asking import ask
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, user
 from support.simulated_disk import SimulatedDisk
@@ -42,15 +43,6 @@ pytestmark = pytest.mark.anyio
 LAPTOP = "L" * 40
 HELLO = Hello(protocol=1)
 FOLLOW = Subscribe(session=SESSION, subscription="mine")
-
-
-async def ask(
-    daemon: DaemonInProcess, name: bytes, command: Command, *records: bytes, user: str | None = None
-) -> AnyReply | AnyEvent:
-    """The first answer to a request; `user` is the key of a client on another machine."""
-    daemon.handle(encode_request(name, command, records), user=user)
-    await daemon.wait_for_answer(name)
-    return daemon.answers[name][0]
 
 
 # --- the end -----------------------------------------------------------------------------------
@@ -67,6 +59,40 @@ async def test_a_daemon_greets_until_all_is_on_disk_and_then_nobody() -> None:
 
     assert isinstance(refused, ErrorReply)
     assert (refused.code, refused.outcome) == ("shutting_down", "not_applied")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: bool) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", Open(session=SESSION))
+        if not is_open:
+            daemon.registry._retire(daemon.registry._addresses[SESSION])
+            await daemon.registry.wait_quiet()
+        burst = [
+            encode_request(b"before", append("k1"), [user("one")]),
+            encode_request(b"drain", Drain(), []),
+            encode_request(b"behind", append("k2"), [user("two")]),
+            encode_request(b"made", Open(session="another"), []),
+        ]
+        for message in burst:
+            daemon.router.handle(b"peer", message)
+        daemon.registry.serve_round()
+        for name in (b"before", b"behind", b"made"):
+            await daemon.wait_for_answer(name)
+        assert b"drain" not in daemon.answers
+        daemon.router.begin_drain()
+        await daemon.registry.wait_quiet()
+        daemon.router.finish_drain()
+        await daemon.wait_for_answer(b"drain")
+
+    refused = [b"behind", b"made"] if is_open else [b"before", b"behind", b"made"]
+    for name in refused:
+        (answer,) = daemon.answers[name]
+        assert isinstance(answer, ErrorReply)
+        assert (answer.code, answer.outcome) == ("shutting_down", "not_applied")
+    assert isinstance(daemon.answers[b"before"][0], Ack) == is_open
+    assert daemon.disk.content(f"{ROOT}/sessions/{SESSION}/context.jsonl").count(b"\n") == is_open
 
 
 # --- a client that is let in no longer -----------------------------------------------------------
@@ -108,7 +134,10 @@ async def test_a_revoked_client_loses_what_it_follows_for_good_when_it_asks_for_
 
         assert isinstance(refused, ErrorReply)
         assert (refused.code, refused.outcome) == ("unauthorized", "not_applied")
-        assert daemon.answers[b"follow"] == before
+        *others, last = daemon.answers[b"follow"]
+        assert others == before
+        assert isinstance(last, ErrorReply)
+        assert (last.code, last.session) == ("unauthorized", SESSION)
         gone = await ask(daemon, b"end", Unsubscribe(subscription="mine"), user=LAPTOP)
         assert isinstance(gone, ErrorReply)
         assert gone.code == "not_found"

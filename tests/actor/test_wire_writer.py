@@ -117,6 +117,19 @@ async def test_one_command_that_asks_for_a_sync_gives_it_to_its_group() -> None:
         assert sent[0].durable_then == desk.file()
 
 
+async def test_a_flood_is_synced_before_its_second_is_over() -> None:
+    async with WireDesk().open() as desk:
+        filled = event(0, "x" * limits.MIB)
+        for number in range(limits.UNSYNCED_BYTES_MAX // limits.MIB):
+            sent = await desk.do(append_wire(f"k{number}"), filled)
+            assert (sent.ack.durability, desk.durable()) == ("written", b"")
+
+        last = await desk.do(append_wire("last"), event(1))
+        assert (last.ack.durability, last.durable_then) == ("synced", desk.file())
+        after = await desk.do(append_wire("after"), event(2))
+        assert after.ack.durability == "written"
+
+
 async def test_a_sync_that_fails_takes_back_what_nobody_saw() -> None:
     async with WireDesk().open() as desk:
         _, reader = desk.subscribe("now")
@@ -180,6 +193,37 @@ async def test_an_event_bears_the_durable_head_of_the_context_not_the_decided_on
         assert at == ["0:1", "0:1", "0:3"]
 
 
+@pytest.mark.parametrize("reopened", [False, True], ids=["open", "opened again"])
+async def test_at_never_falls_when_another_program_makes_the_context_shorter(
+    reopened: bool,
+) -> None:
+    context = f"{PATH}/{places.CONTEXT}"
+    desk = WireDesk()
+    async with desk.open():
+        for number in range(3):
+            await desk.do_to_context(append(f"c{number}"), user("x"))
+        await desk.do(append_wire("k0", durability="synced"), event(0))
+        if not reopened:
+            desk.disk.foreign.truncate(context, 0)
+            await desk.do_to_context(append("c3"), user("x"))
+            await desk.do(append_wire("k1"), event(1))
+    if reopened:
+        desk.disk.foreign.delete(context)
+        desk.disk.foreign.replace(context, b"")
+        desk = WireDesk(desk.disk)
+        async with desk.open():
+            await desk.do_to_context(append("c3"), user("x"))
+            await desk.do(append_wire("k1"), event(1))
+            for number in range(4, 8):
+                await desk.do_to_context(append(f"c{number}"), user("x"))
+            await desk.do(append_wire("k2"), event(2))
+
+    at = [json.loads(line)["_at"] for line in desk.file().splitlines()[1:]]
+    assert at == ["0:3", "0:3", "0:5"][: len(at)]
+    told = [entry.details for entry in desk.stored.happenings() if entry.kind == "foreign"]
+    assert told == [{"before": "0:3", "after": "0:0", "kept": False}]
+
+
 async def test_the_two_files_have_heads_and_keys_of_their_own() -> None:
     async with WireDesk().open() as desk:
         for number in range(3):
@@ -225,6 +269,10 @@ async def test_no_event_is_written_while_nobody_holds_the_lock_of_the_folder() -
         failed = await desk.do_to_context(append("c1"), user("lost"))
         assert isinstance(failed.error, StorageFailed)
         assert desk.context.opened is None
+        # What was open is let go of by the next opening, and that one fails.
+        desk.disk.fail_next("open_root", errno.EIO)
+        failed = await desk.do_to_context(append("c2"), user("lost, too"))
+        assert isinstance(failed.error, StorageFailed)
 
         # A daemon that has the folder for one of its mounts.
         another = desk.disk.open_root(PATH)

@@ -495,18 +495,6 @@ async def test_a_file_that_was_cut_is_believed_as_it_is_and_followers_start_over
         assert b"".join(block or b"" for _, block in reader.events[last_reset:]) == desk.file()
 
 
-async def test_a_deleted_file_leaves_its_lines_in_a_generation() -> None:
-    async with Desk().open() as desk:
-        await desk.do(append("k1"), user("one"))
-        mine = desk.file()
-        desk.disk.foreign.delete(FILE)
-
-        refused = await desk.do(append("k2"), user("two"))
-
-        assert "context_N" in refused.error.message
-        assert desk.file("context_1.jsonl") == mine
-
-
 async def test_a_rewrite_whose_expectation_another_program_broke_is_a_conflict() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
@@ -654,5 +642,5 @@ async def test_a_view_of_closed_files_is_an_error_and_no_other_file() -> None:
 
         with pytest.raises(OSError, match="were closed"):
             log.view(0)
-        with pytest.raises(OSError, match="Bad file descriptor"):
+        with pytest.raises(OSError, match="were closed"):
             log.view(1)

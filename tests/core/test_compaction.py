@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steno_protocol.context import MessageLine, parse_line
 from stenod.core.compaction import Conversation, Cut
 from support.lines import line
 
@@ -116,6 +117,29 @@ def test_lines_that_are_no_messages_have_numbers_and_are_no_messages() -> None:
     ]
 
     assert cut_of(records) == Cut(line=7, messages=1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"role":"user"}\n',
+        b'{"role":"assistant","tool_calls":[]}\n',
+        b'{"role":"user","content":"x","more":"\xff"}\n',
+        b'{"role":"user","content":"x","\xff":1}\n',
+        b'{"role":"user","content":[{"type":"image","data":"\xff"}]}\n',
+        b'{"role":"user","content":"x","more":1e999}\n',
+        b'{"role":"nobody","content":"x"}\n',
+        b'{"role":"user","content":5}\n',
+        b'{"role":"user","content":null,"tool_calls":5,"tool_call_id":5}\n',
+        b'{"role":"user","content":"x","tool_calls":[{"id":null},{}]}\n',
+    ],
+)
+def test_what_every_reader_takes_for_a_message_counts_and_nothing_else(data: bytes) -> None:
+    is_message = isinstance(parse_line(data), MessageLine)
+    records = [line(said("user")), line(said("user")), data, line(said("assistant"))]
+
+    assert list(conversation_of(records).lines) == ([0, 1, 2, 3] if is_message else [0, 1, 3])
+    assert cut_of(records) == (Cut(line=2, messages=2) if is_message else Cut(line=1, messages=1))
 
 
 # --- calls and results -------------------------------------------------------------------------

@@ -141,3 +141,17 @@ def test_a_filter_that_became_too_small_is_asked_for_again() -> None:
     table.add("one-more", applied())
     assert table.needs_filter
     assert table.must_be_looked_up("key-0", repeat=True) or table.get("key-0") is not None
+
+
+def test_a_table_that_carries_on_knows_what_the_one_before_knew() -> None:
+    before, table = KeyTable(OPENED_MS), KeyTable(OPENED_MS + 10)
+    before.add("job-1", applied(1))
+    before.add("job-2", applied(2))
+    table.add("job-2", applied(7))
+    table.carry_on(before)
+
+    assert table.get("job-1") == applied(1)
+    assert table.get("job-2") == applied(7)
+    assert (len(before), len(table)) == (2, 2)
+    # Only the newer one knows until when another program may have used keys.
+    assert table.must_be_looked_up(uuid7(OPENED_MS + 5, 1), repeat=False)

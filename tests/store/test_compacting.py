@@ -412,6 +412,33 @@ def test_positions_that_are_none_of_a_compaction_are_refused(cut: str, at: str) 
     assert session.tree() == before
 
 
+@pytest.mark.parametrize("preserve", range(1, 6))
+def test_whatever_a_compaction_is_cut_at_is_taken(preserve: int) -> None:
+    _, _, opened = fresh()
+    # Also the middle of a batch, of which the head is summarised.
+    apply(opened, append("b"), *[user(str(number)) for number in range(4)])
+    apply(opened, append("c"), user("4"), user("5"))
+    found = cut_of(opened, preserve)
+    assert found is not None
+    assert found.line == 6 - preserve
+
+    apply(opened, compact("k", f"0:{found.line}", "0:6", 0), SUMMARY)
+    kept = [str(number) for number in range(found.line, 6)]
+    assert told(opened)[:-1] == ["#0", "it began well", *kept]
+
+
+@pytest.mark.parametrize("at", [5, 6, 7])
+def test_a_compaction_that_would_have_begun_inside_a_batch_is_refused(at: int) -> None:
+    _, session, opened = fresh()
+    apply(opened, append("k1"), user("one"), user("two"), user("three"), user("four"))
+    apply(opened, append("k2"), user("five"), user("six"), user("seven"), user("eight"))
+    before = session.tree()
+
+    with pytest.raises(BadRequest, match=f"0:{at} is inside the batch 'k2'.*0:4 and 0:8"):
+        apply(opened, compact("k", "0:2", f"0:{at}", 0), SUMMARY)
+    assert session.tree() == before
+
+
 @pytest.mark.parametrize("command", [revert("r", 1), clear("r"), prompt("r", "x"), restore("r", 0)])
 def test_a_rewrite_meanwhile_is_a_conflict_and_changes_nothing(command: Any) -> None:
     _, session, opened = fresh()

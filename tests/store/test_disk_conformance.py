@@ -128,7 +128,6 @@ NAMING: list[Callable[[Disk, int, str], object]] = [
     lambda disk, folder, name: disk.open_read(folder, name),
     lambda disk, folder, name: disk.open_append(folder, name, create=True),
     lambda disk, folder, name: disk.open_new(folder, name),
-    lambda disk, folder, name: disk.overwrite(folder, name, 0, b"x"),
     lambda disk, folder, name: disk.stat_name(folder, name),
     lambda disk, folder, name: disk.link(folder, "there", name),
     lambda disk, folder, name: disk.rename(folder, "there", name),
@@ -257,25 +256,32 @@ def test_bytes_are_overwritten_in_place_and_appends_still_go_to_the_end(
     handle = disk.open_new(root, "f")
     disk.write(handle, b"abcdef")
 
-    disk.overwrite(root, "f", 2, b"CD")
-    disk.overwrite(root, "f", 0, b"")
+    disk.overwrite(handle, 2, b"CD")
+    disk.overwrite(handle, 0, b"")
     disk.write(handle, b"g")
 
     assert everything(disk, handle) == b"abCDefg"
 
 
-def test_what_could_not_be_opened_is_not_overwritten(
+def test_the_open_file_is_overwritten_and_not_what_came_to_its_name(
     disk: Disk, root: int, world: DiskWorld
 ) -> None:
-    world.put("target", b"target")
-    world.put_symlink("link")
-    world.put_fifo("fifo")
-    with pytest.raises(FileNotFoundError):
-        disk.overwrite(root, "missing", 0, b"x")
-    for name in ("link", "fifo"):
-        with pytest.raises(PermissionError):
-            disk.overwrite(root, name, 0, b"x")
-    assert world.content("target") == b"target"
+    handle = disk.open_new(root, "f")
+    disk.write(handle, b"ours")
+    world.put("f", b"theirs")
+
+    disk.overwrite(handle, 0, b"OU")
+
+    assert everything(disk, handle) == b"OUrs"
+    assert world.content("f") == b"theirs"
+
+
+def test_what_was_opened_to_be_read_is_not_overwritten(disk: Disk, root: int) -> None:
+    disk.write(disk.open_new(root, "f"), b"ours")
+    handle = disk.open_read(root, "f")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        disk.overwrite(handle, 0, b"x")
+    assert everything(disk, handle) == b"ours"
 
 
 def test_a_file_that_is_made_longer_is_filled_with_nul(disk: Disk, root: int) -> None:

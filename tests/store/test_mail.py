@@ -229,7 +229,7 @@ def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() ->
     opened = session.open()
     before = lines_of(opened)[:3]
     apply(opened, SEND)
-    apply(opened, compact("k", "0:4", "0:6", 2), user("so far"))
+    apply(opened, compact("k", "0:5", "0:6", 2), user("so far"))
     assert session.mail() is not None
 
     ack = apply(opened, deliver("d", "m"))

@@ -14,7 +14,8 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.mark import encode_mark
-from stenod.store import jsonl
+from stenod.store.handles import write_all
+from stenod.store.names import read_file
 from stenod.store.posix import PosixDisk
 from support.disk_worlds import RealWorld, SimulatedWorld, close_handles_below
 from support.lines import (
@@ -375,10 +376,10 @@ def commands(session: StoredSession) -> None:
 
 def _rename_mark(session: StoredSession, make: Callable[[bytes], bytes]) -> None:
     folder = session.disk.open_root(session.path)
-    mark = make(jsonl.read_file(session.disk, folder, places.MARK))
+    mark = make(read_file(session.disk, folder, places.MARK))
     session.disk.unlink(folder, places.MARK)
     handle = session.disk.open_new(folder, places.MARK)
-    jsonl.write_all(session.disk, handle, mark)
+    write_all(session.disk, handle, mark)
     session.disk.close(handle)
     session.disk.close(folder)
 
@@ -719,7 +720,7 @@ def test_old_damage_in_a_timeline_costs_no_later_entry(
     apply(rewritten, clear("c"))
     rewritten.log.close()
     folder = session.disk.open_root(session.path)
-    whole = jsonl.read_file(session.disk, folder, places.TIMELINE)
+    whole = read_file(session.disk, folder, places.TIMELINE)
     world.put(places.TIMELINE, whole.replace(b"}\n", b"}\n{broken\n", 1))
 
     opened = session.open()

@@ -1,5 +1,6 @@
 """A damaged session: verified without a change, repaired by one rewrite, whole at any crash."""
 
+import errno
 import json
 from dataclasses import dataclass
 
@@ -10,8 +11,8 @@ from steno_protocol import places
 from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
-from stenod import recovery
-from stenod.store.jsonl import FileView, SharedHandle
+from stenod import recovery, settling
+from stenod.store.handles import FileView, SharedHandle
 from stenod.verifying import verify
 from support.lines import SESSION, append, checkpoint, foreign, restore, revert, stamped, user
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
@@ -51,7 +52,7 @@ def view(session: StoredSession, name: str) -> FileView:
     folder = disk.open_root(PATH)
     try:
         shared = SharedHandle(disk, disk.open_read(folder, name))
-        present = recovery.present_generation(disk, folder)
+        present = settling.present_generation(disk, folder)
         size = recovery.readable_size(disk, folder, shared.handle, name, present)
         return FileView(shared, size)
     finally:
@@ -264,10 +265,61 @@ def test_a_generation_that_is_gone_is_told() -> None:
     assert kinds(found) == [("generation_gap", "context_1.jsonl")]
 
 
+def test_of_many_generations_one_file_is_open_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rewritten()
+    opened = found.session.open()
+    for number in range(20):
+        apply(opened, append(f"g{number}"), user("more"))
+        apply(opened, restore(f"r{number}", 0))
+    opened.log.close()
+    disk, reading = found.disk, set[int]()
+    most = 0
+    open_read, close = disk.open_read, disk.close
+
+    def counted_open(folder: int, name: str) -> int:
+        nonlocal most
+        handle = open_read(folder, name)
+        reading.add(handle)
+        most = max(most, len(reading))
+        return handle
+
+    def counted_close(handle: int) -> None:
+        reading.discard(handle)
+        close(handle)
+
+    monkeypatch.setattr(disk, "open_read", counted_open)
+    monkeypatch.setattr(disk, "close", counted_close)
+    report = verified(found.session)
+    assert report.generation == 22
+    assert len(report.files) > 22
+    assert report.damage == 0
+    # Beside the view of the context, which others may be writing.
+    assert most == 2
+    assert not reading
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("name", ["context_1.jsonl", "timeline.jsonl"])
+def test_a_look_that_runs_out_of_handles_or_memory_says_nothing_of_the_files(
+    name: str, error: int
+) -> None:
+    found = rewritten()
+    found.disk.fail_next("open_read", error, name=name)
+    with pytest.raises(OSError, match=name) as failed:
+        verified(found.session)
+    assert failed.value.errno == error
+
+
+def test_a_file_that_cannot_be_read_is_told() -> None:
+    found = rewritten()
+    found.disk.fail_next("open_read", errno.EIO, name="context_1.jsonl", times=9)
+    assert kinds(found) == [("unreadable", "context_1.jsonl")]
+
+
 def test_synced_bytes_that_changed_are_told() -> None:
     found = rewritten()
     at = found.session.file().index(b"one")
-    found.disk.overwrite(found.disk.open_root(PATH), places.CONTEXT, at, b"1")
+    found.disk.foreign.overwrite(f"{PATH}/{places.CONTEXT}", at, b"1")
     assert ("synced_lost", "context.jsonl") in kinds(found)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from steno_protocol import places
 from steno_protocol.commands import CompactCommit, Mutation, RevertTo
+from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
@@ -369,6 +370,39 @@ def test_a_prompt_is_put_before_everything_else() -> None:
     assert session.file().endswith(before)
     assert ack.head == "1:2"
     assert opened.machine.counters.has_system_prompt
+
+
+BY_ANOTHER = b'{"role": "_system_prompt", "content": "be quick"}\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        (BY_ANOTHER + stamped("p", ["x"])[0], stamped("p", ["x"])),
+        (b"\n" + BY_ANOTHER + foreign("x"), [b"\n", foreign("x")]),
+        (foreign("x") + BY_ANOTHER + foreign("y") + BY_ANOTHER, [foreign("x"), foreign("y")]),
+        (BY_ANOTHER * 3, []),
+        (b'{"role":"\\u005fsystem_prompt","content":"odd"}\n' + foreign("x"), [foreign("x")]),
+        (b'{"role":"_system_prompt"}\n', [b'{"role":"_system_prompt"}\n']),
+    ],
+)
+def test_a_new_prompt_is_the_prompt_wherever_others_stand(before: bytes, kept: list[bytes]) -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    disk.plant(f"{PATH}/context.jsonl", before)
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+    ack = apply(opened, prompt("p2", "be kinder"))
+
+    state = ContextState()
+    state.apply_block(session.file())
+    assert state.system_prompt == "be kinder"
+    first, *others = session.file().splitlines(keepends=True)
+    assert b"be kinder" in first
+    assert others == kept
+    assert ack.head == f"1:{1 + len(kept)}"
+    assert session.file("context_1.jsonl") == before
+    assert opened.machine.head.line == 1 + len(kept)
 
 
 def test_a_generation_comes_back_and_the_present_one_is_left_behind() -> None:

@@ -300,7 +300,7 @@ def procedure(disk: SimulatedDisk) -> None:
     disk.rename(folder, "target", "source")
     disk.unlink(folder, "kept")
     disk.close(target)
-    disk.overwrite(folder, "source", 0, b"0")
+    disk.overwrite(disk.open_append(folder, "source"), 0, b"0")
 
 
 def test_the_trace_has_every_mutating_call_and_no_other() -> None:
@@ -428,7 +428,7 @@ def test_what_a_failed_sync_dropped_is_saved_by_writing_it_again() -> None:
     with pytest.raises(OSError, match="Input/output error"):
         disk.fdatasync(handle)
 
-    disk.overwrite(disk.open_root(ROOT), "context.jsonl", 4, disk.read(handle, 4, 4))
+    disk.overwrite(handle, 4, disk.read(handle, 4, 4))
     disk.fdatasync(handle)
 
     assert disk.durable(FILE) == b"one\ntwo\n"
@@ -436,8 +436,8 @@ def test_what_a_failed_sync_dropped_is_saved_by_writing_it_again() -> None:
 
 def test_bytes_that_are_overwritten_with_themselves_survive_every_power_cut() -> None:
     def prepare(seed: int) -> SimulatedDisk:
-        disk, _ = disk_with(b"one\ntwo\n", seed)
-        disk.overwrite(disk.open_root(ROOT), "context.jsonl", 4, b"two\n")
+        disk, handle = disk_with(b"one\ntwo\n", seed)
+        disk.overwrite(handle, 4, b"two\n")
         return disk
 
     assert outcomes(prepare) == {b"one\ntwo\n"}

@@ -50,6 +50,7 @@ class DaemonInProcess:
         faults: what the daemon told its operator of itself having failed.
         now_s: the monotonic clock; only a test moves it.
         wall_s: the wall clock; only a test moves it.
+        workshop: what its writers work with.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class DaemonInProcess:
             statistics=Statistics(),
             tell=self._told,
         )
+        self.workshop = workshop
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"))
         trees = Trees(config, disk)
         self.registry = Registry(trees, disk, workshop, self._spawn, handles_max)

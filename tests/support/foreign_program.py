@@ -1,7 +1,9 @@
 """Another program that works on the files of a simulated disk, unasked and unsynced."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from support.simulated_faults import Call
 from support.simulated_inodes import Cut, File, FileKind, Named, Renamed, Unnamed, Written
 
 if TYPE_CHECKING:
@@ -70,3 +72,37 @@ class ForeignProgram:
         file = self._disk.new_file(kind)
         self._disk.folder_at(parent, create=True).change(Named(name, file))
         return file
+
+
+def before_call(
+    disk: "SimulatedDisk", number: int, interfere: Callable[[], None]
+) -> Callable[[], bool]:
+    """Let another program act right before a call that changes the disk, or the one after it.
+
+    Not right before a cut: no look at a file is part of the cut that follows it.
+
+    Args:
+        disk: the disk.
+        number: how many calls are made before it.
+        interfere: what the other program does, once.
+
+    Returns:
+        Ends it, and says whether the call came.
+    """
+    begin, target = disk._begin, len(disk.calls) + number
+    has_come = False
+
+    def counted(call: Call) -> int:
+        nonlocal has_come
+        is_due = len(disk.calls) >= target and call.method != "truncate"
+        if is_due and not has_come:
+            has_come = True
+            interfere()
+        return begin(call)
+
+    def end() -> bool:
+        vars(disk).pop("_begin")
+        return has_come
+
+    vars(disk)["_begin"] = counted
+    return end

@@ -63,6 +63,7 @@ from support.simulated_names import (
     os_error,
     parts,
     walk,
+    walk_durable,
 )  # fmt: skip
 
 __all__ = [
@@ -211,10 +212,12 @@ class SimulatedDisk:
         """See `Disk`."""
         names = self._folder(folder)
         check_name(name)
-        node = names.cached.get(name)
-        return self._look(
-            Call("stat_name", name), lambda: None if node is None else file_stat(node)
-        )
+
+        def effect() -> FileStat | None:
+            node = names.cached.get(name)
+            return None if node is None else file_stat(node)
+
+        return self._look(Call("stat_name", name), effect)
 
     def has(self, folder: int, name: str, inode: int, size: int) -> bool:
         """See `Disk`."""
@@ -250,18 +253,16 @@ class SimulatedDisk:
             lambda: file.change(Cut(size), self.now_s),
         )
 
-    def overwrite(self, folder: int, name: str, offset: int, data: bytes) -> None:
+    def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """See `Disk`; it finds no full disk, as the bytes are there already."""
-        names = self._folder(folder)
-        check_name(name)
+        file = self._file(handle, writable=True)
 
         def put(size: int) -> None:
-            file = as_file(names, name)
             if size:
                 file.change(Written(offset, bytes(data[:size])), self.now_s)
 
         self._change(
-            Call("overwrite", name, f"{len(data)} bytes at {offset}"),
+            Call("overwrite", self._opened(handle).name, f"{len(data)} bytes at {offset}"),
             lambda: put(len(data)),
             part=lambda: put(self._chance.randint(0, len(data))),
         )
@@ -495,6 +496,11 @@ class SimulatedDisk:
         """What any process reads there now."""
         return bytes(self.file_at(path).cached)
 
+    def has_file(self, path: str) -> bool:
+        """True when anything has this name; its folder exists."""
+        parent, _, name = path.rpartition("/")
+        return name in self.folder_at(parent).cached
+
     def durable(self, path: str) -> bytes | None:
         """What is there after a power cut that loses all it can; None if the name is lost."""
         node: Node | None = self._top
@@ -505,6 +511,10 @@ class SimulatedDisk:
     def tree(self) -> dict[str, bytes]:
         """Every file by its path, with what any process reads there now."""
         return dict(walk(self._top, ""))
+
+    def durable_tree(self) -> dict[str, bytes]:
+        """Every file as `durable` has it."""
+        return dict(walk_durable(self._top, ""))
 
     def sync_all(self) -> None:
         """Make everything durable, as a machine that runs on for a while does."""

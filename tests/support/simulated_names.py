@@ -76,6 +76,15 @@ def walk(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
             yield f"{path}/{name}", bytes(node.cached)
 
 
+def walk_durable(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
+    """As `walk`, with what a power cut cannot take."""
+    for name, node in sorted(folder.durable.items()):
+        if isinstance(node, Folder):
+            yield from walk_durable(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", bytes(node.durable)
+
+
 def file_stat(node: Node) -> FileStat:
     """What is known of a file or folder."""
     size, links = (len(node.cached), node.links) if isinstance(node, File) else (0, 1)

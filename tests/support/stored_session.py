@@ -11,7 +11,7 @@ from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
 from stenod.recovery import Inspection, Opened, Opening
 from stenod.store.disk import Disk
-from stenod.store.jsonl import read_file
+from stenod.store.names import read_file
 from support.lines import SESSION
 
 NOW_S = 1_700_000_000.0
@@ -36,6 +36,7 @@ class StoredSession:
         stamp: bool = True,
         shared: bool = False,
         proven: int | None = None,
+        taken_in: bool = False,
         incarnation: str = "first",
     ) -> Opened:
         """Open it for its writer."""
@@ -48,6 +49,7 @@ class StoredSession:
             stamp=stamp,
             shared=shared,
             proven=proven,
+            taken_in=taken_in,
         )
         return recovery.open_session(self.disk, self.disk.open_root(self.path), opening)
 

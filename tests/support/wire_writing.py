@@ -102,7 +102,12 @@ class WireDesk(Desk):
         context = self.context.opened
         assert context is not None
         opening = Opening(
-            session=SESSION, path=PATH, now=self.wall_s, incarnation="first", proven=how.proven
+            session=SESSION,
+            path=PATH,
+            now=self.wall_s,
+            incarnation="first",
+            proven=how.proven,
+            taken_in=how.taken_in,
         )
         return recovery.open_wire(
             self.disk,

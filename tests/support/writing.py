@@ -252,6 +252,7 @@ class Desk:
             shared=self._shared,
             by=how.by,
             proven=how.proven,
+            taken_in=how.taken_in,
         )
         return recovery.open_session(self.disk, self.disk.open_root(PATH), opening)
 

@@ -1,14 +1,13 @@
 """Where a compaction may cut a conversation: what is summarised, and what stays as it is."""
 
 from array import array
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from steno_protocol._json import is_array, is_object
 from steno_protocol.context import MessageLine, parse_line
-from steno_protocol.records import is_checkpoint_notice, text_chars
-from stenod.core.messages import Content, Part, chars_of
+from steno_protocol.records import is_checkpoint_notice
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -23,18 +22,14 @@ class Cut(msgspec.Struct, frozen=True):
     messages: int
 
 
-class _Call(msgspec.Struct, gc=False):
-    id: str | None = None
-
-
 class _Message(msgspec.Struct, gc=False):
-    role: str
-    content: Content = None
-    tool_calls: list[_Call] | None = None
-    tool_call_id: str | None = None
+    """What counts here of a message."""
 
+    chars: int
+    is_counted: bool
+    calls: list[str]
+    answers: str
 
-_decode = msgspec.json.Decoder(_Message).decode
 
 _NOT_COUNTED: Final = 0
 _COUNTED: Final = 1
@@ -56,16 +51,13 @@ class Conversation:
         message = _message_of(data)
         if message is None:
             return
-        chars = chars_of(message.content)
         index = len(self.lines)
         self.lines.append(number)
-        is_counted = message.role in ("user", "assistant") and not _is_notice(message)
-        self._counted.append(_COUNTED if is_counted else _NOT_COUNTED)
-        self._chars.append(chars)
-        self._answered.append(self._answered_by(message, index))
-        for call in message.tool_calls or ():
-            if call.id:
-                self._open_calls.setdefault(call.id, []).append(index)
+        self._counted.append(_COUNTED if message.is_counted else _NOT_COUNTED)
+        self._chars.append(message.chars)
+        self._answered.append(self._answered_by(message.answers, index))
+        for call in message.calls:
+            self._open_calls.setdefault(call, []).append(index)
 
     def choose(self, preserve: int) -> Cut | None:
         """Where to cut so that the last `preserve` user and assistant messages stay.
@@ -89,13 +81,12 @@ class Conversation:
         """Characters of text in the messages from a line on."""
         return sum(self._chars[self._index_of(line) :])
 
-    def _answered_by(self, message: _Message, index: int) -> int:
-        """The message with the call that message `index` is a result of, itself if there is none.
+    def _answered_by(self, name: str, index: int) -> int:
+        """The message with the call `name` that message `index` answers, itself if there is none.
 
         Programs use ids again: it is the newest call that has no result yet. A call may have
         several results.
         """
-        name = message.tool_call_id or ""
         calls = self._open_calls.get(name)
         if calls is None:
             return self._last_answered.get(name, index)
@@ -124,34 +115,32 @@ class Conversation:
 
 
 def _message_of(data: bytes) -> _Message | None:
-    try:
-        message = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _odd_message_of(data)
-    return message if message.role in ("user", "assistant", "system", "tool") else None
-
-
-def _odd_message_of(data: bytes) -> _Message | None:
-    """A message whose parts or calls have a shape of their own: what of it counts here."""
+    """What counts of a line that every reader takes for a message; None for any other."""
     line = parse_line(data)
     if not isinstance(line, MessageLine):
         return None
     record = line.record
-    text = Part("text", "x" * text_chars(record.get("content")))
-    calls = record.get("tool_calls")
-    ids = [call.get("id") for call in calls if is_object(call)] if is_array(calls) else []
-    answered = record.get("tool_call_id")
+    role, answers = record["role"], record.get("tool_call_id")
     return _Message(
-        role=str(record.get("role")),
-        content=[text],
-        tool_calls=[_Call(found) for found in ids if isinstance(found, str)],
-        tool_call_id=answered if isinstance(answered, str) else None,
+        chars=line.text_chars,
+        is_counted=role in ("user", "assistant") and not _is_notice(record),
+        calls=_calls_in(record.get("tool_calls")),
+        answers=answers if isinstance(answers, str) else "",
     )
 
 
-def _is_notice(message: _Message) -> bool:
+def _calls_in(calls: object) -> list[str]:
+    """The ids of calls, whatever else they hold."""
+    if not is_array(calls):
+        return []
+    ids = [call.get("id") for call in calls if is_object(call)]
+    return [found for found in ids if isinstance(found, str) and found]
+
+
+def _is_notice(record: dict[str, Any]) -> bool:
     """Whether a message only shows a checkpoint to the model."""
-    content = message.content
-    if isinstance(content, list):
-        content = content[0].text if len(content) == 1 else None
-    return message.role == "user" and content is not None and is_checkpoint_notice(content)
+    content: object = record["content"]
+    if is_array(content):
+        part = content[0] if len(content) == 1 else None
+        content = part.get("text") if is_object(part) else None
+    return record["role"] == "user" and isinstance(content, str) and is_checkpoint_notice(content)

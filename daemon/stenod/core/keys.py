@@ -1,8 +1,8 @@
 """What a session remembers of the keys of its commands, so that each is applied once."""
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -41,10 +41,11 @@ class KeyTable:
     Args:
         opened_ms: Unix time in milliseconds when the session was opened: a uuid7 that is younger
             and not in the table was never used.
+        keys_max: how many it remembers at least, and with an eighth more at most.
     """
 
     def __init__(self, opened_ms: int, keys_max: int = limits.KEYS_MAX) -> None:
-        self._applied: OrderedDict[str, Applied] = OrderedDict()
+        self._applied: dict[str, Applied] = {}
         self._keys_max = keys_max
         self._horizon_ms = opened_ms
         self._filter: KeyFilter | None = None
@@ -63,9 +64,23 @@ class KeyTable:
         if self._filter is not None:
             for key in applied:
                 self._filter.add(key.encode())
-        while len(self._applied) > self._keys_max:
-            oldest, _ = self._applied.popitem(last=False)
-            self._horizon_ms = max(self._horizon_ms, key_time_ms(oldest) or 0)
+        # Many at once: a dict whose first keys are gone passes by where they were at each look.
+        if len(self._applied) > self._keys_max + self._keys_max // 8:
+            self._forget_oldest(len(self._applied) - self._keys_max)
+
+    def _forget_oldest(self, count: int) -> None:
+        for key in list(islice(self._applied, count)):
+            del self._applied[key]
+            self._horizon_ms = max(self._horizon_ms, key_time_ms(key) or 0)
+
+    def __len__(self) -> int:
+        return len(self._applied)
+
+    def carry_on(self, before: "KeyTable") -> None:
+        """Remember what a table remembered that knew the same file before this one."""
+        self.add_all(
+            {key: told for key, told in before._applied.items() if key not in self._applied}
+        )
 
     def must_be_looked_up(self, key: str, *, repeat: bool) -> bool:
         """True when a key that is not in the table may still be in the files."""

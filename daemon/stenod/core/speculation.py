@@ -46,9 +46,10 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lines(msgspec.Struct, frozen=True, gc=False):
-    """The command appends these lines, in one piece."""
+    """The command appends so many lines, in one piece."""
 
     data: bytes
+    count: int
     ack: Ack
 
 
@@ -200,13 +201,16 @@ class Speculation(ABC):
         state = self._spoken
         first = state.head
         generation, line = first
+        count = len(data)
         if header:
             line += 1
+            count += 1
             first = Position(generation, line)
         applied = Applied(command_name(command), first, len(data), checkpoint_id)
         state.head = Position(generation, line + len(data))
         state.keys[command.key] = applied
-        return Lines(header + self._stamped(command, data, facts), ack_of(applied, duplicate=False))
+        lines = header + self._stamped(command, data, facts)
+        return Lines(lines, count, ack_of(applied, duplicate=False))
 
     def _stamped(self, command: Mutation, data: Sequence[bytes], facts: bytes) -> bytes:
         if not self.stamp:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from steno_protocol import limits
+from steno_protocol.floors import FORKED
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod.core.keys import Applied
@@ -33,19 +34,14 @@ REWRITES: Final = {
 
 _SETTING_CHECKPOINTS: Final = {"compacted", "delivered"}
 
-_KEEPING_IDS: Final = {"prompted", "restored", "mended"}
-"""After these the ids are those of the generation that they were made of."""
-
 COMPACTING: Final = "compacting"
 """A compaction was begun, and this id is its checkpoint's."""
-
-FORKED: Final = "forked"
-"""The session was made of another one's past; before a checkpoint, that one's id is the next."""
 
 VOIDED: Final = "voided"
 
 Fingerprint = tuple[int, int]
 """A file's length in bytes and the CRC-32 of its last `FINGERPRINT_BYTES`."""
+
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Happening)
@@ -87,16 +83,23 @@ def in_doubt(data: bytes) -> Happening | None:
     """The newest rewrite of a timeline, the only one that a crash can have left in doubt.
 
     None when that one was taken back: those before it were settled before it was begun, and a file
-    that has come to harm since says nothing against them.
+    that has come to harm since says nothing against them. Nor against one behind which something
+    was told of what it made: whoever told it had settled it, and found that it took place.
     """
     found = None
     for line in data.split(b"\n"):
         entry = _decode(line)
         if entry is not None and entry.kind in REWRITES:
             found = entry
-        elif entry is not None and entry.kind == VOIDED:
+        elif entry is not None and found is not None and entry.generation >= found.generation:
+            # What takes it back is of its generation, too.
             found = None
     return found
+
+
+def voided(rewrite: Happening) -> Happening:
+    """What takes a rewrite back that did not take place."""
+    return Happening(kind=VOIDED, generation=rewrite.generation, key=rewrite.key)
 
 
 def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[Happening]:
@@ -110,10 +113,15 @@ def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[H
     told = {entry.generation for entry in entries if entry.kind in REWRITES}
     inferred = [
         Happening(kind="rotated", generation=generation, at=at, inferred=True)
-        for generation, at in rotated.items()
+        for generation, at in sorted(rotated.items())
         if generation not in told
     ]
-    return sorted([*entries, *inferred], key=lambda entry: entry.at) if inferred else entries
+    merged = list(entries)
+    for entry in inferred:
+        # Not by their times: a file's is a few ms behind the clock that everybody reads.
+        later = (at for at, each in enumerate(merged) if each.generation >= entry.generation)
+        merged.insert(next(later, len(merged)), entry)
+    return merged
 
 
 def fingerprint_of(entry: Happening, which: str) -> Fingerprint | None:
@@ -164,30 +172,6 @@ def lineage(
     return found
 
 
-def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
-    """The id that the next checkpoint gets in a generation whose own lines tell of none.
-
-    A revert reuses the id of its target, which is more than 0 when that began the file of a
-    compaction.
-    """
-    known = list(entries)
-    rewrites = {entry.generation: entry for entry in known if entry.kind in REWRITES}
-    forks = {entry.generation: entry for entry in known if entry.kind == FORKED}
-    while True:
-        if present in forks and (number := _count(forks[present].details.get("checkpoint_id"))):
-            return number
-        entry = rewrites.get(present)
-        if entry is None:
-            return 0
-        if entry.kind == "reverted":
-            return _count(entry.details.get("checkpoint_id"))
-        source = entry.details.get("from", present - 1)
-        is_past = isinstance(source, int) and 0 <= source < present
-        if entry.kind not in _KEEPING_IDS or not is_past:
-            return 0
-        present = source
-
-
 def unreserved_id(entries: Iterable[Happening], present: int) -> int:
     """The first id that no compaction of a generation keeps for its own checkpoint."""
     kept = (
@@ -209,3 +193,10 @@ def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
             lines = entry.details.get("lines", 0)
             return lines if isinstance(lines, int) else 0
     return 0
+
+
+def is_inferred(entries: Iterable[Happening], generation: int) -> bool:
+    """True when no entry tells how a generation began: another program rotated or kept the file."""
+    makers = {*REWRITES, FORKED}
+    told = (entry.generation for entry in entries if entry.kind in makers)
+    return generation > 0 and generation not in told

@@ -1,6 +1,7 @@
 """What `append_wire` makes of a session's wire file: events behind one header."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from steno_protocol.commands import AppendWire, Mutation, command_name
 from steno_protocol.context import ContextCounters
@@ -9,6 +10,8 @@ from steno_protocol.positions import Position
 from steno_protocol.wire import check_event, metadata_line
 from stenod.core.keys import KeyTable
 from stenod.core.speculation import Decision, Speculation
+
+_START: Final = Position(0, 0)
 
 
 class WireMachine(Speculation):
@@ -20,6 +23,8 @@ class WireMachine(Speculation):
         keys: the keys that are known.
         stamp: whether lines bear `_at`, `_by` and `_id`.
         context_head: tells the context's durable head, which joins each event to it.
+        floor: what the last event was joined to: another program can cut the context, and even
+            then no event is joined to an earlier place than the one before it.
     """
 
     def __init__(
@@ -30,9 +35,11 @@ class WireMachine(Speculation):
         *,
         stamp: bool,
         context_head: Callable[[], Position],
+        floor: Position = _START,
     ) -> None:
         super().__init__(session, head, ContextCounters(), keys, stamp=stamp)
         self._context_head = context_head
+        self._floor = floor
 
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
         if not isinstance(command, AppendWire):
@@ -40,5 +47,6 @@ class WireMachine(Speculation):
         checked = self._check_each(data, check_event)
         # The header is written exactly once: only the one writer ever sees the file empty.
         header = metadata_line() if self._spoken.head.line == 0 else b""
-        facts = f',"_at":"{self._context_head()}"'.encode()
+        self._floor = max(self._floor, self._context_head())
+        facts = f',"_at":"{self._floor}"'.encode()
         return self._put(command, checked, header=header, facts=facts)

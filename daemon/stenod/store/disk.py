@@ -103,11 +103,12 @@ class Disk(Protocol):
         """Cut the file to `size` bytes."""
         ...
 
-    def overwrite(self, folder: int, name: str, offset: int, data: bytes) -> None:
-        """Write over existing bytes of a file in place, with the checks of `open_read`.
+    def overwrite(self, handle: int, offset: int, data: bytes) -> None:
+        """Write over existing bytes of a file in place; nobody else may write by this handle now.
 
         Used with the bytes that are there already: after a failed sync the page cache shows them,
-        but no later sync would write them unless they are written again.
+        but no later sync would write them unless they are written again. Not by the file's name,
+        which leads to another file as soon as another program puts one there.
         """
         ...
 

@@ -7,61 +7,60 @@ open; `quarantine/` holds bytes that were cut.
 
 import contextlib
 import errno
+import functools
 import threading
 import zlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
+
+import msgspec
 
 from steno_protocol import limits, places
 from stenod.store.disk import Disk, FileStat
+from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
 from stenod.store.log import Copy, Piece
-
-_CLOSED: Final = -1
-"""No handle: a reader that comes too late must not reach whatever file got the number next."""
-
-
-class SharedHandle:
-    """A handle that is closed when its owner and all its readers have let go."""
-
-    def __init__(self, disk: Disk, handle: int) -> None:
-        self.handle = handle
-        self.disk = disk
-        self._holders = 1
-
-    def acquire(self) -> None:
-        """Keep the file open until `release`; OSError once it is closed."""
-        if self._holders == 0:
-            # The number may be another file's by now.
-            raise OSError(errno.EBADF, "the session's files were closed")
-        self._holders += 1
-
-    def release(self) -> None:
-        """Let go; the last one closes."""
-        self._holders -= 1
-        if self._holders == 0:
-            with contextlib.suppress(OSError):
-                self.disk.close(self.handle)
+from stenod.store.names import past_generations, read_file, remove, stat_generation
+from stenod.store.quarantine import quarantine
 
 
-class FileView:
-    """The first `size` bytes of a file, which never change; takes over one hold of the handle."""
+class Replaced(OSError):
+    """Another program put another file in the place of the one that is open, or none."""
 
-    def __init__(self, shared: SharedHandle, size: int) -> None:
-        self.size = size
-        self._shared = shared
 
-    def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; blocks."""
-        size = min(size, self.size - offset)
-        return self._shared.disk.read(self._shared.handle, size, offset) if size > 0 else b""
+class Known(msgspec.Struct, frozen=True):
+    """What an open file durably held, as far as it was looked at.
 
-    def copy(self, target: int, size: int) -> None:
-        """Append the first `size` bytes to another file, inside the kernel if it can; blocks."""
-        copy_all(self._shared.disk, self._shared.handle, target, Copy(0, 0, size))
+    Attributes:
+        generation: which file it is.
+        start: offset of the first byte that was looked at.
+        size: its durable bytes.
+        crc: the CRC-32 of those from `start` to `size`.
+    """
 
-    def release(self) -> None:
-        """Let go; not while a read is under way."""
-        self._shared.release()
+    generation: int
+    start: int
+    size: int
+    crc: int
+
+
+Wanted = ParamSpec("Wanted")
+Given = TypeVar("Given")
+
+
+def _holding(
+    work: Callable[Concatenate["JsonlLog", Wanted], Given],
+) -> Callable[Concatenate["JsonlLog", Wanted], Given]:
+    """The folder's number stays the folder's until a method is done, also when the log is closed.
+
+    The lock goes with it: whoever opens the session again waits for what is under way.
+    """
+
+    @functools.wraps(work)
+    def held(log: "JsonlLog", /, *args: Wanted.args, **named: Wanted.kwargs) -> Given:
+        with log.names.held():
+            return work(log, *args, **named)
+
+    return held
 
 
 class JsonlLog:
@@ -74,6 +73,10 @@ class JsonlLog:
         handle: the open file that is appended to.
         generation: which generation that is.
         size: its bytes, all of them durable.
+
+    Attributes:
+        names: the open folder, held by whoever works in it.
+        known: what was durable when `confirm` was called last, to be found again by the next log.
     """
 
     def __init__(
@@ -91,18 +94,30 @@ class JsonlLog:
         self.synced = size
         self.path = path
         self._disk = disk
-        self._folder = folder
+        self.names = SharedHandle(disk, folder)
         self._name = name
         self._file = SharedHandle(disk, handle)
         self._inode = disk.stat(handle).inode
-        self._unsynced = b""
+        self._unsynced: list[bytes] = []
         self._told: int | None = None
+        self._known_from, self._crc = self._end_of(handle, size)
+        self.confirm()
         # Readers ask for a view on the event loop while a rewrite runs in a thread.
         self._swap = threading.Lock()
 
+    @property
+    def _folder(self) -> int:
+        return self.names.number
+
+    @property
+    def file_path(self) -> str:
+        """Where the file lies that is appended to."""
+        return f"{self.path}/{self._name}"
+
     def append(self, data: bytes) -> None:
         """Append lines; not durable. After an error call `take_back`."""
-        self._unsynced += data
+        # Gathered, not joined: a second of a busy wire file is many lines and many bytes.
+        self._unsynced.append(data)
         write_all(self._disk, self._file.handle, data)
         self.size += len(data)
 
@@ -126,24 +141,45 @@ class JsonlLog:
 
     def _synced(self) -> None:
         self.synced = self.size
-        self._unsynced = b""
+        for data in self._unsynced:
+            self._crc = zlib.crc32(data, self._crc)
+        self._unsynced.clear()
 
+    @_holding
     def take_back(self) -> None:
         """Cut the file to what is durable, durably; what is not ours goes to quarantine first.
 
         Our own bytes need no copy: nobody was told that they are there, and whoever sent them is
         told that they are not.
+
+        Raises:
+            OSError: the disk failed, or another program cut the file and nobody knows where ours
+                are; only opening the log again tells what is there.
         """
-        handle = self._file.handle
-        size = self._disk.stat(handle).size
-        if size > self.synced:
-            tail = self._disk.read(handle, size - self.synced, self.synced)
-            if not self._unsynced.startswith(tail):
+        handle, ours = self._file.handle, b"".join(self._unsynced)
+        for _ in range(limits.MEND_LOOKS_MAX):
+            tail = self._tail()
+            is_cut = self._disk.stat(handle).size < self.synced
+            if is_cut or not (ours.startswith(tail) or self.still_has(self.known)):
+                # Ours may stand before the length that was durable, where nothing is cut.
+                raise OSError(errno.ESTALE, "another program changed this file", self._name)
+            if not ours.startswith(tail):
                 quarantine(self._disk, self._folder, self._name, self.synced, tail)
+            # One call, and a byte more than is expected: between two somebody may write.
+            if self._disk.read(handle, len(tail) + 1, self.synced) == tail:
+                break
+        else:
+            raise OSError(errno.EBUSY, "another program keeps writing", self._name)
+        if tail:
             self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
         self.size = self.synced
-        self._unsynced = b""
+        self._unsynced.clear()
+
+    def _tail(self) -> bytes:
+        """What stands behind the durable bytes now."""
+        size = self._disk.stat(self._file.handle).size
+        return self._disk.read(self._file.handle, max(0, size - self.synced), self.synced)
 
     def is_foreign_changed(self) -> bool:
         """True when another program appended to, cut or replaced the file."""
@@ -156,6 +192,18 @@ class JsonlLog:
         except OSError:
             return True
 
+    def confirm(self) -> None:
+        """All that is durable is the session's, and in its place: others may be told of it."""
+        self.known = Known(self.generation, self._known_from, self.synced, self._crc)
+
+    def still_has(self, known: Known) -> bool:
+        """True unless it is known that another program changed what a file held; blocks."""
+        if known.generation != self.generation:
+            return True
+        is_there = self.synced >= known.size
+        return is_there and self._crc_of(self._file.handle, known.start, known.size) == known.crc
+
+    @_holding
     def keep_replaced(self) -> bool:
         """Keep what we had open as a generation when another program replaced or removed it.
 
@@ -175,24 +223,41 @@ class JsonlLog:
             return False
         fresh, _ = self._build([Copy(self.generation, 0, size)])
         self._disk.close(fresh)
-        kept = places.generation_file(past[-1] + 2 if past else 1)
-        self._disk.link(self._folder, places.REWRITE, kept)
+        self._link_kept()
         self._disk.unlink(self._folder, places.REWRITE)
         self._disk.fsync(self._folder)
         return True
+
+    def _link_kept(self) -> None:
+        """Give what was kept the next free name of a generation, which others may take first."""
+        for _ in range(limits.MEND_LOOKS_MAX):
+            past = past_generations(self._disk, self._folder)
+            kept = places.generation_file(past[-1] + 2 if past else 1)
+            with contextlib.suppress(FileExistsError):
+                self._disk.link(self._folder, places.REWRITE, kept)
+                return
+        raise OSError(errno.EBUSY, "another program keeps rotating", self._name)
+
+    def leave(self) -> None:
+        """As `keep_replaced`, at the end: a file is there then, for the next opening to go on."""
+        if self.keep_replaced():
+            with self.names.held() as folder:
+                self._disk.close(self._disk.open_append(folder, self._name, create=True))
+                self._disk.fsync(folder)
 
     def length(self, generation: int) -> int:
         """Durable bytes of a generation; FileNotFoundError if there is none."""
         if generation == self.generation:
             return self.synced
-        return stat_generation(self._disk, self._folder, generation).size
+        with self.names.pinned() as folder:
+            return stat_generation(self._disk, folder, generation).size
 
     def read(self, generation: int, offset: int, size: int) -> bytes:
         """Up to `size` bytes of a generation from `offset`, no more than are durable."""
         if generation == self.generation:
             size = min(size, self.synced - offset)
             return self._disk.read(self._file.handle, size, offset) if size > 0 else b""
-        handle = self._disk.open_read(self._folder, places.generation_file(generation + 1))
+        handle = self._open_past(generation)
         try:
             return self._disk.read(handle, size, offset)
         finally:
@@ -202,31 +267,46 @@ class JsonlLog:
         """The generations that are there, oldest first, the present one last."""
         if self._name != places.CONTEXT:
             return [self.generation]
-        return [*past_generations(self._disk, self._folder), self.generation]
+        with self.names.pinned() as folder:
+            return [*past_generations(self._disk, folder), self.generation]
 
     def timeline(self) -> bytes:
         """The session's timeline."""
-        return read_file(self._disk, self._folder, places.TIMELINE)
+        with self.names.pinned() as folder:
+            return read_file(self._disk, folder, places.TIMELINE)
 
     def tell(self, line: bytes) -> None:
         """Append a line to the timeline, durably."""
-        self._told = tell(self._disk, self._folder, line, self._told)
+        with self.names.held() as folder:
+            self._told = tell(self._disk, folder, line, self._told)
 
+    @_holding
     def replace(self, pieces: Sequence[Piece], intent: bytes) -> str:
         """Swap in a new file made of pieces, in one instant, durable on return.
 
         Each numbered step is a point where a crash must leave the session before or after; the
         intent that is not followed by the rename is taken back when the log is opened again.
+        Names may lead elsewhere at any moment, because another program renames as it likes: so
+        each is looked at once more before what was acknowledged could lose its last one.
+
+        Raises:
+            Replaced: another program was at the names; `keep_replaced` has to follow.
+            OSError: the disk failed; only opening the log again tells what happened.
         """
         generation = self.generation + 1
         rotated = places.generation_file(generation)
         self.tell(intent)  # 1. what is about to happen, synced
         fresh, size = self._build(pieces)  # 2. the new file aside, synced
         try:
-            self._disk.link(self._folder, places.CONTEXT, rotated)  # 3. a second name for the old
+            known_from, crc = self._end_of(fresh, size)
+            self._link_present(rotated)  # 3. a second name for the old
             self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
+            self._check_in_place()
             self._disk.rename(self._folder, places.REWRITE, places.CONTEXT)  # 5. the instant
             self._disk.fsync(self._folder)  # 6. now it cannot be undone
+            if self._disk.stat(self._file.handle).size > self.synced:
+                # What another program appended until then is read there, too.
+                self._disk.fdatasync(self._file.handle)
             inode = self._disk.stat(fresh).inode
         except OSError:
             self._disk.close(fresh)
@@ -235,9 +315,30 @@ class JsonlLog:
             self._file.release()
             self._file = SharedHandle(self._disk, fresh)
             self.generation, self.size, self.synced = generation, size, size
+            self._known_from, self._crc = known_from, crc
+            self.confirm()
         self._inode = inode
         return f"{self.path}/{rotated}"
 
+    def _link_present(self, rotated: str) -> None:
+        """Give the open file a second name; a file that came to its place gets none."""
+        try:
+            self._disk.link(self._folder, places.CONTEXT, rotated)
+        except (FileNotFoundError, FileExistsError) as error:
+            # Nobody but another program takes the first name away, or the second one.
+            raise Replaced(error.errno, "another program moves this file", self._name) from error
+        linked = self._disk.stat_name(self._folder, rotated)
+        if linked is None or linked.inode != self._inode:
+            remove(self._disk, self._folder, rotated)
+            raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
+
+    def _check_in_place(self) -> None:
+        """Refuse to replace a file that another program has just put there."""
+        named = self._disk.stat_name(self._folder, self._name)
+        if named is None or named.inode != self._inode:
+            raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
+
+    @_holding
     def save_mark(self, mark: bytes) -> None:
         """Keep a note about the synced length for the next open; it may be lost."""
         name = places.mark_file(self._name)
@@ -256,7 +357,7 @@ class JsonlLog:
             if generation == self.generation:
                 self._file.acquire()
                 return FileView(self._file, self.synced)
-        handle = self._disk.open_read(self._folder, places.generation_file(generation + 1))
+        handle = self._open_past(generation)
         return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
 
     def stat(self) -> FileStat:
@@ -266,9 +367,23 @@ class JsonlLog:
     def close(self) -> None:
         """Close the files and give up the session; never raises."""
         self._file.release()
-        folder, self._folder = self._folder, _CLOSED
-        with contextlib.suppress(OSError):
-            self._disk.close(folder)
+        self.names.release()
+
+    def _open_past(self, generation: int) -> int:
+        with self.names.pinned() as folder:
+            return self._disk.open_read(folder, places.generation_file(generation + 1))
+
+    def _end_of(self, handle: int, size: int) -> tuple[int, int]:
+        """Where the last bytes of a file begin, and their CRC-32."""
+        start = max(0, size - limits.FINGERPRINT_BYTES)
+        return start, self._crc_of(handle, start, size)
+
+    def _crc_of(self, handle: int, start: int, end: int) -> int:
+        crc = 0
+        for offset in range(start, end, limits.COPY_BYTES):
+            data = self._disk.read(handle, min(limits.COPY_BYTES, end - offset), offset)
+            crc = zlib.crc32(data, crc)
+        return crc
 
     def _build(self, pieces: Sequence[Piece]) -> tuple[int, int]:
         remove(self._disk, self._folder, places.REWRITE)
@@ -289,42 +404,12 @@ class JsonlLog:
         if piece.generation == self.generation:
             copy_all(self._disk, self._file.handle, target, piece)
             return piece.size
-        source = self._disk.open_read(self._folder, places.generation_file(piece.generation + 1))
+        source = self._open_past(piece.generation)
         try:
             copy_all(self._disk, source, target, piece)
         finally:
             self._disk.close(source)
         return piece.size
-
-
-def write_all(disk: Disk, handle: int, data: bytes) -> None:
-    """Append all of `data`; a short write goes on until the disk says why it was short."""
-    done = disk.write(handle, data)
-    while done < len(data):
-        done += disk.write(handle, data[done:])
-
-
-def copy_all(disk: Disk, source: int, target: int, piece: Copy) -> None:
-    """Append a range of one file to another; OSError if the source is shorter."""
-    done = 0
-    while done < piece.size:
-        step = min(limits.COPY_BYTES, piece.size - done)
-        copied = disk.copy(source, target, piece.offset + done, step)
-        if copied == 0:
-            raise OSError(errno.EIO, f"a range of {piece.size} bytes ends after {done}")
-        done += copied
-
-
-def read_file(disk: Disk, folder: int, name: str) -> bytes:
-    """A whole small file; empty if there is none."""
-    try:
-        handle = disk.open_read(folder, name)
-    except FileNotFoundError:
-        return b""
-    try:
-        return disk.read(handle, disk.stat(handle).size, 0)
-    finally:
-        disk.close(handle)
 
 
 def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int:
@@ -342,7 +427,7 @@ def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int
     handle = disk.open_append(folder, places.TIMELINE, create=True)
     try:
         size = disk.stat(handle).size
-        if size not in (0, proven) and not _prove_last_line(disk, folder, handle, size):
+        if size not in (0, proven) and not _prove_last_line(disk, handle, size):
             line = b"\n" + line
         try:
             write_all(disk, handle, line)
@@ -358,77 +443,10 @@ def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int
     return size + len(line)
 
 
-def _prove_last_line(disk: Disk, folder: int, handle: int, size: int) -> bool:
+def _prove_last_line(disk: Disk, handle: int, size: int) -> bool:
     """Write the timeline's last line over itself and sync it; False if it is only half a one."""
     data = disk.read(handle, size, 0)
     start = data.rfind(b"\n", 0, -1) + 1
-    disk.overwrite(folder, places.TIMELINE, start, data[start:])
+    disk.overwrite(handle, start, data[start:])
     disk.fsync(handle)
     return data.endswith(b"\n")
-
-
-def past_generations(disk: Disk, folder: int) -> list[int]:
-    """The generations that rewrites left behind, oldest first."""
-    numbers = (places.generation_of(name) for name in disk.names(folder))
-    return sorted(number - 1 for number in numbers if number is not None)
-
-
-def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
-    """What is known of a generation that was left behind; FileNotFoundError if there is none."""
-    name = places.generation_file(generation + 1)
-    found = disk.stat_name(folder, name)
-    if found is None:
-        raise FileNotFoundError(f"there is no {name}")
-    return found
-
-
-def remove(disk: Disk, folder: int, name: str) -> None:
-    """Remove a name if it is there."""
-    if disk.stat_name(folder, name) is not None:
-        disk.unlink(folder, name)
-
-
-def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> str:
-    """Keep bytes that are about to be cut: where they lay is in the name; durable on return.
-
-    The same damage is kept once, and the oldest of more than `QUARANTINE_FILES_MAX` is dropped.
-    """
-    kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
-    nest = disk.open_folder(folder, places.QUARANTINE, create=True)
-    try:
-        # Whoever put it there may have died before it was durable.
-        if read_file(disk, nest, kept) == data:
-            _sync_file(disk, nest, kept)
-            disk.fsync(nest)
-            return kept
-        remove(disk, nest, kept)
-        _drop_oldest(disk, nest)
-        handle = disk.open_new(nest, kept)
-        try:
-            write_all(disk, handle, data)
-            disk.fsync(handle)
-        finally:
-            disk.close(handle)
-        disk.fsync(nest)
-    finally:
-        disk.close(nest)
-    return kept
-
-
-def _sync_file(disk: Disk, folder: int, name: str) -> None:
-    handle = disk.open_read(folder, name)
-    try:
-        disk.fsync(handle)
-    finally:
-        disk.close(handle)
-
-
-def _drop_oldest(disk: Disk, nest: int) -> None:
-    names = disk.names(nest)
-    aged: list[tuple[float, str]] = []
-    for name in names:
-        found = disk.stat_name(nest, name)
-        if found is not None:
-            aged.append((found.modified_s, name))
-    for _, name in sorted(aged)[: max(0, len(aged) - limits.QUARANTINE_FILES_MAX + 1)]:
-        disk.unlink(nest, name)

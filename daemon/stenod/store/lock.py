@@ -4,14 +4,18 @@ import errno
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from steno_protocol import places
+from steno_protocol import limits, places
 from steno_protocol.errors import Held, Unauthorized
 
 
 class RootLock:
     """The exclusive lock on a root.
+
+    What the file says is written in place, and it never gets smaller than `LOCK_NOTE_BYTES`: on a
+    full disk its block is there already.
 
     Raises:
         Held: another daemon has it; the message says which.
@@ -32,15 +36,43 @@ class RootLock:
                 f"another stenod owns {root}: {holder or 'it is just starting'}; use that one, or"
                 " stop it with `steno stop`"
             ) from None
+        held = os.fstat(self._handle)
+        self._identity = (held.st_dev, held.st_ino)
+
+    @property
+    def is_in_place(self) -> bool:
+        """False when the root's path leads to another file, which another daemon may have locked.
+
+        Somebody moved or replaced the root, or removed the file.
+        """
+        try:
+            found = self._path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            # A disk that does not say where the path leads says nothing of another daemon.
+            return True
+        return (found.st_dev, found.st_ino) == self._identity
 
     def tell(self, note: bytes) -> None:
-        """Write who holds the lock and where it listens."""
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, note, 0)
+        """Write who holds the lock and where it listens.
+
+        Raises:
+            OSError: there is no room for it; clients may not find who holds the lock.
+        """
+        data = note.ljust(limits.LOCK_NOTE_BYTES)
+        try:
+            if os.pwrite(self._handle, data, 0) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(self._handle, len(data))
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0), str(self._path)) from None
 
     def release(self) -> None:
         """Give the root up."""
-        os.ftruncate(self._handle, 0)
+        # A note that cannot be taken away is that of a daemon that was killed: the lock is free.
+        with suppress(OSError):
+            self.tell(b"")
         os.close(self._handle)
 
 

@@ -115,16 +115,12 @@ class PosixDisk:
         """Cut the file to `size` bytes."""
         os.ftruncate(handle, size)
 
-    def overwrite(self, folder: int, name: str, offset: int, data: bytes) -> None:
+    def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """Write over bytes of a file in place; a failure leaves any part of it written."""
-        # A handle of its own: pwrite to an O_APPEND handle goes to the end, whatever its offset.
-        handle = _open_file(folder, name, os.O_RDWR)
-        try:
+        with _placed_writes(handle):
             done = 0
             while done < len(data):
                 done += os.pwrite(handle, memoryview(data)[done:], offset + done)
-        finally:
-            os.close(handle)
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
@@ -275,7 +271,10 @@ def _copy_in_kernel(source: int, target: int, offset: int, size: int) -> int:
 
 @contextmanager
 def _placed_writes(handle: int) -> Generator[None]:
-    """Take O_APPEND off a handle for a while: copy_file_range answers EBADF to it."""
+    """Take O_APPEND off a handle for a while: copy_file_range answers EBADF to it.
+
+    And pwrite goes to the end with it, whatever its offset.
+    """
     flags = fcntl.fcntl(handle, fcntl.F_GETFL)
     fcntl.fcntl(handle, fcntl.F_SETFL, flags & ~os.O_APPEND)
     try:

@@ -1,0 +1,54 @@
+"""Bytes that are about to be cut, kept beside the file that they come from."""
+
+import zlib
+
+from steno_protocol import limits, places
+from stenod.store.disk import Disk
+from stenod.store.handles import write_all
+from stenod.store.names import read_file, remove
+
+
+def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> str:
+    """Keep bytes that are about to be cut: where they lay is in the name; durable on return.
+
+    The same damage is kept once, and the oldest of more than `QUARANTINE_FILES_MAX` is dropped.
+    """
+    kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
+    nest = disk.open_folder(folder, places.QUARANTINE, create=True)
+    try:
+        # Whoever put it there may have died before it was durable.
+        if read_file(disk, nest, kept) == data:
+            _sync_file(disk, nest, kept)
+            disk.fsync(nest)
+            return kept
+        remove(disk, nest, kept)
+        _drop_oldest(disk, nest)
+        handle = disk.open_new(nest, kept)
+        try:
+            write_all(disk, handle, data)
+            disk.fsync(handle)
+        finally:
+            disk.close(handle)
+        disk.fsync(nest)
+    finally:
+        disk.close(nest)
+    return kept
+
+
+def _sync_file(disk: Disk, folder: int, name: str) -> None:
+    handle = disk.open_read(folder, name)
+    try:
+        disk.fsync(handle)
+    finally:
+        disk.close(handle)
+
+
+def _drop_oldest(disk: Disk, nest: int) -> None:
+    names = disk.names(nest)
+    aged: list[tuple[float, str]] = []
+    for name in names:
+        found = disk.stat_name(nest, name)
+        if found is not None:
+            aged.append((found.modified_s, name))
+    for _, name in sorted(aged)[: max(0, len(aged) - limits.QUARANTINE_FILES_MAX + 1)]:
+        disk.unlink(nest, name)

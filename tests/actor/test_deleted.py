@@ -1,0 +1,200 @@
+"""What becomes of keys when their session is deleted, and when nobody can look for them."""
+
+import errno
+
+import anyio.lowlevel
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.commands import Command, Delete, Fork, Open
+from steno_protocol.replies import Ack, Compaction, Deleted, ErrorReply, SessionStat
+from support.asking import ask, close_all, send
+from support.daemon_in_process import DaemonInProcess
+from support.lines import append, compact, compact_begin, user
+from support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.anyio
+
+OPEN = Open(session="demo")
+DELETE = Delete(session="demo", key="d")
+FORK = Fork(session="demo", new_session="copy", key="f")
+SUMMARY = user("so far")
+FIRST, AGAIN = append("k"), append("k", repeat=True)
+NEVER_SENT = append("other", repeat=True)
+
+
+async def refusal(
+    daemon: DaemonInProcess, name: str, command: Command, *records: bytes
+) -> tuple[str, str]:
+    """Code and outcome of the error that a command is answered with."""
+    answer = await ask(daemon, name, command, *records)
+    assert isinstance(answer, ErrorReply)
+    return answer.code, answer.outcome
+
+
+async def test_a_repeat_whose_session_was_deleted_may_have_been_applied() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        assert isinstance(await ask(daemon, "a", FIRST, user("one")), Ack)
+        assert isinstance(await ask(daemon, "d", DELETE), Deleted)
+
+        told = await refusal(daemon, "again", AGAIN, user("one"))
+        assert told == ("not_found", "unknown")
+        # Nobody looks into the trash, so that what was never sent is not told from what was.
+        told = await refusal(daemon, "never", NEVER_SENT, user("two"))
+        assert told == ("not_found", "unknown")
+        told = await refusal(daemon, "new", FIRST, user("one"))
+        assert told == ("not_found", "not_applied")
+
+
+async def test_a_repeat_to_a_session_that_never_was_is_not_applied() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        told = await refusal(daemon, "again", AGAIN, user("one"))
+        assert told == ("not_found", "not_applied")
+
+
+async def test_a_session_that_is_made_again_knows_none_of_the_old_keys() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        await ask(daemon, "d", DELETE)
+        await ask(daemon, "o2", OPEN)
+        ack = await ask(daemon, "again", AGAIN, user("one"))
+        assert isinstance(ack, Ack)
+        assert (ack.duplicate, ack.first) == (False, "0:0")
+
+
+async def test_a_repeat_whose_session_cannot_be_looked_for_may_have_been_applied() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        await close_all(daemon)
+        disk.fail_next("open_folder", errno.EIO, name="demo", times=9)
+        told = await refusal(daemon, "again", AGAIN, user("one"))
+        assert told == ("storage_failed", "unknown")
+        told = await refusal(daemon, "new", append("new"), user("two"))
+        assert told == ("storage_failed", "not_applied")
+        disk.heal()
+        ack = await ask(daemon, "late", AGAIN, user("one"))
+        assert isinstance(ack, Ack)
+        assert ack.duplicate
+
+
+async def test_a_repeat_is_in_doubt_when_nobody_can_look_whether_its_session_was_deleted() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        await ask(daemon, "d", DELETE)
+        disk.fail_next("open_folder", errno.EIO, name=".trash", times=9)
+        told = await refusal(daemon, "again", AGAIN, user("one"))
+        assert told == ("not_found", "unknown")
+
+
+async def test_a_compaction_that_was_begun_before_the_session_was_made_again_is_refused() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await fill(daemon, "old")
+        begun = await ask(daemon, "b", compact_begin("c", preserve=1))
+        assert isinstance(begun, Compaction)
+        await ask(daemon, "d", DELETE)
+        await fill(daemon, "new")
+        fields = {"cut": begun.cut, "at": begun.at, "checkpoint_id": begun.checkpoint_id}
+        late = compact("c", **fields, incarnation=begun.incarnation)
+        assert await refusal(daemon, "late", late, SUMMARY) == ("conflict", "not_applied")
+
+        again = await ask(daemon, "b2", compact_begin("c2", preserve=1))
+        assert isinstance(again, Compaction)
+        right = compact("c2", **fields, incarnation=again.incarnation)
+        assert isinstance(await ask(daemon, "right", right, SUMMARY), Ack)
+
+
+async def fill(daemon: DaemonInProcess, name: str) -> None:
+    """Make the session, with three messages."""
+    await ask(daemon, f"{name}-open", OPEN)
+    for number in range(3):
+        await ask(daemon, f"{name}-{number}", append(f"{name}-{number}"), user(name))
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_repeat_is_in_doubt_while_the_daemon_is_ending(*, is_open: bool) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        if not is_open:
+            await close_all(daemon)
+        daemon.registry.close()
+        told = await refusal(daemon, "again", AGAIN, user("one"))
+        assert told == ("shutting_down", "unknown")
+        told = await refusal(daemon, "new", append("new"), user("two"))
+        assert told == ("shutting_down", "not_applied")
+        daemon.router.begin_drain()
+        told = await refusal(daemon, "drained", AGAIN, user("one"))
+        assert told == ("shutting_down", "unknown")
+
+
+async def test_a_repeat_is_in_doubt_while_its_session_takes_nothing() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        daemon.workshop.budget.taken_bytes += limits.INFLIGHT_BYTES_MAX
+        told = await refusal(daemon, "again", AGAIN, user("one"))
+        assert told == ("busy", "unknown")
+        told = await refusal(daemon, "new", append("new"), user("two"))
+        assert told == ("busy", "not_applied")
+        daemon.workshop.budget.taken_bytes -= limits.INFLIGHT_BYTES_MAX
+
+
+@pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
+async def test_of_what_is_done_to_a_whole_session_a_copy_is_in_doubt_while_another_is_served(
+    command: Fork | Delete,
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        send(daemon, "first", command)
+        await anyio.lowlevel.checkpoint()
+        told = await refusal(daemon, "again", command)
+        assert told == ("busy", "unknown")
+        await daemon.wait_for_answer(b"first")
+        assert await ask(daemon, "late", command) == daemon.answers[b"first"][0]
+
+
+@pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
+async def test_what_was_done_to_a_whole_session_is_answered_while_the_daemon_is_ending(
+    command: Fork | Delete,
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        first = await ask(daemon, "first", command)
+        daemon.registry.close()
+        assert await ask(daemon, "again", command) == first
+
+
+@pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
+async def test_what_is_done_to_a_whole_session_is_in_doubt_while_nobody_can_look_for_its_key(
+    command: Fork | Delete,
+) -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "a", FIRST, user("one"))
+        first = await ask(daemon, "first", command)
+        assert isinstance(first, SessionStat | Deleted)
+        disk.fail_next("open_root", errno.EIO, times=9)
+        told = await refusal(daemon, "again", command)
+        assert told == ("storage_failed", "unknown")
+        disk.heal()
+        assert await ask(daemon, "late", command) == first

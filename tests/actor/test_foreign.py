@@ -1,0 +1,341 @@
+"""A writer beside programs that cut, replace and remove its file at the worst moments."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import Busy, StenoError, StorageFailed
+from steno_protocol.events import Reset
+from steno_protocol.replies import Ack, Happening
+from support.foreign_program import before_call
+from support.lines import append, checkpoint, clear, foreign, revert, user
+from support.writing import PATH, Desk
+
+pytestmark = pytest.mark.anyio
+
+FILE = f"{PATH}/{places.CONTEXT}"
+
+
+def everything(desk: Desk) -> bytes:
+    """The lines of all generations."""
+    names = [name for name in desk.stored.names() if places.generation_of(name) is not None]
+    return b"".join(desk.file(name) for name in [*names, places.CONTEXT])
+
+
+def edit(desk: Desk) -> None:
+    """What an editor does that saves: another file, renamed over the one that it read before."""
+    desk.disk.foreign.replace(f"{FILE}~", foreign("edited"))
+    desk.disk.foreign.rename(f"{FILE}~", places.CONTEXT)
+
+
+def rotate(desk: Desk) -> None:
+    """What kimi-cli does to go back: the file becomes a generation, and some lines are copied."""
+    numbers = [places.generation_of(name) or 0 for name in desk.stored.names()]
+    lines = desk.file().splitlines(keepends=True)
+    desk.disk.foreign.rename(FILE, f"context_{max(numbers) + 1}.jsonl")
+    desk.disk.foreign.replace(FILE, b"".join(lines[:1]))
+
+
+@pytest.mark.parametrize("interfere", [edit, rotate], ids=["edit", "rotate"])
+@pytest.mark.parametrize("command", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
+async def test_what_was_acked_outlives_another_programs_rename_at_any_call_of_a_rewrite(
+    command: Mutation, interfere: Callable[[Desk], None]
+) -> None:
+    has_come, number = True, 0
+    while has_come:
+        async with Desk().open() as desk:
+            await desk.do(append("k0"), user("zero"))
+            await desk.do(checkpoint("c0"))
+            acked = [desk.file()]
+            come = before_call(desk.disk, number, lambda desk=desk: interfere(desk))
+            sent = await desk.do(command)
+            has_come = come()
+            if isinstance(sent.answer, StenoError):
+                assert sent.answer.code.value == "busy"
+                assert sent.answer.outcome == "not_applied"
+            for key in ("k2", "k3"):
+                later = await desk.do(append(key, repeat=True), user(key))
+                acked.append(b'{"role":"user","content":"%s","_id":"%s"}\n' % ((key.encode(),) * 2))
+                assert isinstance(later.answer, Ack)
+            repeated = await desk.do(append("k0", repeat=True), user("zero"))
+            assert repeated.ack.first == "0:0"
+            for lines in acked:
+                assert lines in everything(desk), f"before call {number}"
+            number += 1
+    assert number > 8
+
+
+async def test_what_could_not_be_kept_at_once_is_kept_by_the_next_command() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        mine = desk.file()
+        edit(desk)
+        desk.disk.fail_next("fsync", errno.ENOSPC, name=places.REWRITE)
+
+        refused = await desk.do(append("k2"), user("two"))
+        later = await desk.do(append("k2", repeat=True), user("two"))
+
+        assert isinstance(refused.error, StorageFailed)
+        assert later.ack.first == "1:1"
+        assert desk.file("context_1.jsonl") == mine
+
+
+async def test_a_replaced_file_is_kept_by_a_writer_that_ends_before_it_looked() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        mine = desk.file()
+        edit(desk)
+
+    assert desk.file("context_1.jsonl") == mine
+    assert desk.file() == foreign("edited")
+
+
+@pytest.mark.parametrize("interfere", [edit, rotate], ids=["edit", "rotate"])
+async def test_what_was_acked_outlives_another_programs_rename_at_any_call_of_a_writers_end(
+    interfere: Callable[[Desk], None],
+) -> None:
+    has_come, number = True, 0
+    while has_come:
+        async with Desk().open() as desk:
+            await desk.do(append("k1"), user("one"))
+            acked = desk.file()
+            come = before_call(desk.disk, number, lambda desk=desk: interfere(desk))
+        has_come = come()
+        assert acked in everything(desk), f"before call {number}"
+        number += 1
+    assert number > 3
+
+
+async def test_a_replaced_file_is_kept_though_another_program_takes_the_name_it_would_get() -> None:
+    has_come, number = True, 0
+    while has_come:
+        async with Desk().open() as desk:
+            await desk.do(append("k1"), user("one"))
+            acked = desk.file()
+            edit(desk)
+            come = before_call(desk.disk, number, lambda desk=desk: rotate(desk))
+        has_come = come()
+        assert acked in everything(desk), f"before call {number}"
+        number += 1
+    assert number > 5
+
+
+async def test_a_file_that_another_program_appends_to_is_not_cut_when_its_lines_are_taken_in() -> (
+    None
+):
+    has_come, number = True, 0
+    while has_come:
+        async with Desk().open() as desk:
+            await desk.do(append("k1"), user("one"))
+            desk.disk.foreign.append(FILE, foreign("first"))
+            come = before_call(
+                desk.disk, number, lambda desk=desk: desk.disk.foreign.append(FILE, foreign("more"))
+            )
+            before = len(desk.disk.calls)
+            await desk.do(append("k2"), user("two"))
+            has_come = come()
+            called = [(call.method, call.name) for call in desk.disk.calls[before:]]
+            assert ("truncate", places.CONTEXT) not in called
+            assert foreign("first") in desk.file()
+            assert (foreign("more") in desk.file()) == has_come, f"before call {number}"
+            number += 1
+    assert number > 4
+
+
+async def test_what_stands_where_another_program_cut_the_file_is_not_called_taken_back() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one" * 40))
+        desk.commits.before = lambda: desk.disk.foreign.truncate(FILE, 0)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        sent = desk.send(append("k2"), user("two"))
+        await desk.wait_for(lambda: sent.answer is not None)
+        desk.commits.before = lambda: None
+
+        assert sent.error.outcome == "unknown"
+        again = await desk.do(append("k2", repeat=True), user("two"))
+        assert again.ack.first == "0:0"
+        assert desk.durable().count(b'"_id":"k2"') == 1
+
+
+@pytest.mark.parametrize("more", [foreign("whole"), b'le":"user","content":"z"}\n'])
+async def test_what_another_program_appends_while_a_failed_write_is_taken_back_is_kept(
+    more: bytes,
+) -> None:
+    has_come, number = True, 0
+    while has_come:
+        async with Desk().open() as desk:
+            await desk.do(append("k1"), user("one"))
+            desk.disk.foreign.append(FILE, b'{"ro')
+            desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+            come = before_call(
+                desk.disk, number, lambda desk=desk: desk.disk.foreign.append(FILE, more)
+            )
+            await desk.do(append("k2"), user("two"))
+            await desk.do(append("k3"), user("three"))
+            has_come = come()
+            kept = [desk.file(), everything(desk), *desk.stored.quarantined()]
+            assert has_come == any(more in data for data in kept), f"before call {number}"
+            number += 1
+    assert number > 8
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["no older generation", "an older generation"])
+async def test_a_session_whose_file_was_removed_goes_on_behind_what_was_open(older: bool) -> None:
+    async with Desk().open() as desk:
+        if older:
+            await desk.do(append("k0"), user("zero"))
+            await desk.do(clear("c"))
+        _, reader = desk.subscribe()
+        await desk.do(append("k1"), user("one"))
+        mine = desk.file()
+        desk.disk.foreign.delete(FILE)
+
+        for _ in range(2):
+            refused = await desk.do(append("k2", repeat=True), user("two"))
+            assert "try again in a moment" in refused.error.message
+        desk.now_s += limits.FOREIGN_SETTLE_S
+        sent = await desk.do(append("k2", repeat=True), user("two"))
+        await desk.wait_for(lambda: b'"k2"' in reader.data)
+
+        assert desk.file(f"context_{1 + older}.jsonl") == mine
+        assert sent.ack.first == f"{1 + older}:0"
+        resets = [event for event, _ in reader.events if isinstance(event, Reset)]
+        assert (resets[-1].generation, resets[-1].kept) == (1 + older, 0)
+        assert [entry.kind for entry in desk.stored.happenings()].count("foreign") == 1
+        again = await desk.do(append("k1", repeat=True), user("one"))
+        assert again.ack.first == f"{int(older)}:0"
+
+
+async def test_a_file_that_comes_back_soon_is_taken_in_and_nothing_is_put_in_its_place() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        desk.disk.foreign.rename(FILE, "context_1.jsonl")
+
+        refused = await desk.do(append("k2"), user("two"))
+        assert isinstance(refused.error, Busy)
+        assert places.CONTEXT not in desk.stored.names()
+
+        desk.disk.foreign.replace(FILE, desk.file("context_1.jsonl"))
+        sent = await desk.do(append("k2"), user("two"))
+        assert sent.ack.first == "1:1"
+
+
+async def test_a_writer_that_ends_without_its_file_leaves_a_session_that_can_be_opened() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        mine = desk.file()
+        desk.disk.foreign.delete(FILE)
+
+    assert (desk.file("context_1.jsonl"), desk.file()) == (mine, b"")
+    opened = desk.stored.open()
+    assert str(opened.machine.head) == "1:0"
+
+
+@pytest.mark.parametrize("new", [b'"7"', b'"seventy"', b'""'], ids=["same", "longer", "shorter"])
+async def test_followers_start_over_when_another_program_edits_lines_that_they_have(
+    new: bytes,
+) -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k0"), user("0"))
+        await desk.do(clear("c"))
+        await desk.do(append("k1"), user("1"))
+        _, reader = desk.subscribe()
+        await desk.do(append("k2"), user("2"))
+        await desk.wait_for(lambda: b'"k2"' in reader.data)
+        edited = desk.file().replace(b'"1"', new)
+        desk.disk.foreign.truncate(FILE, 0)
+        desk.disk.foreign.append(FILE, edited + foreign("more"))
+
+        await desk.do(append("k3"), user("3"))
+        await desk.wait_for(lambda: b'"k3"' in reader.data)
+
+        resets = [number for number, kind in enumerate(reader.kinds) if kind == "Reset"]
+        assert len(resets) == 2
+        event = reader.events[resets[-1]][0]
+        assert isinstance(event, Reset)
+        assert (event.generation, event.kept, event.why) == (1, 0, "foreign")
+        assert b"".join(block or b"" for _, block in reader.events[resets[-1] :]) == desk.file()
+
+
+async def test_followers_go_on_when_another_program_only_appended_however_often() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        for number in range(3):
+            await desk.do(append(f"k{number}"), user("x" * limits.FINGERPRINT_BYTES))
+            desk.disk.foreign.append(FILE, foreign(str(number)))
+        await desk.do(append("k3"), user("3"))
+        await desk.wait_for(lambda: b'"k3"' in reader.data)
+
+        assert "Reset" not in reader.kinds
+        assert reader.data == desk.file()
+
+
+async def test_the_timeline_is_told_of_nothing_by_files_that_were_closed_meanwhile() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        refused: list[StenoError] = []
+
+        async def note() -> None:
+            try:
+                await desk.writer.note(Happening(kind="forked", generation=0))
+            except StenoError as error:
+                refused.append(error)
+            desk.changed()
+
+        async with desk.writer._files.timeline:
+            desk.spawn(note)
+            await desk.settle()
+            desk.writer._files.abandon()
+        await desk.wait_for(lambda: bool(refused))
+
+        assert isinstance(refused[0], Busy)
+        await desk.writer.note(Happening(kind="forked", generation=0))
+        assert [entry.kind for entry in desk.stored.happenings()] == ["created", "forked"]
+
+
+async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begun_in() -> None:
+    async with Desk().open() as desk:
+        opened = desk.writer.opened
+        assert opened is not None
+        folder = opened.log._folder
+        written: list[bool] = []
+
+        def close() -> None:
+            opened.log.close()
+            written.append(desk.disk._handles[folder].name is not None)
+
+        come = before_call(desk.disk, 0, close)
+        opened.log.tell(b"{}\n")
+        assert come()
+
+        assert written == [True]
+        assert desk.file(places.TIMELINE).endswith(b"\n{}\n")
+        assert folder not in desk.disk._handles
+        for late in (lambda: opened.log.tell(b"{}\n"), opened.log.timeline, opened.log.generations):
+            with pytest.raises(OSError, match="closed"):
+                late()
+        desk.writer._files.opened = None
+
+
+async def test_what_could_not_be_looked_at_is_not_believed_by_the_next_command() -> None:
+    async with Desk().open() as desk:
+        _, reader = desk.subscribe()
+        await desk.do(append("k1", durability="written"), user("one"))
+
+        def interfere() -> None:
+            desk.disk.foreign.append(FILE, foreign("theirs"))
+            desk.disk.fail_next("stat_name", errno.EIO, name=places.CONTEXT, skip=1)
+            desk.now_s += 2 * limits.WRITTEN_SYNC_S
+
+        come = before_call(desk.disk, 0, interfere)
+        unknown = await desk.do(append("k2", durability="written"), user("two"))
+        assert come()
+        sent = await desk.do(append("k3"), user("three"))
+        await desk.wait_for(lambda: b'"k3"' in reader.data)
+
+        assert isinstance(unknown.answer, StenoError)
+        assert sent.ack.first == "0:3"
+        assert reader.data == desk.file()

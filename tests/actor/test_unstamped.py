@@ -1,0 +1,90 @@
+"""Sessions whose lines bear no key: the daemon remembers their keys although their files close."""
+
+import msgspec
+import pytest
+
+from steno_protocol.commands import AppendWire, Delete, Open
+from steno_protocol.replies import Ack
+from stenod.sessions import KeptKeys
+from support.asking import ask, close_all
+from support.daemon_in_process import ROOT, DaemonInProcess
+from support.lines import append, foreign, user
+from support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.anyio
+
+OPEN = Open(session="demo", stamp=False)
+EVENT = b'{"timestamp":1.5,"message":{"type":"TurnBegin","payload":{}}}'
+
+
+async def put(daemon: DaemonInProcess, name: str, key: str, session: str = "demo") -> Ack:
+    command = msgspec.structs.replace(append(key), session=session)
+    ack = await ask(daemon, name, command, user("one"))
+    assert isinstance(ack, Ack)
+    return ack
+
+
+def records(daemon: DaemonInProcess, file: str = "context") -> int:
+    content = daemon.disk.content(f"{ROOT}/sessions/demo/{file}.jsonl")
+    return content.count(b'"one"') + content.count(b"TurnBegin")
+
+
+async def test_a_repeat_is_recognised_after_its_session_was_closed() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        first = await put(daemon, "a1", "k")
+        for number in range(3):
+            await close_all(daemon)
+            again = await put(daemon, f"again{number}", "k")
+            assert (again.duplicate, again.first) == (True, first.first)
+        assert records(daemon) == 1
+
+
+async def test_a_repeated_event_is_recognised_after_its_session_was_closed() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    event = AppendWire(session="demo", key="w")
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await ask(daemon, "w1", msgspec.structs.replace(event, durability="synced"), EVENT)
+        # The same key in the other file is another command's.
+        assert not (await put(daemon, "a1", "w")).duplicate
+        await close_all(daemon)
+        again = await ask(daemon, "w2", event, EVENT)
+        assert isinstance(again, Ack)
+        assert again.duplicate
+        assert records(daemon, "wire") == 1
+
+
+async def test_a_repeat_is_recognised_after_another_program_changed_the_file() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        first = await put(daemon, "a1", "k")
+        daemon.disk.foreign.append(f"{ROOT}/sessions/demo/context.jsonl", foreign("more"))
+        again = await put(daemon, "a2", "k")
+        assert (again.duplicate, again.first) == (True, first.first)
+
+
+async def test_a_session_that_is_made_again_knows_no_key_of_the_one_before() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        await put(daemon, "a1", "k")
+        await ask(daemon, "d", Delete(session="demo", key="d"))
+        await ask(daemon, "o2", OPEN)
+        assert not (await put(daemon, "a2", "k")).duplicate
+
+
+async def test_of_too_many_keys_those_of_the_session_that_was_opened_first_are_forgotten() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    daemon.registry._kept = KeptKeys(keys_max=4)
+    async with daemon.running():
+        for session in ("one", "two", "three"):
+            await ask(daemon, f"o-{session}", msgspec.structs.replace(OPEN, session=session))
+            await put(daemon, f"a-{session}", "k", session)
+        await close_all(daemon)
+        repeats = [
+            await put(daemon, f"b-{session}", "k", session) for session in ("three", "two", "one")
+        ]
+        assert [ack.duplicate for ack in repeats] == [True, True, False]

@@ -1,0 +1,238 @@
+"""Opening a session in whose folder other programs work, too."""
+
+import errno
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.errors import Busy, Corrupt
+from steno_protocol.replies import Happening
+from stenod.core import timeline
+from support.foreign_program import before_call
+from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
+from support.simulated_disk import SimulatedDisk, Survival
+from support.stored_session import NOW_S, StoredSession, apply, save_mark
+
+PATH = "/disk/demo"
+FILE = f"{PATH}/{places.CONTEXT}"
+
+
+def simulated() -> tuple[SimulatedDisk, StoredSession]:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    disk.sync_all()
+    return disk, StoredSession(disk, PATH)
+
+
+@pytest.mark.parametrize("more", [foreign("whole"), b'er","content":"x"}\n'], ids=["whole", "rest"])
+def test_what_another_program_writes_during_a_repair_is_kept(more: bytes) -> None:
+    has_come, number = True, 0
+    while has_come:
+        disk, session = simulated()
+        disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
+        told = timeline.encode(Happening(kind="created", generation=0))
+        disk.plant(f"{PATH}/{places.TIMELINE}", told)
+        come = before_call(disk, number, lambda disk=disk: disk.foreign.append(FILE, more))
+        session.open().log.close()
+        has_come = come()
+        session.open().log.close()
+        kept = [session.file(), *session.quarantined()]
+        assert has_come == any(more in data for data in kept), f"before call {number}"
+        number += 1
+    assert number > 6
+
+
+def test_a_file_that_another_program_is_replacing_is_waited_for_before_it_is_missed() -> None:
+    disk, session = simulated()
+    disk.foreign.replace(f"{PATH}/context_1.jsonl", foreign("theirs"))
+    disk.folder_at(PATH).modified_s = NOW_S
+
+    with pytest.raises(Busy, match="moved"):
+        session.open(shared=True)
+    with pytest.raises(Corrupt, match="context_N"):
+        session.open(shared=True, now_s=NOW_S + limits.FOREIGN_SETTLE_S)
+
+
+@pytest.mark.parametrize("prefix", [b"", foreign("theirs")], ids=["copied", "moved"])
+def test_a_repeat_is_answered_as_at_first_when_another_program_copied_its_lines(
+    prefix: bytes,
+) -> None:
+    disk, session = simulated()
+    opened = session.open()
+    first = [
+        apply(opened, append("a"), user("1")),
+        apply(opened, append("b"), user("2"), user("3")),
+    ]
+    opened.log.close()
+    lines = session.file()
+    disk.foreign.rename(FILE, "context_1.jsonl")
+    disk.foreign.replace(FILE, prefix + lines)
+
+    opened = session.open()
+    later = apply(opened, append("c"), user("4"))
+    again = [apply(opened, append(key, repeat=True), user("x")) for key in ("a", "b", "c")]
+
+    assert [ack.first for ack in again] == [ack.first for ack in (*first, later)]
+    assert all(ack.duplicate for ack in again)
+
+
+def test_what_another_program_changed_while_nobody_had_it_open_is_told_once() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("a"), user("1"))
+    apply(opened, append("b"), user("2"))
+    save_mark(opened)
+    opened.log.close()
+    disk.foreign.append(FILE, foreign("theirs"))
+    session.open().log.close()
+    assert [entry.kind for entry in session.happenings()] == ["created"]
+
+    disk.foreign.truncate(FILE, len(session.file().splitlines(keepends=True)[0]))
+    for _ in range(2):
+        session.open().log.close()
+
+    told = session.happenings()[-1]
+    assert [entry.kind for entry in session.happenings()] == ["created", "foreign"]
+    assert told.details == {"before": "0:2", "after": "0:1", "kept": False}
+
+
+@pytest.mark.parametrize("instead", [foreign("edited"), b""], ids=["edited", "emptied"])
+def test_a_rewrite_whose_file_another_program_replaced_while_it_was_closed_took_place(
+    instead: bytes,
+) -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("a"), user("1"))
+    apply(opened, checkpoint("c"))
+    apply(opened, append("b"), user("2"))
+    first = apply(opened, revert("r", 0))
+    save_mark(opened)
+    opened.log.close()
+    disk.foreign.replace(FILE, instead)
+
+    again = apply(session.open(), revert("r", 0, repeat=True))
+
+    assert (again.first, again.duplicate) == (first.first, True)
+    assert "voided" not in [entry.kind for entry in session.happenings()]
+
+
+def test_a_rewrite_behind_which_the_timeline_was_told_of_more_took_place() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("a"), user("1"))
+    first = apply(opened, clear("c"))
+    apply(opened, append("b"), user("2"))
+    opened.log.close()
+    disk.foreign.append(FILE, b'{"ro')
+    # It is cut, and the timeline is told.
+    session.open().log.close()
+    disk.foreign.overwrite(f"{PATH}/context_1.jsonl", 0, b"edited")
+
+    again = apply(session.open(), clear("c", repeat=True))
+
+    assert (again.first, again.duplicate) == (first.first, True)
+    assert "voided" not in [entry.kind for entry in session.happenings()]
+
+
+def test_a_file_that_is_moved_away_while_it_is_opened_is_waited_for() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("a"), user("1"))
+    opened.log.close()
+
+    come = before_call(disk, 0, lambda: disk.foreign.rename(FILE, "context_1.jsonl"))
+    with pytest.raises(Busy, match="moved"):
+        session.open(create=False)
+    assert come()
+
+
+def test_what_another_program_writes_while_a_file_is_opened_is_durable_before_it_counts() -> None:
+    has_come, number = True, 0
+    while has_come:
+        disk, session = simulated()
+        disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
+        told = timeline.encode(Happening(kind="created", generation=0))
+        disk.plant(f"{PATH}/{places.TIMELINE}", told)
+        come = before_call(
+            disk, number, lambda disk=disk: disk.foreign.append(FILE, b"\n" + foreign("x"))
+        )
+        opened = session.open()
+        has_come = come()
+        assert len(disk.durable(FILE) or b"") >= opened.log.synced, f"before call {number}"
+        number += 1
+    assert number > 6
+
+
+def test_a_file_that_comes_while_another_one_is_opened_is_not_written_over() -> None:
+    has_come, number = True, 0
+    while has_come:
+        disk, session = simulated()
+        opened = session.open()
+        apply(opened, append("a"), user("ours"))
+        opened.log.close()
+        come = before_call(
+            disk, number, lambda disk=disk: disk.foreign.replace(FILE, foreign("another"))
+        )
+        session.open().log.close()
+        has_come = come()
+        assert not has_come or session.file() == foreign("another"), f"before call {number}"
+        number += 1
+    assert number > 3
+
+
+def test_a_key_in_a_file_that_another_program_moved_away_is_durable_before_it_is_believed() -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("a"), user("1"))
+    opened.log.append(b"".join(stamped("b", ["2"])))
+    disk.kill()
+    disk.foreign.rename(FILE, "context_1.jsonl")
+    disk.foreign.replace(FILE, foreign("theirs"))
+
+    again = apply(session.open(), append("b", repeat=True), user("2"))
+    disk.crash(Survival.LOST)
+
+    assert again.duplicate
+    assert session.file("context_1.jsonl").endswith(b"".join(stamped("b", ["2"])))
+
+
+def test_a_generation_that_nobody_may_write_keeps_no_session_from_being_opened() -> None:
+    disk, session = simulated()
+    disk.plant(f"{PATH}/context_1.jsonl", foreign("theirs"))
+    disk.plant(FILE, foreign("ours"))
+    disk.fail_next("open_append", errno.EPERM, name="context_1.jsonl")
+    assert str(session.open().machine.head) == "1:1"
+
+
+def test_what_another_program_appends_until_a_rewrites_very_instant_is_durable() -> None:
+    has_come, number = True, 0
+    while has_come:
+        disk, session = simulated()
+        opened = session.open()
+        apply(opened, append("a"), user("1"))
+        come = before_call(
+            disk, number, lambda disk=disk: disk.foreign.append(FILE, foreign("theirs"))
+        )
+        apply(opened, clear("c"))
+        has_come = come()
+        left = session.file("context_1.jsonl")
+        assert disk.durable(f"{PATH}/context_1.jsonl") == left, f"before call {number}"
+        number += 1
+    assert number > 5
+
+
+@pytest.mark.parametrize("end", [b'"},\n', b'{"ro', b"".join(stamped("t", ["1", "2"])[:1])])
+def test_what_an_opening_would_cut_is_not_restored(end: bytes) -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("a"), user("1"))
+    kept = session.file()
+    apply(opened, clear("c"))
+    disk.foreign.append(f"{PATH}/context_1.jsonl", end)
+
+    restored = apply(opened, restore("r", 0))
+    opened.log.close()
+
+    assert session.file() == kept
+    assert restored.head == "2:1"
+    assert apply(session.open(), restore("r", 0, repeat=True)).head == "2:1"
