@@ -5,10 +5,11 @@ from contextlib import suppress
 from steno._blocking_linked import BlockingLinkedSession
 from steno._blocking_streams import fetch
 from steno._compacting import Begun, Compacting, lease_ms
+from steno._reading import PastReader
 from steno.compaction import BlockingSummarize
 from steno.values import Compacted
 from steno_protocol import commands, limits, replies
-from steno_protocol.context import Message
+from steno_protocol.context import ContextState, Message
 from steno_protocol.errors import StenoError
 
 
@@ -34,8 +35,14 @@ class BlockingCompactionSession(BlockingLinkedSession):
             lease: seconds after which others may begin, whatever became of this process.
         """
         job = Compacting(self.id, self._link.name, key, preserve, lease_ms(lease))
+        # Asked first: after a rewrite there may be nothing to do any more, and a model costs much.
+        repeated = None if key is None else self._repeated(job)
+        if repeated is not None:
+            return repeated
+        self._link.farewells.add(job.abort)
         try:
-            begun = job.begun(self._link.ask(job.begin, replies.Compaction))
+            check = self._history_check
+            begun = job.begun(self._link.ask(job.begin, replies.Compaction, check=check))
             if begun is None:
                 return None
             summary = summarize(self._request(begun, instruction))
@@ -46,16 +53,36 @@ class BlockingCompactionSession(BlockingLinkedSession):
         except BaseException:
             self._abort(job)
             raise
+        finally:
+            self._link.farewells.discard(job.abort)
         if ack.duplicate:
             # Only a rewrite ends the lease, and this time there was none.
             self._abort(job)
-        return begun.result(ack, summary)
+            # Another process with the same key was faster: its summary was put in, not this one.
+            repeated = self._repeated(job)
+        return repeated or begun.result(ack, summary)
+
+    def _repeated(self, job: Compacting) -> Compacted | None:
+        """What the first command of this key did, None when there was none."""
+        asked = commands.Timeline(session=self.id)
+        applied = job.applied((self._link.ask(asked, replies.TimelineReport)).entries)
+        if applied is None:
+            return None
+        made = self._state_of(applied.made())
+        summarised = self._state_of(applied.summarised())
+        ack = self._change(
+            commands.CompactCommit, job.key, None, "synced",
+            records=applied.commit_record(made), **applied.commit_fields(),
+        )  # fmt: skip
+        return applied.result(ack, made, summarised)
 
     def _request(self, begun: Begun, instruction: str | None) -> list[Message]:
-        past = begun.past()
+        return begun.request(self._state_of(begun.past()), instruction)
+
+    def _state_of(self, past: PastReader) -> ContextState:
         while fetch(self._link, past.reader):
             past.absorb()
-        return begun.request(past, instruction)
+        return past.state()
 
     def _abort(self, job: Compacting) -> None:
         with suppress(StenoError):

@@ -5,8 +5,9 @@ from typing import Self
 
 from steno._blocking_linked import BlockingLinkedSession
 from steno._forking import describe_command, fork_command, undo_command
-from steno._verbs import Place
+from steno._verbs import Place, fork_unfollowed
 from steno_protocol import commands, replies
+from steno_protocol.errors import StenoError
 
 
 class BlockingForkingSession(BlockingLinkedSession):
@@ -46,12 +47,15 @@ class BlockingForkingSession(BlockingLinkedSession):
     ) -> replies.SessionStat:
         """Set what people know the session by; see `Session.describe`."""
         asked = describe_command(self.id, title, labels, archived)
-        self._opened = self._link.ask(asked, replies.SessionStat)
+        self._opened = self._link.ask(asked, replies.SessionStat, check=self._history_check)
         return self._opened
 
     def _fork(self, command: commands.Fork) -> Self:
-        stat = self._link.ask(command, replies.SessionStat)
+        stat = self._link.ask(command, replies.SessionStat, check=self._history_check)
         made = type(self)(self._link, command.new_session, stat)
         if self.is_following:
-            made.load()
+            try:
+                made.load()
+            except StenoError as error:
+                raise fork_unfollowed(error, command) from error
         return made

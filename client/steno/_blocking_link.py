@@ -1,8 +1,15 @@
-"""The blocking client's link: one connection, mended during calls, and what is under way on it."""
+"""The blocking client's link: one connection, mended during calls, and what is under way on it.
+
+An interrupt (an exception of a signal handler, as KeyboardInterrupt) may end a call anywhere. One
+that comes while the connection is used costs the connection: half a message may have gone or come.
+The next call makes another one, on which requests are sent again with their keys and followers go
+on from what they have.
+"""
 
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 
 from steno import _fork
@@ -16,7 +23,7 @@ from steno._transport import Connection
 from steno._turnstile import Turnstile
 from steno._verbs import ReplyT, expected
 from steno_protocol import commands, limits, replies
-from steno_protocol.errors import BadRequest, Busy, Incompatible, Unreachable
+from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
 
 
 class BlockingLink:
@@ -30,12 +37,14 @@ class BlockingLink:
         timeout: seconds that one request may take, and that it may wait for its turn.
         welcome: what the daemon said of itself.
         is_inherited: this process was forked from the one that made the link.
+        farewells: what is asked before hanging up, so that nobody waits for this client in vain.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
         self.name = target.name
         self.timeout = timeout
         self.is_inherited = False
+        self.farewells: set[commands.Command] = set()
         self._target = target.resolved()
         self._exchange = Exchange(hello_of(target))
         self._turns = Turnstile()
@@ -51,10 +60,16 @@ class BlockingLink:
         """Hang up; closing twice is harmless, and who waits for something to come is told.
 
         Raises:
-            Busy: another thread's request took longer than `timeout`; the client is still open.
+            Busy: another thread's request took longer than `timeout`, or this is a signal handler
+                in the middle of one; the client is still open.
         """
         if self.is_inherited:
             return
+        if self._connection is not None:
+            # Else somebody might be started for it.
+            for command in list(self.farewells):
+                with suppress(StenoError):
+                    self.ask(command, replies.Done, limits.COMPACTION_ABORT_S)
         self._turns.take(self.timeout)
         try:
             self._turns.ring()
@@ -72,10 +87,15 @@ class BlockingLink:
             raise BadRequest("the client is closed: connect again")
 
     def ask(
-        self, command: commands.Command, kind: type[ReplyT], timeout: float | None = None
+        self,
+        command: commands.Command,
+        kind: type[ReplyT],
+        timeout: float | None = None,
+        *,
+        check: Callable[[], None] | None = None,
     ) -> ReplyT:
         """Send a command and wait for its reply, which has to be of this kind."""
-        return self.request(command, kind, timeout=timeout)[0]
+        return self.request(command, kind, timeout=timeout, check=check)[0]
 
     def request(
         self,
@@ -83,16 +103,23 @@ class BlockingLink:
         kind: type[ReplyT],
         records: Sequence[bytes] = (),
         timeout: float | None = None,
+        *,
+        check: Callable[[], None] | None = None,
     ) -> tuple[ReplyT, bytes]:
         """As `ask`, with records that go with the command and the block that comes back.
 
+        Args:
+            check: called before it is sent, once all is taken in that has arrived; what it raises
+                keeps the command from being sent.
+
         Raises:
-            Busy: other threads' requests left no turn for this one; it was not sent.
+            Busy: other threads' requests left no turn for this one, or this is a signal handler in
+                the middle of one; it was not sent.
         """
         timeout_s = self.timeout if timeout is None else timeout
         timeout_s -= self._take_turn(timeout_s)
         try:
-            pending = self._begin(command, records, timeout_s)
+            pending = self._begin(command, records, timeout_s, check)
             self._finish(pending)
         finally:
             self._turns.give_back()
@@ -179,15 +206,22 @@ class BlockingLink:
             finally:
                 self._turns.give_back()
 
-    def take_in(self) -> None:
-        """Take in what has arrived, without waiting."""
+    def take_in(self, follower: Follower) -> None:
+        """Take in what has arrived, without waiting.
+
+        On a connection that was made for it nothing has: what was missed is waited for.
+        """
         self._take_turn(self.timeout)
         try:
             self.check_open()
             self._turns.ring()
+            before = self._connection
             self._step(0.0)
+            is_new = self._connection is not before
         finally:
             self._turns.give_back()
+        if is_new:
+            self.wait_until(lambda: follower.is_current or self._connection is None, self.timeout)
 
     def wait_until(self, is_true: Callable[[], bool], timeout: float | None = None) -> bool:
         """Take in what comes until `is_true`; False when that took longer than `timeout` s.
@@ -210,6 +244,9 @@ class BlockingLink:
                         # Perhaps it is for another thread; and more may be there.
                         self._turns.ring(but=bell)
                         continue
+                    if is_true():
+                        # Its own time was over: that came from the clock, and rings no bell.
+                        return True
                     descriptors, until = self._signs()
                 finally:
                     self._turns.give_back()
@@ -227,15 +264,28 @@ class BlockingLink:
         return self._turns.take(timeout_s)
 
     def _begin(
-        self, command: commands.Command, records: Sequence[bytes], timeout_s: float
+        self,
+        command: commands.Command,
+        records: Sequence[bytes],
+        timeout_s: float,
+        check: Callable[[], None] | None = None,
     ) -> Pending:
         self.check_open()
         self._turns.ring()
+        if check is not None:
+            self._take_in_arrived()
+            check()
         now = time.monotonic()
         pending = self._exchange.submit(command, records, _nothing, now, timeout_s)
         if self._connection is not None:
             self._flush(self._connection)
         return pending
+
+    def _take_in_arrived(self) -> None:
+        for _ in range(limits.CLIENT_TURNS_MAX):
+            if self._connection is None or not self._connection.has_messages:
+                return
+            self._step(0.0)
 
     def _finish(self, pending: Pending) -> None:
         try:
@@ -250,8 +300,14 @@ class BlockingLink:
         Returns:
             True when something came.
         """
+        try:
+            return self._go_on(min(deadline, self._exchange.alarm))
+        except BaseException:
+            self._break_off()
+            raise
+
+    def _go_on(self, until: float) -> bool:
         has_come = False
-        until = min(deadline, self._exchange.alarm)
         connection = self._connection
         if self._unpaid:
             self._pay()
@@ -282,8 +338,12 @@ class BlockingLink:
         return (connection.fd, connection.monitor_fd), until
 
     def _pay(self) -> None:
-        while self._unpaid:
-            self._exchange.consumed(self._unpaid.popleft(), time.monotonic())
+        try:
+            while self._unpaid:
+                self._exchange.consumed(self._unpaid.popleft(), time.monotonic())
+        except BaseException:
+            self._break_off()
+            raise
 
     def _receive(self, connection: Connection) -> None:
         now = time.monotonic()
@@ -295,7 +355,13 @@ class BlockingLink:
         self._flush(connection)
 
     def _flush(self, connection: Connection) -> None:
-        self._exchange.flush(connection.send)
+        if not self._exchange.outbox:
+            return
+        try:
+            self._exchange.flush(connection.send)
+        except BaseException:
+            self._break_off()
+            raise
 
     def _connect_again(self, until: float) -> Connection | None:
         """Connect if anybody needs it; only who waits for an answer starts a daemon.
@@ -320,6 +386,9 @@ class BlockingLink:
         return self._connection
 
     def _adopt(self, ready: Ready) -> replies.Welcome:
+        if self._exchange.is_connected:
+            # An interrupt came while this hung up.
+            self._exchange.disconnected("the connection was given up")
         self._connection = ready.connection
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
@@ -327,12 +396,19 @@ class BlockingLink:
         return ready.welcome
 
     def _hang_up(self, why: str) -> None:
+        # Let go of at once: whatever comes, nobody uses it any more.
+        connection, self._connection = self._connection, None
         # They sleep on descriptors that are about to be closed.
         self._turns.ring()
         self._exchange.disconnected(why)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if connection is not None:
+            connection.close()
+
+    def _break_off(self) -> None:
+        """Give the connection up, of whose use nobody knows how far it came."""
+        self._hang_up("a call on this client was interrupted")
+        # What was about to be done at its time is looked for anew.
+        self._exchange.alarm = 0.0
 
 
 def _nothing() -> None:

@@ -1,6 +1,6 @@
 """What every verb of a blocking session stands on; see `LinkedSession`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from steno._mirror import Mirror
@@ -31,16 +31,26 @@ class BlockingLinkedSession(SessionView):
         self._link.follow(mirror.follower)
         try:
             self._link.wait_until(mirror.arrival(None))
+            self._mirror = mirror
         except BaseException:
+            self._mirror = None
             self._link.unfollow(mirror.follower)
             raise
-        self._mirror = mirror
 
     def close(self) -> None:
         """Stop following the session; what was written is safe without it."""
         if self._mirror is not None:
             self._link.unfollow(self._mirror.follower)
             self._mirror = None
+
+    @property
+    def _history_check(self) -> Callable[[], None] | None:
+        """What has to pass before a change is sent.
+
+        A history that has ended refuses it: the session was deleted, and what is there now under
+        its name, if anything, is another one.
+        """
+        return None if self._mirror is None else self._mirror.check
 
     def __del__(self) -> None:
         if self._mirror is not None:
@@ -57,12 +67,10 @@ class BlockingLinkedSession(SessionView):
         **fields: Any,
     ) -> Ack:
         mirror = self._mirror
-        if mirror is not None:
-            self._link.check_open()
-            mirror.check()
         command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
-        reply, _ = self._link.request(command, replies.Ack, records)
+        check = self._history_check
+        reply, _ = self._link.request(command, replies.Ack, records, check=check)
         ack = ack_of(reply, command.key)
         if mirror is not None and not mirror.contains(ack.head):
             self._contain(mirror, ack)

@@ -174,7 +174,7 @@ class BlockingSession(
         past = PastReader(self.id, at, checkpoint)
         while fetch(self._link, past.reader):
             past.absorb()
-        return past.state()
+        return past.state(self.timeline() if past.tells_no_checkpoint else ())
 
     # --- following -------------------------------------------------------------------------------
 
@@ -184,17 +184,21 @@ class BlockingSession(
         *,
         records: Followed = "context",
         wire_after: Place | None = None,
+        incarnation: str | None = None,
     ) -> BlockingSubscription:
         """The session's events, to be used with `for`: backlog, Live, then what is new.
 
-        Args are those of `Session.subscribe`.
+        Args are those of `Session.subscribe`. From `now` on it has begun when this returns.
+
+        Raises:
+            NotFound, Unreachable: the daemon did not say where `now` is.
         """
-        return BlockingSubscription(self._link, self.id, starts_of(records, after, wire_after))
+        starts = starts_of(records, after, wire_after)
+        return BlockingSubscription(self._link, self.id, starts, incarnation)
 
     def refresh(self) -> None:
         """Take in what others wrote, as far as it has arrived."""
-        self._followed()
-        self._link.take_in()
+        self._link.take_in(self._followed().follower)
         self._followed()
 
     def wait_for(self, position: Place, timeout: float | None = None) -> bool:

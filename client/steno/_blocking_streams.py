@@ -1,13 +1,15 @@
 """What a blocking client reads as a stream: a session's lines, records and wire events."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from steno._pending import Pending
 from steno._reading import LineReader
+from steno._source import open_source
 from steno._wire import WireReader
 from steno.values import Record, WireRecord
-from steno_protocol import replies
+from steno_protocol import limits, replies
 
 if TYPE_CHECKING:
     from steno._blocking_link import BlockingLink
@@ -25,8 +27,10 @@ class _Blocks:
         return fetch(self._link, self._reader, ahead=True)
 
     def __del__(self) -> None:
-        if self._reader.ahead is not None:
-            self._link.forget(self._reader.ahead)
+        # Without its fields when an interrupt came while it was made.
+        with suppress(AttributeError):
+            if self._reader.ahead is not None:
+                self._link.forget(self._reader.ahead)
 
 
 def blocking_lines(link: "BlockingLink", reader: LineReader) -> Iterator[bytes]:
@@ -86,12 +90,17 @@ def fetch(link: "BlockingLink", reader: LineReader, *, ahead: bool = False) -> b
     Args:
         ahead: ask for the one after it at once; who gives up before the end has to forget it.
     """
+    link.check_open()
+    if reader.has_file and reader.take_from_file(limits.FILE_BLOCK_BYTES):
+        return True
     pending = reader.ahead or _ask(link, reader)
     reader.ahead = None
     if pending is None:
         return False
     reader.take(*link.finish(pending, replies.Lines))
-    if ahead:
+    if reader.told is not None:
+        reader.use(open_source(reader.told))
+    if ahead and not reader.has_file:
         reader.ahead = _ask(link, reader)
     return True
 

@@ -16,16 +16,34 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
 
     As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
     as long as it is told.
+
+    One from `now` on has begun when it is made: what is acknowledged later is delivered.
     """
 
     def __init__(
-        self, link: "BlockingLink", session: str, starts: Sequence[tuple[File, str]]
+        self,
+        link: "BlockingLink",
+        session: str,
+        starts: Sequence[tuple[File, str]],
+        incarnation: str | None = None,
     ) -> None:
+        self._is_closed = True
         self._link = link
+        self._following = Following(session, starts, _nothing, incarnation)
         self._is_closed = False
-        self._following = Following(session, starts, _nothing)
         for follower in self._following.followers:
             link.follow(follower)
+        if not self._following.has_begun:
+            self._begin()
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which making of the session the events taken so far are of.
+
+        To be saved beside the position after an event, and given with it to `subscribe`. None
+        before the daemon's first answer. With both files it changes once both were told so.
+        """
+        return self._following.incarnation
 
     def __next__(self) -> SubscriptionEvent:
         event = self.next_event()
@@ -48,7 +66,12 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
             assert self._following.error is not None
             raise self._following.error
         event, follower = self._following.pop()
-        self._link.consumed(follower)
+        try:
+            self._link.consumed(follower)
+        except BaseException:
+            # An interrupt: the event does not reach the caller, the next call has it.
+            follower.put_back(event)
+            raise
         return event
 
     def close(self) -> None:
@@ -73,6 +96,19 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         if not self._is_closed:
             for follower in self._following.followers:
                 self._link.abandon(follower)
+
+    def _begin(self) -> None:
+        """Wait until the daemon has said where `now` is."""
+        try:
+            self._link.wait_until(self._is_answered)
+            if self._following.error is not None:
+                raise self._following.error
+        except BaseException:
+            self.close()
+            raise
+
+    def _is_answered(self) -> bool:
+        return self._following.has_begun or self._following.error is not None
 
     def _has_news(self) -> bool:
         return self._following.has_events or self._following.error is not None or self._is_closed

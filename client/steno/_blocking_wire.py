@@ -27,7 +27,8 @@ class BlockingWireSession(BlockingLinkedSession):
         """Append an event, or a sequence of them as one atomic batch; see `Session.append_wire`."""
         records = encode_events(event, payload, timestamp)
         command = mutation(commands.AppendWire, self.id, self._link.name, key, expect, durability)
-        reply, _ = self._link.request(command, replies.Ack, records)
+        check = self._history_check
+        reply, _ = self._link.request(command, replies.Ack, records, check=check)
         return ack_of(reply, command.key)
 
     def wire_records(

@@ -1,5 +1,6 @@
 """One compaction as the commands to send, and what their replies mean; pure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from steno.compaction import (
     Summary,
     estimated_tokens,
     prepare,
+    recorded_summary,
     summary_parts,
     summary_record,
     summary_text,
@@ -18,10 +20,11 @@ from steno.compaction import (
 )
 from steno.values import Ack, Compacted
 from steno_protocol import commands, limits, replies
-from steno_protocol.context import Message
+from steno_protocol.context import CHARS_PER_TOKEN, ContextState, Message
 from steno_protocol.errors import Expired
 from steno_protocol.places import check_key
 from steno_protocol.positions import Position
+from steno_protocol.records import text_chars
 
 
 class Compacting:
@@ -51,6 +54,37 @@ class Compacting:
         """What there is to do, or None when that is nothing."""
         return Begun(self.begin, reply) if reply.messages else None
 
+    def applied(self, entries: Sequence[replies.Happening]) -> "Applied | None":
+        """The compaction of this key in the session's timeline, None when there was none."""
+        at: dict[int, str] = {}
+        for entry in entries:
+            match entry:
+                case replies.Happening(
+                    kind="compacting", details={"checkpoint_id": int(number), "at": str(begun)}
+                ):
+                    at[number] = begun
+                case replies.Happening(
+                    kind="compacted",
+                    details={
+                        "from": int(source),
+                        "checkpoint_id": int(number),
+                        "summarised": int(lines),
+                        "lines": int(head),
+                    },
+                ) if entry.key == self.key:
+                    cut = Position(source, lines)
+                    return Applied(
+                        session=self.begin.session,
+                        lease=self.key,
+                        head=Position(entry.generation, head),
+                        cut=cut,
+                        at=Position.parse(at[number]) if number in at else cut,
+                        checkpoint_id=number,
+                    )
+                case _:
+                    pass
+        return None
+
 
 class Begun(msgspec.Struct, frozen=True):
     """A compaction that has something to summarise.
@@ -71,9 +105,9 @@ class Begun(msgspec.Struct, frozen=True):
         """What reads the lines that are summarised."""
         return PastReader(self.begin.session, Position.parse(self.reply.cut), None)
 
-    def request(self, past: PastReader, instruction: str | None) -> list[Message]:
+    def request(self, past: ContextState, instruction: str | None) -> list[Message]:
         """What the model is asked."""
-        return prepare(past.state().history, instruction)
+        return prepare(past.history, instruction)
 
     def commit_record(self, summary: str | Summary) -> list[bytes]:
         """The record that goes with the commit.
@@ -91,6 +125,8 @@ class Begun(msgspec.Struct, frozen=True):
             "cut": self.reply.cut,
             "at": self.reply.at,
             "checkpoint_id": self.reply.checkpoint_id,
+            # A daemon that does not tell it does not ask for it either.
+            "incarnation": self.reply.incarnation or None,
             "summary_tokens": summary_tokens(summary),
             "why": why,
         }
@@ -108,6 +144,61 @@ class Begun(msgspec.Struct, frozen=True):
             checkpoint_id=self.reply.checkpoint_id if number is None else number,
             cut=Position.parse(self.reply.cut),
             at=Position.parse(self.reply.at),
+        )
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A compaction of the past, whose command is repeated.
+
+    The caller reads `made` and `summarised`, and sends the commit of `commit_fields` and
+    `commit_record`, which is answered as the first one was. It could never be applied: it speaks of
+    a generation that was left behind.
+    """
+
+    session: str
+    lease: str
+    head: Position
+    cut: Position
+    at: Position
+    checkpoint_id: int
+
+    def made(self) -> PastReader:
+        """What reads the session as it was right after the compaction."""
+        return PastReader(self.session, self.head, None)
+
+    def summarised(self) -> PastReader:
+        """What reads the lines that were summarised."""
+        return PastReader(self.session, self.cut, None)
+
+    def commit_record(self, made: ContextState) -> list[bytes]:
+        """The record that goes with the commit: the summary that was put in."""
+        return encode_messages(made.history[0])
+
+    def commit_fields(self) -> dict[str, Any]:
+        """The fields of the commit beside those that every mutation has."""
+        return {
+            "lease": self.lease,
+            "cut": str(self.cut),
+            "at": str(self.at),
+            "checkpoint_id": self.checkpoint_id,
+        }
+
+    def result(self, ack: Ack, made: ContextState, summarised: ContextState) -> Compacted:
+        """What the caller is told."""
+        summary, *kept = made.history
+        text = recorded_summary(summary)
+        kept_chars = sum(text_chars(message["content"]) for message in kept)
+        tokens = made.token_count - kept_chars // CHARS_PER_TOKEN
+        # The daemon's own estimate is of the whole message: no model had told a number.
+        is_estimate = tokens == text_chars(summary["content"]) // CHARS_PER_TOKEN
+        return Compacted(
+            ack=ack,
+            messages=len(summarised.history),
+            summary=text,
+            tokens=estimated_tokens(text) if is_estimate else tokens,
+            checkpoint_id=self.checkpoint_id,
+            cut=self.cut,
+            at=self.at,
         )
 
 

@@ -7,10 +7,12 @@ import anyio.lowlevel
 
 from steno._compacting import Begun, Compacting, too_late
 from steno._linked import LinkedSession
+from steno._reading import PastReader
 from steno.compaction import Summarize, Summary
+from steno.subscription import fetch
 from steno.values import Compacted
 from steno_protocol import commands, limits, replies
-from steno_protocol.context import Message
+from steno_protocol.context import ContextState, Message
 from steno_protocol.errors import StenoError
 
 
@@ -33,6 +35,9 @@ class CompactionSession(LinkedSession):
         order, behind the messages that stay. What was summarised stays readable in the ack's
         `rotated`, and `restore_generation` brings it back.
 
+        There is no `durability`, because a rewrite is always synced, and no `expect`: it is valid
+        while the generation is the one that it began in.
+
         Args:
             summarize: an async function that gets the messages of one request to a model, and
                 returns the model's answer as a text or a `Summary`.
@@ -40,7 +45,8 @@ class CompactionSession(LinkedSession):
                 result always stays with its call.
             instruction: what the summary should heed before all else.
             why: a reason for the timeline.
-            key: as in every mutation; a repeat asks the model again, and is applied once.
+            key: as in every mutation: a repeat tells what the first one did, also when the session
+                was rewritten since, and asks no model.
             timeout: seconds that `summarize` may take; None: as long as it takes.
 
         Returns:
@@ -48,14 +54,23 @@ class CompactionSession(LinkedSession):
 
         Raises:
             Busy: another client compacts the session; the message names it.
-            Conflict: a revert, a clear or another rewrite came between.
+            Conflict: a revert, a clear or another rewrite came between, or the session was deleted
+                and made again.
             Expired: `summarize` took longer than `timeout`.
             BadRequest: the summary has no text.
+            NotFound: it is a repeat, and `gc` has given up a generation that the first one made or
+                left behind.
             OutcomeUnknown: the summary may have been put in; repeat with the error's `key`.
             After all others, after an error of `summarize` and when the call was cancelled before
             the summary was there, nothing was changed.
         """
+        self._refuse_when_ended()
         job = Compacting(self.id, self._link.name, key, preserve, limits.COMPACTION_LEASE_MS)
+        # Asked first: after a rewrite there may be nothing to do any more, and a model costs much.
+        repeated = None if key is None else await self._repeated(job)
+        if repeated is not None:
+            return repeated
+        self._link.farewells.add(job.abort)
         try:
             begun = job.begun(await self._link.ask(job.begin, replies.Compaction))
             if begun is None:
@@ -69,19 +84,38 @@ class CompactionSession(LinkedSession):
         except BaseException:
             await self._abort(job)
             raise
+        finally:
+            self._link.farewells.discard(job.abort)
         if ack.duplicate:
             # Only a rewrite ends the lease, and this time there was none.
             await self._abort(job)
-        return begun.result(ack, summary)
+            # Another process with the same key was faster: its summary was put in, not this one.
+            repeated = await self._repeated(job)
+        return repeated or begun.result(ack, summary)
+
+    async def _repeated(self, job: Compacting) -> Compacted | None:
+        """What the first command of this key did, None when there was none."""
+        asked = commands.Timeline(session=self.id)
+        applied = job.applied((await self._link.ask(asked, replies.TimelineReport)).entries)
+        if applied is None:
+            return None
+        made = await self._state_of(applied.made())
+        summarised = await self._state_of(applied.summarised())
+        ack = await self._change(
+            commands.CompactCommit, job.key, None, "synced",
+            records=applied.commit_record(made), **applied.commit_fields(),
+        )  # fmt: skip
+        return applied.result(ack, made, summarised)
 
     async def _request(self, begun: Begun, instruction: str | None) -> list[Message]:
-        past = begun.past()
-        while command := past.reader.next_command():
-            past.reader.take(*await self._link.request(command, replies.Lines))
+        return begun.request(await self._state_of(begun.past()), instruction)
+
+    async def _state_of(self, past: PastReader) -> ContextState:
+        while await fetch(self._link, past.reader):
             past.absorb()
             # A long history must not keep the other tasks waiting.
             await anyio.lowlevel.checkpoint()
-        return begun.request(past, instruction)
+        return past.state()
 
     async def _summary(
         self,

@@ -21,7 +21,8 @@ class MailSession(LinkedSession):
         """Send a message back to a checkpoint, where it waits until somebody delivers it.
 
         It survives a restart of the daemon, and expires in the very rewrite that removes its
-        checkpoint. Who subscribes to the session is told of it.
+        checkpoint. Who subscribes to the session is told of it. There is no `durability`: a mail
+        lies in the timeline, which is always synced.
 
         Args:
             replaces: the id of the mail that waits, to be given up for this one.
@@ -60,6 +61,8 @@ class MailSession(LinkedSession):
         expect: Place | None = None,
     ) -> Ack:
         """Go back to the mail's checkpoint, set a new one, and append the message: one rewrite.
+
+        There is no `durability`: a rewrite is always synced.
 
         Args:
             mail_id: which mail; it is never another one that is delivered.

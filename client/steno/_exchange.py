@@ -4,6 +4,10 @@ The driver (async or blocking) owns the socket and the time. It calls `submit`, 
 `connected`, `disconnected` and `tick`, has `flush` send what lies in `outbox`, and calls `tick`
 again when `alarm` is reached.
 
+An interrupt (an exception of a signal handler) may end any call here half-way. The driver then
+drops the connection and calls `disconnected`: what was not taken in as a whole comes again on the
+next one, as after every loss of a connection.
+
 The life of a request:
 
     submitted --connected--> under way --answer--> done
@@ -164,6 +168,9 @@ class Exchange:
             self._send(pending, now)
             self._arm(pending.due)
         for follower in list(self._followers.values()):
+            if follower.inbox:
+                # An interrupt came before it was told.
+                follower.wake()
             # What was received and not consumed counts against no window any more, so it has to be
             # consumed before more is asked for.
             follower.stalled = bool(follower.inbox)
@@ -184,6 +191,7 @@ class Exchange:
             pending.due = inf
         for follower in self._followers.values():
             follower.name = None
+            follower.has_caught_up = False
             follower.due = inf
 
     def flush(self, send: Callable[[Sequence[bytes]], bool]) -> None:
@@ -213,7 +221,8 @@ class Exchange:
     def tick(self, now: float) -> None:
         """Do what is due: send again, give up, ask again for subscriptions."""
         while self._abandoned:
-            self.unfollow(self._abandoned.popleft())
+            self.unfollow(self._abandoned[0])
+            self._abandoned.popleft()
         if now < self.alarm:
             return
         self.alarm = inf
@@ -246,11 +255,8 @@ class Exchange:
 
     def unfollow(self, follower: Follower) -> None:
         """End a subscription; ending it twice is harmless."""
-        request_id = self._id_of(follower)
-        if request_id is None:
-            return
-        del self._followers[request_id]
-        self._unsubscribe(follower)
+        if self._drop_ids(follower):
+            self._unsubscribe(follower)
 
     def abandon(self, follower: Follower) -> None:
         """As `unfollow`, at the next tick; may be called by a garbage collector, in any thread."""
@@ -297,13 +303,16 @@ class Exchange:
             self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
 
     def _take_answer(self, pending: Pending, answer: Answer, now: float) -> None:
-        pending.copies = max(0, pending.copies - 1)
         body = answer.body
         if isinstance(body, events.Event):
+            pending.copies = max(0, pending.copies - 1)
             return
         if not isinstance(body, ErrorReply):
             self._resolve(pending, body, answer.block)
-        elif isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
+            return
+        # Not before: what an interrupt keeps from being resolved may have been applied.
+        pending.copies = max(0, pending.copies - 1)
+        if isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
             self._resolve(pending, Done(), b"")
         elif _is_retried(pending.command, body.code):
             self._retry_later(pending, body, now)
@@ -336,18 +345,22 @@ class Exchange:
         self._arm(min(pending.due, pending.deadline))
 
     def _finish(self, pending: Pending, error: StenoError) -> None:
-        self._pending.pop(pending.id, None)
         pending.error = error
+        self._pending.pop(pending.id, None)
         pending.wake()
 
     def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
-        self._pending.pop(pending.id, None)
-        pending.reply = reply
+        # The reply makes it done; forgotten before that, nobody would ever do so.
         pending.block = block
+        pending.reply = reply
+        self._pending.pop(pending.id, None)
         pending.wake()
 
     def _take_event(self, answer: Answer, now: float) -> None:
         follower = self._followers[answer.id]
+        if follower.name is None:
+            # Of an attempt that was given up: another one is about to be made.
+            return
         match answer.body:
             case Subscribed() as reply:
                 follower.begin(reply)
@@ -375,11 +388,14 @@ class Exchange:
     def _subscribe(self, follower: Follower, now: float) -> None:
         # A new name and a new request id for each attempt: what an earlier one still sends is then
         # nobody's, and cannot be mistaken for an event of this one.
-        self.unfollow(follower)
         request_id = self._next_id(b"s")
+        # At no instant without an id: who has none is never asked for again.
         self._followers[request_id] = follower
+        self._drop_ids(follower, but=request_id)
+        self._unsubscribe(follower)
         follower.name = request_id.decode()
         follower.stalled = False
+        follower.has_caught_up = False
         follower.due = now + follower.interval_s
         # A daemon that is slow to answer because much is asked of it must not be asked ever more.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
@@ -432,11 +448,12 @@ class Exchange:
             self.outbox.append([PROTOCOL_MAGIC, name.encode(), _encode(command)])
             owed_bytes -= portion
 
-    def _id_of(self, follower: Follower) -> bytes | None:
-        for request_id, other in self._followers.items():
-            if other is follower:
-                return request_id
-        return None
+    def _drop_ids(self, follower: Follower, but: bytes | None = None) -> bool:
+        """Forget the ids of a follower, except one; False when there were none."""
+        ids = [each for each, other in self._followers.items() if other is follower and each != but]
+        for each in ids:
+            self._followers.pop(each, None)
+        return bool(ids)
 
     def _next_id(self, kind: bytes) -> bytes:
         self._number += 1

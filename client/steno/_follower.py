@@ -15,6 +15,10 @@ from steno_protocol.replies import Subscribed
 class Follower:
     """A session's events in order, without gap or duplicate, across reconnects.
 
+    An event is in the inbox exactly when `position` is behind it, and out of it exactly when the
+    caller has it, wherever an interrupt comes. An interrupt, as another thread, comes where a call
+    begins or returns, so there is none between the statements that change the two.
+
     Attributes:
         session: the session that is followed.
         file: which of its files.
@@ -25,6 +29,7 @@ class Follower:
             any.
         inbox: received and not yet consumed; the window bounds its bytes.
         is_live: the first backlog was received.
+        has_caught_up: so was that of the present attempt.
         error: why the subscription is over, if it is.
         name: of the present attempt, None while there is none.
         due: when to ask again unless an answer came, on the clock of the exchange.
@@ -37,9 +42,9 @@ class Follower:
     """
 
     __slots__ = (
-        "after", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file", "inbox",
-        "incarnation", "interval_s", "is_live", "name", "owed_bytes", "position", "session",
-        "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
+        "after", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
+        "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
+        "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +65,7 @@ class Follower:
         self.checkpoint_floor = 0
         self.inbox: deque[SubscriptionEvent] = deque()
         self.is_live = False
+        self.has_caught_up = False
         self.error: StenoError | None = None
         self.name: str | None = None
         self.due = inf
@@ -80,6 +86,11 @@ class Follower:
         return self.deadline != inf or self.waiters > 0
 
     @property
+    def is_current(self) -> bool:
+        """True once the backlog of the present attempt was received, or nothing more will be."""
+        return self.has_caught_up or self.error is not None
+
+    @property
     def resume_after(self) -> str:
         """The `after` of the next attempt."""
         return self.after if self.position is None else str(self.position)
@@ -92,12 +103,15 @@ class Follower:
         if not self.until_live:
             self.deadline = inf
         if self.position is None:
-            self.position = _start(self.after, Position.parse(reply.head))
             self.incarnation = reply.incarnation
             self.checkpoint_floor = reply.checkpoint_floor
+            self.position = _start(self.after, Position.parse(reply.head))
 
     def take(self, event: events.AnyEvent, block: bytes) -> bool:
         """Take one event in; False when it does not follow what was received before."""
+        if self.position is None and not isinstance(event, events.Lagged | events.Gone):
+            # The answer that says where it begins was lost on the way.
+            return False
         match event:
             case events.Records():
                 return self._take_records(event, block)
@@ -122,44 +136,62 @@ class Follower:
 
     def pop(self) -> SubscriptionEvent:
         """The oldest event that was not consumed; its bytes are then owed to the daemon."""
-        event = self.inbox.popleft()
-        if isinstance(event, RecordsEvent):
-            self.owed_bytes += len(event.block) + limits.EVENT_COST_BYTES
+        event = self.inbox[0]
+        # No `popleft`: an interrupt as it returns would take the event along.
+        del self.inbox[0]
+        try:
+            self.owed_bytes += _cost_bytes(event)
+        except BaseException:
+            self.inbox.appendleft(event)
+            raise
         return event
+
+    def put_back(self, event: SubscriptionEvent) -> None:
+        """Undo a `pop` whose event did not reach the caller."""
+        self.inbox.appendleft(event)
+        self.owed_bytes -= _cost_bytes(event)
 
     def _take_records(self, event: events.Records, block: bytes) -> bool:
         first = Position.parse(event.first)
         # A jump forward is a line too long to be given to any reader, which the daemon passed over.
         if self.position is None or first < self.position or first[0] != self.position[0]:
             return False
-        self.position = Position.parse(event.next)
-        self.inbox.append(RecordsEvent(first, self.position, block, self.file))
+        taken = RecordsEvent(first, Position.parse(event.next), block, self.file)
+        self.position = taken.next
+        self.inbox += (taken,)
         return True
 
     def _take_live(self, event: events.Live) -> None:
         self.backoff_s = limits.BUSY_RETRY_S
         self.deadline = inf
+        self.has_caught_up = True
         if not self.is_live:
+            taken = Live(Position.parse(event.head), self.file)
             self.is_live = True
-            self.inbox.append(Live(Position.parse(event.head), self.file))
+            self.inbox += (taken,)
 
     def _take_reset(self, event: events.Reset) -> None:
         kept = event.kept
         if self.position is not None:
             kept = min(kept, self.position.line)
-        self.position = Position(event.generation, kept)
-        self.incarnation = event.incarnation
-        self.inbox.append(
-            Reset(
-                event.generation,
-                kept,
-                event.why,
-                event.incarnation,
-                Position.parse(event.head),
-                self.file,
-                event.checkpoint_floor,
-            )
+        position = Position(event.generation, kept)
+        taken = Reset(
+            event.generation,
+            kept,
+            event.why,
+            event.incarnation,
+            Position.parse(event.head),
+            self.file,
+            event.checkpoint_floor,
         )
+        self.position = position
+        self.incarnation = event.incarnation
+        self.inbox += (taken,)
+
+
+def _cost_bytes(event: SubscriptionEvent) -> int:
+    """What an event uses up of the window."""
+    return len(event.block) + limits.EVENT_COST_BYTES if isinstance(event, RecordsEvent) else 0
 
 
 def _start(after: str, head: Position) -> Position:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from steno._follower import Follower
-from steno.values import File, SubscriptionEvent
+from steno.values import File, Reset, SubscriptionEvent
 from steno_protocol.errors import StenoError
 
 
@@ -17,12 +17,37 @@ class Following:
         session: the session that is followed.
         starts: where to begin in each file.
         wake: called after each event.
+        incarnation: of the session that positions in `starts` speak of, if that is known.
+
+    Attributes:
+        incarnation: of the session that the events popped so far are of; None before the daemon's
+            first answer. With both files it changes once both were told that there is another one.
     """
 
     def __init__(
-        self, session: str, starts: Sequence[tuple[File, str]], wake: Callable[[], None]
+        self,
+        session: str,
+        starts: Sequence[tuple[File, str]],
+        wake: Callable[[], None],
+        incarnation: str | None = None,
     ) -> None:
-        self.followers = [Follower(session, after, wake, file=file) for file, after in starts]
+        self._wake = wake
+        self.followers = [
+            Follower(session, after, self._woken, file=file) for file, after in starts
+        ]
+        self.incarnation = incarnation
+        self._told: dict[File, str] = {}
+        if incarnation is not None:
+            for follower in self.followers:
+                follower.incarnation = self._told[follower.file] = incarnation
+
+    @property
+    def has_begun(self) -> bool:
+        """True once it is known where each file is followed from.
+
+        A position says it by itself; `now` is what the daemon's first answer tells.
+        """
+        return all(each.after != "now" or each.position is not None for each in self.followers)
 
     @property
     def has_events(self) -> bool:
@@ -38,12 +63,27 @@ class Following:
     def pop(self) -> tuple[SubscriptionEvent, Follower]:
         """The next event, and the follower to which it came."""
         follower = next(each for each in self.followers if each.inbox)
-        # Its turn comes again after the others'.
-        self.followers.remove(follower)
-        self.followers.append(follower)
+        # Its turn comes again after the others'. At once, lest an interrupt leave one out.
+        self.followers = [each for each in self.followers if each is not follower] + [follower]
+        event = follower.inbox[0]
+        if isinstance(event, Reset):
+            self._tell(event.file, event.incarnation)
         return follower.pop(), follower
 
     def clear(self) -> None:
         """Forget what was received."""
         for follower in self.followers:
             follower.inbox.clear()
+
+    def _woken(self) -> None:
+        if len(self._told) < len(self.followers):
+            for follower in self.followers:
+                # From the first answer, before a reset that nobody popped yet changes it.
+                if follower.file not in self._told and follower.incarnation is not None:
+                    self._tell(follower.file, follower.incarnation)
+        self._wake()
+
+    def _tell(self, file: File, incarnation: str) -> None:
+        self._told[file] = incarnation
+        if len(self._told) == len(self.followers) and len(set(self._told.values())) == 1:
+            self.incarnation = incarnation

@@ -17,6 +17,7 @@ class Inherited(Protocol):
 
 
 _clients: Final[WeakSet[Inherited]] = WeakSet()
+_handles: Final[set[int]] = set()
 
 
 def guard(client: Inherited) -> None:
@@ -32,9 +33,26 @@ def inherited_error() -> BadRequest:
     )
 
 
-def _mark_all() -> None:
+def closed_in_child(handle: int) -> int:
+    """Have this handle closed in every child that is forked before `close`.
+
+    A lock on it is the child's, too, and would outlive its owner.
+    """
+    _handles.add(handle)
+    return handle
+
+
+def close(handle: int) -> None:
+    """Close a handle that is closed in children."""
+    _handles.discard(handle)
+    os.close(handle)
+
+
+def _let_go() -> None:
     for client in list(_clients):
         client.is_inherited = True
+    for handle in list(_handles):
+        close(handle)
 
 
-os.register_at_fork(after_in_child=_mark_all)
+os.register_at_fork(after_in_child=_let_go)

@@ -5,8 +5,9 @@ from typing import Self
 
 from steno._forking import describe_command, fork_command, undo_command
 from steno._linked import LinkedSession
-from steno._verbs import Place
+from steno._verbs import Place, fork_unfollowed
 from steno_protocol import commands, replies
+from steno_protocol.errors import StenoError
 
 
 class ForkingSession(LinkedSession):
@@ -42,7 +43,8 @@ class ForkingSession(LinkedSession):
             NotFound: there is no such position, checkpoint or turn.
             Exists: there is a session of the new id already.
             BadRequest: the instant lies inside a batch, or the new id is none.
-            OutcomeUnknown: it may have been made; repeat with the error's `key`.
+            OutcomeUnknown: it may have been made, or it was and cannot be followed; repeat with the
+                error's `key`.
         """
         command = fork_command(self.id, self._link.name, new_id, at, checkpoint, turn, title, key)
         return await self._fork(command)
@@ -81,13 +83,18 @@ class ForkingSession(LinkedSession):
         Returns:
             The session's numbers with what is set now, on the disk.
         """
+        self._refuse_when_ended()
         asked = describe_command(self.id, title, labels, archived)
         self._opened = await self._link.ask(asked, replies.SessionStat)
         return self._opened
 
     async def _fork(self, command: commands.Fork) -> Self:
+        self._refuse_when_ended()
         stat = await self._link.ask(command, replies.SessionStat)
         made = type(self)(self._link, command.new_session, stat)
         if self.is_following:
-            await made.load()
+            try:
+                await made.load()
+            except StenoError as error:
+                raise fork_unfollowed(error, command) from error
         return made

@@ -4,10 +4,15 @@ import os
 import time
 from typing import Final
 
-_VERSION_7: Final = 0x7 << 76
-_VARIANT: Final = 0b10 << 62
-_RANDOM_A: Final = 0xFFF << 64
-_RANDOM_B: Final = (1 << 62) - 1
+_ENDS_TOGETHER: Final = 64
+"""Keys whose random ends are drawn at once: to ask the system costs more than to make a key."""
+
+_VARIANT: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+"""For 4 random bits the digit that has 2 of them behind the variant's, which are 10."""
+
+_ends: Final[list[str]] = []
+# A child would go on with the same ends as its parent.
+os.register_at_fork(after_in_child=_ends.clear)
 
 
 def new_key() -> str:
@@ -15,14 +20,18 @@ def new_key() -> str:
 
     Source: RFC 9562, section 5.7.
     """
-    milliseconds = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (
-        (milliseconds & 0xFFFF_FFFF_FFFF) << 80
-        | _VERSION_7
-        | (random & _RANDOM_A)
-        | _VARIANT
-        | (random & _RANDOM_B)
-    )
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    try:
+        # One step, so that two threads never get the same.
+        end = _ends.pop()
+    except IndexError:
+        end, *more = _draw_ends()
+        _ends.extend(more)
+    start = f"{time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF:012x}"
+    return f"{start[:8]}-{start[8:]}-{end}"
+
+
+def _draw_ends() -> list[str]:
+    """What follows the milliseconds in so many keys."""
+    drawn = os.urandom(10 * _ENDS_TOGETHER).hex()
+    pieces = [drawn[start : start + 20] for start in range(0, len(drawn), 20)]
+    return [f"7{each[:3]}-{_VARIANT[each[3]]}{each[4:7]}-{each[7:19]}" for each in pieces]

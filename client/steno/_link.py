@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 
@@ -36,6 +37,7 @@ class Link:
         timeout: seconds that one request may take.
         welcome: what the daemon said of itself.
         is_inherited: this process was forked from the one that made the link.
+        farewells: what is asked before hanging up, so that nobody waits for this client in vain.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
@@ -43,6 +45,7 @@ class Link:
         self.timeout = timeout
         self.welcome: replies.Welcome | None = None
         self.is_inherited = False
+        self.farewells: set[commands.Command] = set()
         self._target = target
         self._exchange = Exchange(hello_of(target))
         self._connection: Connection | None = None
@@ -52,6 +55,7 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_turn = False
         self._tasks: anyio.abc.TaskGroup
+        self._owner: asyncio.Task[None] | None = None
         self._timer: anyio.Event
         self._wanted: anyio.Event
         _fork.guard(self)
@@ -69,16 +73,36 @@ class Link:
         self._wanted = anyio.Event()
         self._loop = asyncio_loop()
         self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._guarded, self._keep_time)
-        self._tasks.start_soon(self._guarded, self._keep_connected)
+        if self._loop is None:
+            await self._tasks.__aenter__()
+            self._start()
+        else:
+            # Of a task of their own: whoever leaves a task group has to be who entered it, and
+            # asyncio's programs close in other tasks what they open (fixtures, generators, hooks).
+            self._owner = self._loop.create_task(self._own_tasks(), name="steno client")
+            self._owner.add_done_callback(self._ended)
         self._is_open = True
 
     async def close(self) -> None:
-        """End the tasks and the connection; whoever waits is told so."""
-        self._is_open = False
-        self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
+        """End the tasks and the connection; whoever waits is told so.
+
+        On asyncio any task may do so, on trio the one that opened.
+        """
+        try:
+            await self._say_farewell()
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        self._refuse_all()
         self._tasks.cancel_scope.cancel()
+        if self._owner is not None:
+            with anyio.CancelScope(shield=True):
+                # Not the task itself: whoever is cancelled here would cancel it, too.
+                await asyncio.wait([self._owner])
+            if not self._owner.cancelled():
+                self._owner.result()
+            return
         try:
             # Without an error of the body: a task group would wrap it into an ExceptionGroup.
             await self._tasks.__aexit__(None, None, None)
@@ -182,6 +206,31 @@ class Link:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    async def _say_farewell(self) -> None:
+        if self._connection is None:
+            # Nobody is to be started for it.
+            return
+        for command in list(self.farewells):
+            with anyio.move_on_after(limits.COMPACTION_ABORT_S, shield=True), suppress(StenoError):
+                await self.ask(command, replies.Done)
+
+    def _start(self) -> None:
+        self._tasks.start_soon(self._guarded, self._keep_time)
+        self._tasks.start_soon(self._guarded, self._keep_connected)
+
+    async def _own_tasks(self) -> None:
+        async with self._tasks:
+            self._start()
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        # Also when a program cancels all tasks that it finds: nobody may wait for ever after that.
+        self._refuse_all()
+        self._hang_up("the client was closed")
+
+    def _refuse_all(self) -> None:
+        self._is_open = False
+        self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
+
     def _push(self) -> None:
         """Send what there is to send, and look after what that may have stirred."""
         connection = self._connection
@@ -192,18 +241,24 @@ class Link:
         if self._is_turn:
             # What the other tasks of this turn of the loop send goes together at its end.
             return
-        self._flush(connection)
         if self._loop is None or self._exchange.is_lone:
-            # On asyncio an end of the turn costs a turn of the loop more.
+            self._flush(connection)
             self._look(connection)
         else:
+            self._gather(self._loop)
+
+    def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send nothing before the end of this turn of the loop, and then all at once."""
+        if not self._is_turn:
             self._is_turn = True
-            self._loop.call_soon(self._end_turn)
+            loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self._is_turn = False
         connection = self._connection
         if connection is None:
+            # It was lost in this turn.
+            self._push()
             return
         try:
             self._flush(connection)
@@ -229,6 +284,7 @@ class Link:
         """Take in what has come, up to a turn; True when there is more."""
         try:
             now = time.monotonic()
+            was_lone = self._exchange.is_lone
             messages = connection.receive(limits.CLIENT_TURN_MESSAGES)
             for frames in messages:
                 self._exchange.receive(frames, now)
@@ -238,6 +294,9 @@ class Link:
         except Exception as error:
             self._break(error)
             return False
+        if messages and not was_lone and self._loop is not None:
+            # Those who were answered together are about to ask together.
+            self._gather(self._loop)
         if len(messages) < limits.CLIENT_TURN_MESSAGES and not is_stirred:
             return False
         # Sending has used up the signal of what came meanwhile.

@@ -45,6 +45,15 @@ class LinkedSession(SessionView):
             self._mirror = None
         await anyio.lowlevel.checkpoint()
 
+    def _refuse_when_ended(self) -> None:
+        """Refuse a change once the history has ended, before anything is sent.
+
+        The session was deleted, and what is there now under its name, if anything, is another one.
+        """
+        if self._mirror is not None:
+            self._link.check_open()
+            self._mirror.check()
+
     def __del__(self) -> None:
         if self._mirror is not None:
             self._link.abandon(self._mirror.follower)
@@ -60,9 +69,7 @@ class LinkedSession(SessionView):
         **fields: Any,
     ) -> Ack:
         mirror = self._mirror
-        if mirror is not None:
-            self._link.check_open()
-            mirror.check()
+        self._refuse_when_ended()
         command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
         reply, _ = await self._link.request(command, replies.Ack, records)

@@ -1,5 +1,6 @@
 """A session's context in this process, kept by the session's own events."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import assert_never
 
@@ -18,8 +19,7 @@ class Mirror:
     def __init__(self, session: str) -> None:
         self.state = ContextState()
         self.follower = Follower(session, "start", self.take_in, until_live=True)
-        self._history: list[Message] | None = None
-        self._held: list[SubscriptionEvent] = []
+        self._held: deque[SubscriptionEvent] = deque()
         self._whole_at: Position | None = None
         self._incarnation: str | None = None
         self._waiters: list[tuple[Callable[[], bool], Callable[[], None]]] = []
@@ -27,10 +27,13 @@ class Mirror:
 
     @property
     def history(self) -> list[Message]:
-        """The messages; the list belongs to the caller and does not change later."""
-        if self._history is None:
-            self._history = list(self.state.history)
-        return self._history
+        """The messages; each list belongs to the caller and does not change later."""
+        return list(self.state.history)
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which making of the session `state` is of; None before its backlog came."""
+        return self._incarnation
 
     def check(self) -> None:
         """Raise what ended the subscription, if anything did."""
@@ -73,32 +76,55 @@ class Mirror:
         self._waiters = [waiter for waiter in self._waiters if waiter[1] != wake]
 
     def take_in(self) -> None:
-        """Apply what has come, and wake those who waited for it."""
-        inbox = self.follower.inbox
-        while inbox:
-            self._take(self.follower.pop())
+        """Apply what has come, and wake those who waited for it.
+
+        An interrupt goes on to the caller only when the history is as before an event, or after it.
+        """
+        try:
+            self._take_all()
+        except BaseException:
+            self.state.roll_back()
+            self._take_all()
+            raise
         if self._waiters:
             self._wake()
 
-    def _take(self, event: SubscriptionEvent) -> None:
-        """Apply an event once the rewrite to which it belongs is here whole.
+    def _take_all(self) -> None:
+        """Apply events, each once the rewrite to which it belongs is here whole.
 
-        Half of one would be a history that never was: after a compaction, an empty one.
+        Half of one would be a history that never was: after a compaction, an empty one. An event is
+        held before it is popped, and until it is applied: done again, this goes on where it ended.
         """
-        if isinstance(event, Reset):
-            self._whole_at = event.head
-        self._held.append(event)
+        self._apply_whole()
+        while self.follower.inbox:
+            event = self.follower.inbox[0]
+            if isinstance(event, Reset):
+                self._whole_at = event.head
+            if not self._held or self._held[-1] is not event:
+                self._held.append(event)
+            self.follower.pop()
+            self._apply_whole()
+
+    def _apply_whole(self) -> None:
+        if not self._held or not self._is_whole_with(self._held[-1]):
+            return
+        while self._held:
+            self._apply(self._held[0])
+            self._held.popleft()
+
+    def _is_whole_with(self, event: SubscriptionEvent) -> bool:
+        if self._whole_at is None:
+            return True
         reached = _reached(event)
-        if self._whole_at is None or (reached is not None and reached >= self._whole_at):
-            for held in self._held:
-                self._apply(held)
-            self._held.clear()
+        return reached is not None and reached >= self._whole_at
 
     def _apply(self, event: SubscriptionEvent) -> None:
-        self._history = None
         match event:
             case RecordsEvent():
                 self._begin_at(event.first.generation)
+                if self.state.head >= event.next:
+                    # An interrupt came when it was applied already.
+                    return
                 missing = event.first.line - self.state.head.line
                 self.state.apply_lines([_PASSED_OVER] * missing)
                 self.state.apply_block(event.block)
@@ -115,9 +141,9 @@ class Mirror:
     def _begin_at(self, generation: int) -> None:
         if self._incarnation is not None:
             return
-        self._incarnation = self.follower.incarnation
         if self.state.is_empty:
             self.state = ContextState(generation, self.follower.checkpoint_floor)
+        self._incarnation = self.follower.incarnation
 
     def _follow_reset(self, event: Reset) -> None:
         if self._incarnation not in (None, event.incarnation):

@@ -6,10 +6,15 @@ from math import inf
 from steno_protocol import limits
 from steno_protocol.commands import (
     Command,
+    CompactAbort,
+    CompactBegin,
     Delete,
     Describe,
+    Drain,
     Fork,
+    Gc,
     Mutation,
+    Open,
     SessionCommand,
     command_name,
 )
@@ -84,8 +89,7 @@ class Pending:
 
     def outcome(self, error: StenoError) -> StenoError:
         """`error`, unless this changes something and may have been applied."""
-        is_change = self.key is not None or isinstance(self.command, Describe)
-        if not is_change or not self.may_be_applied():
+        if not _changes_something(self.command) or not self.may_be_applied():
             return error
         repeat = "repeat it" if self.key is None else f"repeat it with the key {self.key}"
         return OutcomeUnknown(
@@ -117,3 +121,16 @@ class Pending:
                 code=reply.code,
             )
         return reply.exception(self.key)
+
+
+def _changes_something(command: Command) -> bool:
+    """True unless nothing anywhere is different once it was carried out."""
+    match command:
+        case Open():
+            return command.create
+        case Gc():
+            return not command.dry_run
+        case _:
+            return isinstance(
+                command, Mutation | Fork | Delete | Describe | CompactBegin | CompactAbort | Drain
+            )

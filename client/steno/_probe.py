@@ -6,7 +6,7 @@ import time
 import msgspec
 
 from steno._target import Target
-from steno._transport import Connection
+from steno._transport import Connection, OutOfHandles
 from steno_protocol import errors
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
@@ -52,10 +52,13 @@ def probe(target: Target, deadline: float) -> Outcome:
     Raises:
         Incompatible: what answers is another root's daemon, or speaks a newer protocol.
         Unauthorized: the daemon is there and does not let this client in.
+        OutOfHandles: this process cannot make a connection.
     """
     endpoint = target.address()
     try:
         connection = Connection(endpoint, target.key)
+    except OutOfHandles:
+        raise
     except errors.Unreachable as error:
         return Unreachable(endpoint, error.message)
     try:

@@ -25,7 +25,8 @@ class RepairSession(LinkedSession):
         """Part welded records and leave out what is no record, as one rewrite.
 
         The damaged file stays whole as the ack's `rotated`. What was appended since the report is
-        kept as it is.
+        kept as it is. There is no `durability`, because a rewrite is always synced, and no
+        `expect`: it is valid while what was verified is unchanged.
 
         Args:
             report: what `verify` returned.

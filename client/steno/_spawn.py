@@ -1,6 +1,7 @@
 """A daemon is there when a client wants one: started if there is none, and never two of them.
 
-1. Take the start lock of the root; whoever waits for it keeps probing.
+1. Take the start lock of the root; whoever waits for it keeps probing, and goes on without it when
+   its holder takes longer than a start does: it may be stopped, or have left it to a child.
 2. Probe: another client may have started it since.
 3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
    returns once it answers; then probe again.
@@ -14,11 +15,11 @@ import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Final, assert_never
 
+from steno import _fork
 from steno._connecting import StartFailed, not_there, probe_deadline
 from steno._folders import make_private
 from steno._holder import holder_of
@@ -43,16 +44,18 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
     """
     assert target.root is not None
     lock = _open_start_lock(target.root)
+    patient_until = time.monotonic()
+    patient_until += min(limits.START_LOCK_S, (deadline - patient_until) / 2)
     try:
         while True:
-            has_lock = _try_lock(lock)
+            may_start = _try_lock(lock) or time.monotonic() >= patient_until
             outcome = probe(target, probe_deadline(deadline))
             match outcome:
                 case Ready():
                     return outcome
-                case NeedsRestart() if has_lock:
+                case NeedsRestart() if may_start:
                     _drain(outcome, deadline)
-                case Unreachable() if has_lock and holder_of(Path(target.root)) is None:
+                case Unreachable() if may_start and holder_of(Path(target.root)) is None:
                     _start(target.root, deadline)
                     outcome = probe(target, probe_deadline(deadline))
                     if isinstance(outcome, Ready):
@@ -65,13 +68,14 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                 raise not_there(target, outcome, began)
             time.sleep(limits.START_LOCK_POLL_S)
     finally:
-        os.close(lock)
+        _fork.close(lock)
 
 
 def _open_start_lock(root: str) -> int:
     try:
         make_private(Path(root))
-        return os.open(Path(root, places.START_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = Path(root, places.START_LOCK)
+        return _fork.closed_in_child(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StartFailed(
             f"the root {root} cannot be used: {error}; choose another with root=, --root or"
@@ -92,12 +96,13 @@ def _start(root: str, deadline: float) -> None:
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]
     timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
     try:
-        with tempfile.TemporaryFile() as talk:
+        with os.fdopen(os.memfd_create("stenod"), "w+b") as talk:
             done = subprocess.run(  # noqa: S603 (our own interpreter and module)
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # A file and not a pipe: a pipe would be read until the daemon itself ends.
+                # A file and not a pipe: a pipe would be read until the daemon itself ends. In
+                # memory, because there may be no folder for temporary files.
                 stderr=talk,
                 timeout=timeout_s,
                 check=False,

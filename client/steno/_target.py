@@ -105,7 +105,8 @@ def _derived_endpoint(root: str) -> str:
 
 def _default_name() -> str:
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    if program in {"-c", "-m", ""}:
+    if program.startswith("-") or not program:
+        # `-` and `-c` stand where a program that has no file has its name.
         program = "python"
     suffix = f"-{os.getpid()}"
     stem = re.sub(r"[^A-Za-z0-9_.@+-]", "_", program)

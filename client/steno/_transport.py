@@ -9,6 +9,8 @@ import os
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import zmq
@@ -60,11 +62,22 @@ _ENDS: Final = (
 )
 
 
+class OutOfHandles(Unreachable):
+    """This process may not open what a connection is made of; its daemon may well be there."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"this process has no file handles left for a connection ({why}): close some, or allow"
+            " it more with `ulimit -n`"
+        )
+
+
 class Connection:
     """A DEALER socket that is connected to one daemon, or was.
 
     Raises:
         Unreachable: the endpoint is no address that ZeroMQ knows.
+        OutOfHandles: the process may open no more files or sockets.
 
     Attributes:
         fd: readable when messages may have come or may go; edge-triggered, so it is only waited for
@@ -80,7 +93,26 @@ class Connection:
         self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
         self._is_ready = False
         self._is_lost = False
-        self._socket = _context().socket(zmq.DEALER)
+        self._pid = os.getpid()
+        _check_handles()
+        try:
+            self._socket = _context().socket(zmq.DEALER)
+            self._monitor = _context().socket(zmq.PAIR)
+        except zmq.ZMQError as error:
+            raise OutOfHandles(str(error.strerror)) from None
+        try:
+            self._set_up(key)
+        except BaseException:
+            self.close()
+            raise
+
+    def __del__(self) -> None:
+        # In a child after a fork it is the parent's.
+        with suppress(AttributeError):
+            if self._pid == os.getpid():
+                self.close()
+
+    def _set_up(self, key: "ClientKey | None") -> None:
         # Without the layer for drafts of the protocol: as expensive, for each frame, as what it
         # stands on.
         self._send: Callable[..., object] = super(zmq.Socket, self._socket).send
@@ -97,7 +129,9 @@ class Connection:
             # A machine that vanished hangs up on nobody; a daemon on ours does, whatever ends it.
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
-        self._monitor = self._socket.get_monitor_socket(_ENDS | _HANDSHAKE)
+        news = f"inproc://news-{next(_numbers)}"
+        self._socket.monitor(news, _ENDS | _HANDSHAKE)
+        self._monitor.connect(news)
         # Polled without a wait they tell what an option of the socket tells, at half the price:
         # pyzmq looks an option up first.
         self._incoming = [(self._socket, _POLLIN)]
@@ -107,10 +141,9 @@ class Connection:
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
         try:
-            self._socket.connect(endpoint)
+            self._socket.connect(self.endpoint)
         except zmq.ZMQError as error:
-            self.close()
-            raise Unreachable(f"{endpoint} cannot be connected to: {error.strerror}") from None
+            raise Unreachable(f"{self.endpoint} cannot be connected to: {error.strerror}") from None
 
     @property
     def has_messages(self) -> bool:
@@ -200,10 +233,22 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; what was queued is dropped, and nothing waits."""
-        self._socket.disable_monitor()
+        try:
+            self._close()
+        except BaseException:
+            # An interrupt. libzmq's thread stops for ever at an event that it can give to nobody,
+            # so the socket is never left with a monitor that is closed.
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        if not self._socket.closed:
+            self._socket.disable_monitor()
         self._monitor.close(0)
         self._socket.close(0)
 
+
+_numbers: Final = count()
 
 _contexts: Final[dict[int, zmq.Context[zmq.Socket[bytes]]]] = {}
 
@@ -214,6 +259,19 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
     if pid not in _contexts:
         _contexts[pid] = zmq.Context()
     return _contexts[pid]
+
+
+def _check_handles() -> None:
+    # libzmq ends the process when it is out of handles in the middle of what it makes.
+    handles: list[int] = []
+    try:
+        for _ in range(limits.HANDLES_PER_CONNECTION_MAX):
+            handles.append(os.eventfd(0, os.EFD_CLOEXEC))  # noqa: PERF401 - closed if one fails
+    except OSError as error:
+        raise OutOfHandles(str(error.strerror)) from None
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def new_key_pair() -> tuple[str, str]:

@@ -20,14 +20,17 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
-from steno_protocol.errors import Busy
+from steno_protocol.errors import Busy, Unreachable
 
 _SLEEP_S_MAX: Final = 1000.0
 """A deadline may be infinite, and an integer of milliseconds may not: who wakes looks again."""
 
 
 class Turnstile:
-    """Gives turns in order; a thread that has the turn may take it again.
+    """Gives turns in order, and none to a thread that has the turn.
+
+    Such a thread is in a signal handler or a finaliser, in the middle of what it does with the
+    connection: of half a message that it sends or takes in.
 
     An interrupt anywhere leaves it free: turns are given back by the lock itself, as a function in
     Python can be interrupted before its first line.
@@ -53,7 +56,7 @@ class Turnstile:
         """Wait for a turn; how many seconds that took.
 
         Raises:
-            Busy: it took longer than `timeout_s`; the turn is not ours.
+            Busy: it took longer than `timeout_s`, or this thread is in the middle of a turn.
         """
         if self._take_now():
             return 0.0
@@ -68,7 +71,11 @@ class Turnstile:
         return waited_s
 
     def take_before(self, deadline: float) -> bool:
-        """Wait for a turn, for ever when `deadline` is infinite; False when none came in time."""
+        """Wait for a turn, for ever when `deadline` is infinite; False when none came in time.
+
+        Raises:
+            Busy: this thread is in the middle of a turn.
+        """
         return self._take_now() or self._queue_up(time.monotonic(), deadline) is not None
 
     def bell(self) -> "Bell":
@@ -98,7 +105,13 @@ class Turnstile:
     # --- inside ----------------------------------------------------------------------------------
 
     def _take_now(self) -> bool:
-        if self._queued and not self._is_ours():
+        if self._is_ours():
+            raise Busy(
+                "this thread is in the middle of a call on this client, so its signal handler or"
+                " finaliser cannot use it: set a flag there and look at it after the call, raise an"
+                " exception, or use a client of its own"
+            )
+        if self._queued:
             return False
         try:
             return self._turn.acquire(blocking=False)
@@ -146,7 +159,13 @@ class Bell:
 
     def __init__(self) -> None:
         self._is_heard = False
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError as error:
+            raise Unreachable(
+                f"this process has no file handle left to wait with ({error.strerror}): close"
+                " some, or allow it more with `ulimit -n`"
+            ) from None
 
     def __del__(self) -> None:
         # In a child after a fork too: there it closes the child's copy only.

@@ -4,11 +4,11 @@ from typing import Any, Literal, TypeVar
 
 from steno._keys import new_key
 from steno.values import Ack, File
-from steno_protocol.commands import Mutation
-from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown
+from steno_protocol.commands import Fork, Mutation
+from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError
 from steno_protocol.places import check_key, key_time_ms
 from steno_protocol.positions import Position
-from steno_protocol.replies import AnyReply, Reply
+from steno_protocol.replies import AnyReply, Reply, SessionStat
 
 Durability = Literal["synced", "written"]
 Place = Position | str
@@ -101,6 +101,37 @@ def not_contained(session: str, ack: Ack) -> OutcomeUnknown:
         session=session,
         key=ack.key,
     )
+
+
+def _made_unfollowed(error: StenoError, session: str, remedy: str, key: str | None) -> StenoError:
+    """What is said when a session was made by a call that could not follow it then.
+
+    Args:
+        error: why it is not followed.
+        remedy: how the caller gets at what was made.
+        key: names the making, when it has one.
+    """
+    return OutcomeUnknown(
+        f"the session was made, and cannot be followed now ({error.message}): {remedy}",
+        session=session,
+        head=error.head,
+        code=error.code,
+        key=key,
+    )
+
+
+def open_unfollowed(error: StenoError, stat: SessionStat) -> StenoError:
+    """What `open` ends with when the session is open and cannot be followed."""
+    if not stat.created:
+        return error
+    remedy = "open it again without exclusive, with follow=False if that is enough"
+    return _made_unfollowed(error, stat.session, remedy, None)
+
+
+def fork_unfollowed(error: StenoError, command: Fork) -> StenoError:
+    """What a fork ends with when it is made and cannot be followed."""
+    remedy = f"repeat it with the key {command.key}, or open the new session with follow=False"
+    return _made_unfollowed(error, command.new_session, remedy, command.key)
 
 
 def not_followed(session: str) -> BadRequest:

@@ -36,7 +36,11 @@ class SessionView:
 
     @property
     def history(self) -> list[Message]:
-        """The messages in order, without steno's own keys; a list of the caller's own."""
+        """The messages in order, without steno's own keys.
+
+        Each time a new list, which belongs to the caller and does not follow the session. The
+        messages in it are shared with every other such list: change a copy of one, not itself.
+        """
         return self._followed().history
 
     @property
@@ -87,6 +91,17 @@ class SessionView:
     def head(self) -> Position:
         """Up to where this mirror has seen everything."""
         return self._state().head
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which making of the session this is: another one after it was deleted and made again.
+
+        That of the mirror and its `head`; without a mirror as the last `stat` or `open` told it,
+        None before one did.
+        """
+        if self._mirror is not None:
+            return self._mirror.incarnation
+        return (self._opened.incarnation or None) if self._opened is not None else None
 
     @property
     def damaged(self) -> int:

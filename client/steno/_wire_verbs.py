@@ -46,6 +46,7 @@ class WireSession(LinkedSession):
         Raises:
             As `append_message`.
         """
+        self._refuse_when_ended()
         records = encode_events(event, payload, timestamp)
         command = mutation(commands.AppendWire, self.id, self._link.name, key, expect, durability)
         reply, _ = await self._link.request(command, replies.Ack, records)

@@ -10,9 +10,10 @@ from steno._blocking_session import BlockingSession
 from steno._blocking_subscription import BlockingSubscription
 from steno._forking import delete_command
 from steno._target import make_target
-from steno._verbs import ReplyT
+from steno._verbs import ReplyT, open_unfollowed
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
+from steno_protocol.errors import StenoError
 
 __all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
 
@@ -46,6 +47,9 @@ class BlockingClient:
     whose turn does not come within `timeout` seconds ends with Busy, and was not sent. A thread
     that waits for an event, or for a history to arrive, keeps no other waiting. What arrives on its
     own, for histories and subscriptions, is taken in during calls.
+
+    A signal handler may end a call by raising; the client is sound after it. It must not use the
+    client that its thread is in a call of: that ends with Busy.
     """
 
     def __init__(self, link: BlockingLink) -> None:
@@ -98,9 +102,13 @@ class BlockingClient:
         opening = commands.Open(
             session=session, create=create, exclusive=exclusive, stamp=stamp, by=self._link.name
         )
-        opened = BlockingSession(self._link, session, self._link.ask(opening, replies.SessionStat))
+        stat = self._link.ask(opening, replies.SessionStat)
+        opened = BlockingSession(self._link, session, stat)
         if follow:
-            opened.load()
+            try:
+                opened.load()
+            except StenoError as error:
+                raise open_unfollowed(error, stat) from error
         return opened
 
     def session(self, session: str) -> BlockingSession:

@@ -8,10 +8,11 @@ from typing import Literal, Self
 from steno._forking import delete_command
 from steno._link import Link
 from steno._target import make_target
-from steno._verbs import ReplyT
+from steno._verbs import ReplyT, open_unfollowed
 from steno.session import Session
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
+from steno_protocol.errors import StenoError
 
 
 def connect(
@@ -46,6 +47,8 @@ class Client:
 
     Several tasks may use one client at once. A cancelled call leaves the client sound; whether its
     command was applied is then not known to the caller, who may repeat it with the same key.
+
+    On asyncio one task may enter it and another one leave it; on trio that has to be one task.
     """
 
     def __init__(self, link: Link) -> None:
@@ -101,13 +104,19 @@ class Client:
 
         Raises:
             BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: it is not open.
+            OutcomeUnknown: there was no answer, and it may have been made, or it was and cannot be
+                followed; open it again.
         """
         opening = commands.Open(
             session=session, create=create, exclusive=exclusive, stamp=stamp, by=self._link.name
         )
-        opened = Session(self._link, session, await self._link.ask(opening, replies.SessionStat))
+        stat = await self._link.ask(opening, replies.SessionStat)
+        opened = Session(self._link, session, stat)
         if follow:
-            await opened.load()
+            try:
+                await opened.load()
+            except StenoError as error:
+                raise open_unfollowed(error, stat) from error
         return opened
 
     def session(self, session: str) -> Session:

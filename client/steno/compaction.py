@@ -190,6 +190,14 @@ def summary_text(parts: Sequence[Message]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+def recorded_summary(record: Message) -> str:
+    """The text of the summary that `summary_record`, or another client, made a message of."""
+    content = record.get("content")
+    if not _is_parts(content):
+        return str(content)
+    return summary_text([dict(part) for part in content if part != _text_part(_INTRODUCTION)])
+
+
 def summary_tokens(summary: str | Summary) -> int | None:
     """How many tokens a summary has, as its model told it, or None."""
     tokens = summary.output_tokens if isinstance(summary, Summary) else None

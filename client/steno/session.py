@@ -18,7 +18,7 @@ from steno._verbs import (
     starts_of,
 )
 from steno._wire_verbs import WireSession
-from steno.subscription import LineStream, RecordStream, Subscription
+from steno.subscription import LineStream, RecordStream, Subscription, fetch
 from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
@@ -28,7 +28,8 @@ from steno_protocol.positions import Position
 class Session(WireSession, CompactionSession, MailSession, ForkingSession, RepairSession):
     """A session that is read and written through its daemon; made by `Client.open`.
 
-    Every mutation takes the same three options, and returns once its bytes are as durable as asked:
+    Every mutation takes the same three options, and returns once its bytes are as durable as asked
+    (`compact`, `repair` and those of D-Mail do without some, and say why):
 
     `key` is the caller's idempotency key: the command is applied once, however often it is sent.
     `expect` is the position that the caller believes is the head; another head is a Conflict and
@@ -214,12 +215,11 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
             NotFound: there is no such position, generation or checkpoint.
         """
         past = PastReader(self.id, at, checkpoint)
-        while command := past.reader.next_command():
-            past.reader.take(*await self._link.request(command, replies.Lines))
+        while await fetch(self._link, past.reader):
             past.absorb()
             # A long history must not keep the other tasks waiting.
             await anyio.lowlevel.checkpoint()
-        return past.state()
+        return past.state(await self.timeline() if past.tells_no_checkpoint else ())
 
     # --- following -------------------------------------------------------------------------------
 
@@ -229,17 +229,24 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         *,
         records: Followed = "context",
         wire_after: Place | None = None,
+        incarnation: str | None = None,
     ) -> Subscription:
         """The session's events, to be used with `async for`: backlog, Live, then what is new.
 
         Args:
-            after: `start` (of the present generation), `now`, or a position.
+            after: `start` (of the present generation), `now`, or a position. `now` is the instant
+                at which `async with` on the subscription was entered.
             records: `context`, `wire`, or `both`; `file` of each event says whose it is. With
                 `both` each file has a Live of its own, and each file's events are in order.
             wire_after: as `after`, in the wire file; needed with `both` after a position, because
                 the two files have positions of their own.
+            incarnation: of the session that the positions speak of, as `incarnation` of this object
+                or of a subscription told it when they were saved. If the session was deleted and
+                made again since, a Reset that keeps nothing comes first. Without it the positions
+                are taken for those of the session that is there.
         """
-        return Subscription(self._link, self.id, starts_of(records, after, wire_after))
+        starts = starts_of(records, after, wire_after)
+        return Subscription(self._link, self.id, starts, incarnation)
 
     async def wait_for(self, position: Place) -> None:
         """Wait until this process's mirror contains everything before `position`.

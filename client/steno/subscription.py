@@ -8,11 +8,15 @@ from weakref import WeakMethod
 
 import anyio
 import anyio.lowlevel
+from anyio import to_thread
 
 from steno._following import Following
 from steno._pending import Pending
 from steno._reading import LineReader
+from steno._source import open_source
 from steno.values import File, Record, SubscriptionEvent
+from steno_protocol import limits
+from steno_protocol.errors import Busy
 from steno_protocol.replies import Lines
 
 if TYPE_CHECKING:
@@ -24,18 +28,37 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
 
     RecordsEvent, Live once at the end of the backlog, Reset for each rewrite. No record is missed
     and none is seen twice. One that is read slowly costs neither the daemon nor this process more
-    than one window of bytes. Used with `async for`; `async with` or `aclose` end it at once.
+    than one window of bytes. Used with `async for`; `async with` or `aclose` end it at once. It is
+    one task's: of two that wait for its next event the second gets Busy.
+
+    One from `now` on has begun once `async with` was entered: what is acknowledged later is
+    delivered. With `async for` alone it begins with the daemon's answer, some time after the call.
     """
 
-    def __init__(self, link: "Link", session: str, starts: Sequence[tuple[File, str]]) -> None:
+    def __init__(
+        self,
+        link: "Link",
+        session: str,
+        starts: Sequence[tuple[File, str]],
+        incarnation: str | None = None,
+    ) -> None:
         self._link = link
         self._event: anyio.Event | None = None
         self._is_closed = False
         # Weak, so that a loop that was left by `break` ends its subscription.
         wake = WeakMethod(self._wake)
-        self._following = Following(session, starts, lambda: _call(wake))
+        self._following = Following(session, starts, lambda: _call(wake), incarnation)
         for follower in self._following.followers:
             link.follow(follower)
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which making of the session the events taken so far are of.
+
+        To be saved beside the position after an event, and given with it to `subscribe`. None
+        before the daemon's first answer. With both files it changes once both were told so.
+        """
+        return self._following.incarnation
 
     def __aiter__(self) -> Self:
         return self
@@ -45,29 +68,39 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
 
         Raises:
             NotFound: the session cannot be followed any longer.
+            Busy: another task waits for it.
         """
         await anyio.lowlevel.checkpoint()
         while not self._following.has_events:
             if self._is_closed:
                 raise StopAsyncIteration
-            if self._following.error is not None:
-                raise self._following.error
-            self._event = anyio.Event()
-            await self._event.wait()
+            await self._next_news()
         event, follower = self._following.pop()
         self._link.consumed(follower)
         return event
 
     async def aclose(self) -> None:
         """End the subscription."""
-        self._is_closed = True
-        self._following.clear()
-        for follower in self._following.followers:
-            self._link.unfollow(follower)
-        self._wake()
+        self._close()
         await anyio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
+        """Wait until it is known where the files are followed from.
+
+        Raises:
+            NotFound, Unreachable: the daemon did not say where `now` is; the subscription is over.
+            Busy: another task waits for it.
+        """
+        await anyio.lowlevel.checkpoint()
+        try:
+            while not (self._following.has_begun or self._is_closed):
+                await self._next_news()
+        except Busy:
+            # It is another task's, which goes on.
+            raise
+        except BaseException:
+            self._close()
+            raise
         return self
 
     async def __aexit__(
@@ -82,6 +115,28 @@ class Subscription(AsyncIterator[SubscriptionEvent]):
         if not self._is_closed:
             for follower in self._following.followers:
                 self._link.abandon(follower)
+
+    async def _next_news(self) -> None:
+        """Wait until something has come; raises why nothing will any more."""
+        if self._following.error is not None:
+            raise self._following.error
+        if self._event is not None:
+            raise Busy(
+                "another task waits for the next event of this subscription: give each task a"
+                " subscription of its own"
+            )
+        self._event = anyio.Event()
+        try:
+            await self._event.wait()
+        finally:
+            self._event = None
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._following.clear()
+        for follower in self._following.followers:
+            self._link.unfollow(follower)
+        self._wake()
 
     def _wake(self) -> None:
         if self._event is not None:
@@ -164,12 +219,19 @@ async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> boo
     Args:
         ahead: ask for the one after it at once; who gives up before the end has to forget it.
     """
+    link.check_open()
+    if reader.has_file and await to_thread.run_sync(
+        reader.take_from_file, limits.READ_AHEAD_BYTES_MAX
+    ):
+        return True
     pending = reader.ahead or _ask(link, reader)
     reader.ahead = None
     if pending is None:
         return False
     reader.take(*await link.finish(pending, Lines))
-    if ahead:
+    if reader.told is not None:
+        reader.use(await to_thread.run_sync(open_source, reader.told))
+    if ahead and not reader.has_file:
         reader.ahead = _ask(link, reader)
     return True
 

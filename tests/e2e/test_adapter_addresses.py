@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import steno
 from steno.adapters._address import Address, find_address
 
 
@@ -61,5 +60,16 @@ def test_a_folder_whose_name_cannot_be_in_an_id_is_a_tree_of_its_own(
     found = find_address(odd / "näme (1)")
     assert found.tree == odd.resolve()
     assert found.session.startswith("tree:_n_me__1_-")
-    with pytest.raises(steno.BadRequest, match="rename it"):
-        find_address(odd / "context.jsonl")
+
+
+@pytest.mark.parametrize(
+    "name", ["my session", "été", "-x", ".hidden", "quarantine", "context.d", "a.jsonl", "x" * 150]
+)
+def test_a_folder_that_cannot_be_a_session_has_one_for_its_context(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    odd = tmp_path.resolve() / name
+    found = find_address(odd / "context.jsonl")
+    assert (found.session, found.tree) == ("tree:_context.jsonl.steno", odd)
+    assert found.context == odd / "_context.jsonl.steno" / "context.jsonl"
+    assert found.is_companion

@@ -3,11 +3,15 @@
 Side by side with kimi-cli's and kosong's own classes they are tested in tests/interop.
 """
 
+import fcntl
 import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,12 +20,19 @@ import anyio.to_thread
 import pytest
 
 import steno
+from steno.adapters import _twin
 from steno.adapters._address import find_address
+from steno.adapters._daemons import _clients
+from steno.adapters._file_session import FileSession
+from steno.adapters._wire_session import WireFileSession
 from steno.adapters.kimi import Context
 from steno.adapters.kosong import MemoryLinearStorage, StenoLinearStorage
-from support.daemons import end_daemon_of
+from support.daemons import end_daemons_below
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
+
+# From Python 3.12 on a fork warns when libzmq's threads run; what it warns of is what is tested.
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 NAMES = pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl", "odd näme (1)"])
 
@@ -51,7 +62,8 @@ def home() -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STENO_HOME", str(folder))
         yield folder
-        end_daemon_of(folder)
+        # Also those that adapters started for trees of their own.
+        end_daemons_below(folder)
         shutil.rmtree(folder)
 
 
@@ -173,6 +185,122 @@ async def test_reverts_beside_appends_lose_nothing_that_was_acknowledged(
     assert "doomed" not in texts(again.history)
     address = await anyio.to_thread.run_sync(find_address, path)
     assert path.samefile(address.context)
+
+
+@NAMES
+async def test_an_object_that_restored_nothing_takes_in_what_others_write(
+    folder: Path, name: str
+) -> None:
+    one, other = (Context(folder / name, message_type=Note) for _ in range(2))
+    assert not await one.restore()
+    assert not await other.restore()
+    await other.append_message(Note("other"))
+    await one.append_message(Note("one"))
+    assert texts(one.history) == ["other", "one"]
+    await other.checkpoint(add_user_message=False)
+    assert texts(other.history) == ["other", "one"]
+
+
+async def test_a_storage_that_restored_nothing_takes_in_what_others_write(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    one, other = (StenoLinearStorage(path, message_type=Note) for _ in range(2))
+    await one.restore()
+    await other.append_message(Note("other"))
+    await one.mark_token_count(3)
+    assert texts(one.messages) == ["other"]
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+async def test_a_first_change_that_was_cancelled_is_taken_in_by_the_next(
+    folder: Path, is_restored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "context.jsonl"
+    await Context(path).append_message(Note("before"))
+    context = Context(path, message_type=Note)
+    if is_restored:
+        await context.restore()
+    append = context._followed.file.append
+
+    def lost(messages: Sequence[bytes]) -> steno.Ack:
+        append(messages)
+        raise InterruptedError
+
+    # As asyncio's `cancel` of a task does it while the thread is at work.
+    with monkeypatch.context() as patch:
+        patch.setattr(context._followed.file, "append", lost)
+        with pytest.raises(InterruptedError):
+            await context.append_message(Note("cancelled"))
+    await context.append_message(Note("next"))
+    assert texts(context.history) == ["before"] * is_restored + ["cancelled", "next"]
+
+
+async def test_a_checkpoint_that_another_object_set_can_be_reverted_to(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    one, other = (Context(path, message_type=Note) for _ in range(2))
+    await one.append_message(Note("a"))
+    assert await other.restore()
+    await one.checkpoint(add_user_message=False)
+    await one.append_message(Note("b"))
+    with pytest.raises(ValueError, match="checkpoint 1 does not exist"):
+        await other.revert_to(1)
+    assert texts(other.history) == ["a", "b"]
+    await other.revert_to(0)
+    assert texts(other.history) == ["a"]
+
+
+async def test_a_folder_of_any_name_holds_a_context_and_its_events(
+    home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my séssion"
+    folder.mkdir()
+    path = folder / "context.jsonl"
+    one, other = (Context(path, message_type=Note) for _ in range(2))
+    await one.append_message(Note("a"))
+    assert await other.restore()
+    await one.checkpoint(add_user_message=False)
+    await other.append_message(Note("b"))
+    await one.revert_to(0)
+    await one.append_message(Note("c"))
+    events = WireFileSession(folder / "wire.jsonl")
+    for _ in range(2):
+        await anyio.to_thread.run_sync(
+            events.append, b'{"timestamp":1.0,"message":{"type":"TurnEnd","payload":{}}}'
+        )
+    assert roles(path) == ["user", "user"]
+    assert roles(folder / "context_1.jsonl") == ["user", "_checkpoint", "user"]
+    again = Context(path, message_type=Note)
+    assert await again.restore()
+    assert texts(again.history) == ["a", "c"]
+    assert len((folder / "wire.jsonl").read_bytes().splitlines()) == 3
+
+
+@forks
+@NAMES
+def test_a_child_that_was_forked_while_a_thread_was_in_an_adapter_can_use_one(
+    folder: Path, name: str
+) -> None:
+    file = FileSession(folder / name)
+    file.append([b'{"role":"user","content":"before"}'])
+    names = file.path.parent
+    with _clients.guard, _twin.alone(names):
+        child = os.fork()
+        if child == 0:
+            # It ends by the alarm if it hangs.
+            signal.alarm(30)
+            FileSession(folder / name).append([b'{"role":"user","content":"child"}'])
+            signal.pause()
+    try:
+        with (names / _twin._LOCK).open() as lock:
+            # The child has this file open, too.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        FileSession(folder / name).append([b'{"role":"user","content":"parent"}'])
+        while len(roles(file.path)) < 3:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)
+            os.sched_yield()
+    finally:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 async def test_a_failed_append_is_told_and_changes_nothing(folder: Path) -> None:

@@ -95,6 +95,16 @@ def _long_session(root: Path, **environment: str) -> Steno:
     return Steno(root, NO_COLOR="1", **environment)
 
 
+def test_a_position_behind_the_end_is_not_found_and_shows_nothing(root: Path) -> None:
+    steno = _long_session(root)
+    there = steno("show", "demo", "--at", "0:30")
+    assert "message 29" in there.out
+    for form in ([], ["--json"]):
+        behind = steno("show", "demo", "--at", "0:31", *form)
+        assert (behind.code, behind.out) == (4, "")
+        assert "no position 0:31: generation 0 ends at 0:30" in behind.err
+
+
 def test_what_is_higher_than_the_terminal_goes_through_the_pager(root: Path) -> None:
     steno = _long_session(root, PAGER="sed s/^/PAGED:/")
     shown = steno.on_terminal(80, "show", "demo", typed="")

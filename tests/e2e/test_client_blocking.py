@@ -22,6 +22,8 @@ from steno import (
     Unreachable,
     connect_sync,
 )
+from steno._transport import Connection
+from steno._verbs import Followed
 from support.session_files import contents_in, records_in
 
 # From Python 3.12 on a fork warns when libzmq's threads run; what it warns of is what is tested.
@@ -53,6 +55,8 @@ def test_the_blocking_verbs_change_the_mirror_as_they_change_the_file(root: Path
         session.restore_generation(1)
         assert session.history == [message("one"), message("two")]
         assert session.history_at("0:2").history == [message("one")]
+        with pytest.raises(NotFound, match="no position 2:999"):
+            session.history_at("2:999")
         assert session.stat().head == str(session.head)
         assert [entry.session for entry in client.sessions()] == ["demo"]
         assert [entry.name for entry in session.clients().clients] == ["planner"]
@@ -96,6 +100,20 @@ def test_a_refresh_takes_in_what_others_wrote(root: Path) -> None:
         assert writer.history == [message("hi"), message("ho"), message("hu")]
 
 
+def test_what_a_caller_does_to_its_list_of_messages_changes_no_other_history(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message(message("hi"))
+        mine = session.history
+        mine.append(message("only for my model"))
+        assert session.history == [message("hi")]
+        mine.clear()
+        assert session.history == [message("hi")]
+        session.append_message(message("ho"))
+        assert session.history == [message("hi"), message("ho")]
+        assert mine == []
+
+
 def test_blocking_lines_and_records_are_those_of_the_file(root: Path) -> None:
     folder = root / "sessions" / "demo"
     folder.mkdir(parents=True)
@@ -126,6 +144,68 @@ def test_a_blocking_subscription_gives_backlog_live_and_news(root: Path) -> None
             session.clear()
             assert isinstance(next(events), Reset)
         assert events.next_event() is None
+
+
+@pytest.mark.parametrize("records", ["context", "wire", "both"])
+def test_what_is_acknowledged_after_a_subscription_from_now_on_is_delivered(
+    root: Path, records: Followed
+) -> None:
+    files = {"context", "wire"} if records == "both" else {records}
+    with connect_sync(root) as client, connect_sync(root) as other:
+        session, writer = client.open("demo", follow=False), other.open("demo", follow=False)
+        writer.append_wire("Note", {}, durability="synced")
+        with session.subscribe("now", records=records) as events:
+            writer.append_message(message("a"))
+            writer.append_wire("Note", {}, durability="synced")
+            news: dict[str, int] = {}
+            while set(news) != files:
+                event = next(events)
+                if isinstance(event, RecordsEvent):
+                    news[event.file] = len(event.lines())
+        assert set(news.values()) == {1}
+
+
+def test_a_saved_position_of_a_session_that_was_made_again_is_not_taken_for_one_of_the_new(
+    root: Path,
+) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message([message("old"), message("old")])
+        unfollowed = client.open("demo", follow=False)
+        with session.subscribe() as events:
+            assert isinstance(next(events), RecordsEvent)
+            saved = events.incarnation
+        assert saved == session.incarnation == unfollowed.incarnation is not None
+        assert client.session("demo").incarnation is None
+        with session.subscribe("0:2", incarnation=saved) as events:
+            assert next(events) == Live(Position(0, 2))
+        client.delete("demo")
+        again = client.open("demo")
+        again.append_message([message("new") for _ in range(3)])
+        assert again.incarnation != saved
+        for after in ("0:2", "5:7"):
+            with again.subscribe(after, incarnation=saved) as events:
+                assert events.incarnation == saved
+                reset = next(events)
+                assert isinstance(reset, Reset)
+                assert (reset.kept, reset.incarnation) == (0, again.incarnation)
+                assert events.incarnation == again.incarnation
+                backlog = next(events)
+                assert isinstance(backlog, RecordsEvent)
+                assert len(backlog.lines()) == 3
+
+
+def test_a_subscription_from_now_on_that_cannot_begin_says_so(root: Path) -> None:
+    with connect_sync(root) as client:
+        with pytest.raises(NotFound):
+            client.session("nobody").subscribe("now")
+        assert client.open("demo").subscribe("now").next_event() == Live(Position(0, 0))
+        client.drain()
+    with connect_sync(root) as client, connect_sync(root, spawn=False, timeout=0.5) as other:
+        session = other.open("demo", follow=False)
+        client.drain()
+        with pytest.raises(Unreachable):
+            session.subscribe("now")
 
 
 def test_calls_from_several_threads_are_put_one_after_the_other(root: Path) -> None:
@@ -201,3 +281,20 @@ def test_every_public_name_is_there() -> None:
     assert set(steno.__all__) <= set(dir(steno))
     with pytest.raises(AttributeError):
         _ = steno.nonsense
+
+
+def test_events_that_never_end_keep_no_change_from_being_sent(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        looks = 0
+
+        def more_is_there(_: Connection) -> bool:
+            nonlocal looks
+            looks += 1
+            assert looks < 1000, "it looks for ever before it sends"
+            return True
+
+        monkeypatch.setattr(Connection, "has_messages", property(more_is_there))
+        assert session.append_message(message("one")).head == Position(0, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 import steno
@@ -24,6 +25,8 @@ from steno import (
 )
 from steno.compaction import COMPACTION_PROMPT, summary_record
 from steno_protocol import commands, limits
+
+replace = msgspec.structs.replace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
 
@@ -168,6 +171,35 @@ async def test_a_cancelled_compaction_changes_nothing_and_keeps_nobody_out(root:
         assert await (await other.open("demo")).compact(notes) is not None
 
 
+async def test_a_client_that_is_closed_under_a_compaction_keeps_nobody_out(root: Path) -> None:
+    asked_model = anyio.Event()
+
+    async def summarize(_: object) -> str:
+        asked_model.set()
+        return await hang(_)
+
+    async with connect(root, name="second") as other, anyio.create_task_group() as tasks:
+        async with connect(root, name="first") as client:
+            session = await talked(client)
+            tasks.start_soon(session.compact, summarize)
+            await asked_model.wait()
+        assert await (await other.open("demo")).compact(notes) is not None
+        tasks.cancel_scope.cancel()
+
+
+def test_a_blocking_client_that_is_closed_under_a_compaction_keeps_nobody_out(root: Path) -> None:
+    with connect_sync(root, name="first") as client, connect_sync(root, name="second") as other:
+        session = talked_sync(client)
+
+        def summarize(_: object) -> str:
+            client.close()
+            assert other.open("demo").compact(lambda _: NOTES) is not None
+            return NOTES
+
+        with pytest.raises(BadRequest, match="closed"):
+            session.compact(summarize)
+
+
 async def test_a_second_compactor_is_told_at_once_who_is_at_it(root: Path) -> None:
     async with connect(root, name="first") as client, connect(root, name="second") as other:
         session = await talked(client)
@@ -227,17 +259,73 @@ async def test_the_lease_is_renewed_while_the_model_thinks(
         assert set(begun) == {done.ack.key}
 
 
-async def test_a_repeat_with_the_same_key_gets_the_first_answer(root: Path) -> None:
+async def test_a_repeat_with_the_same_key_tells_what_the_first_one_did(root: Path) -> None:
+    async with connect(root) as client:
+        session = await talked(client)
+        await session.append_message([message(f"{number}") for number in range(9)])
+
+        async def summarize(_: object) -> Summary:
+            await session.append_message(message("meanwhile"))
+            return Summary([{"type": "text", "text": NOTES}], 700)
+
+        first = await session.compact(summarize, key="k1")
+        assert first is not None
+        for rewrite in (session.checkpoint, session.clear):
+            again = await session.compact(never, key="k1")
+            assert again is not None
+            assert again.ack.duplicate
+            assert replace(again, ack=replace(again.ack, duplicate=False)) == first
+            await rewrite()
+        again = await session.compact(never, key="k1")
+        assert again is not None
+        assert again.summary == NOTES
+        assert session.history == []
+
+
+async def test_of_two_with_one_key_both_tell_of_the_summary_that_was_put_in(root: Path) -> None:
+    async with connect(root) as client, connect(root) as other:
+        session = await talked(client)
+
+        async def summarize(_: object) -> str:
+            await other.session("demo").compact(notes, key="k1")
+            return "too late"
+
+        done = await session.compact(summarize, key="k1")
+        assert done is not None
+        assert (done.ack.duplicate, done.summary, done.messages) == (True, NOTES, 2)
+        assert session.history == [summary_record(NOTES), *TALK[2:]]
+        await session.append_message([message("five"), message("six")])
+        assert await session.compact(notes) is not None, "a repeat keeps nobody out"
+
+
+async def test_a_past_state_behind_a_compaction_tells_the_next_id_as_the_session_did(
+    root: Path,
+) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
-        await session.append_message([message(f"{number}") for number in range(9)])
-        first = await session.compact(notes, key="k1")
-        again = await session.compact(notes, key="k1")
-        assert first is not None
-        assert again is not None
-        assert again.ack.duplicate
-        assert again.ack.head == first.ack.head == session.head
-        assert await session.compact(notes) is not None, "a repeat keeps nobody out"
+        await session.checkpoint()
+        await session.append_message(TALK)
+        done = await session.compact(notes)
+        assert done is not None
+        assert done.checkpoint_id == 1
+        await session.revert_to(1)
+        assert session.n_checkpoints == 1
+        for at in (None, 2, "2:0"):
+            assert (await session.history_at(at)).n_checkpoints == 1
+        await session.clear()
+        assert (await session.history_at(2)).n_checkpoints == 1
+        assert (await session.history_at()).n_checkpoints == session.n_checkpoints == 0
+
+
+def test_the_blocking_client_tells_the_next_id_of_a_past_state(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = talked_sync(client)
+        session.checkpoint()
+        done = session.compact(lambda _: NOTES)
+        assert done is not None
+        session.revert_to(done.checkpoint_id)
+        session.append_message(message("five"))
+        assert session.history_at().n_checkpoints == session.n_checkpoints == 1
 
 
 async def test_a_daemon_that_dies_while_the_model_thinks_is_no_harm(root: Path) -> None:
@@ -301,10 +389,12 @@ def test_a_repeat_by_the_blocking_client_keeps_nobody_out(root: Path) -> None:
         session = client.open("demo")
         session.append_message([message(f"{number}") for number in range(9)])
         for is_repeat in (False, True):
-            done = session.compact(lambda _: "notes", key="k1")
+            texts = ["more notes", "notes"]
+            done = session.compact(lambda _, texts=texts: texts.pop(), key="k1")
             assert done is not None
-            assert done.ack.duplicate == is_repeat
-
+            told = (done.ack.duplicate, done.summary, done.tokens, done.messages)
+            assert told == (is_repeat, "notes", 1, 7)
+            assert len(texts) == 1 + is_repeat
         assert session.compact(lambda _: "more notes") is not None
 
 

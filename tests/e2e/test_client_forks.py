@@ -1,6 +1,7 @@
 """Fork, undo, describe, delete and filtered lists through both clients, against a real daemon."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,16 @@ from steno import (
     BlockingSession,
     Exists,
     NotFound,
+    OutcomeUnknown,
     Position,
     Session,
+    TooLarge,
     connect,
     connect_sync,
 )
 from steno._forking import undo_name
 from steno_protocol import limits, places
+from steno_protocol.errors import ErrorCode
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
 
@@ -221,3 +225,44 @@ def test_the_blocking_client_describes_lists_and_deletes_as_the_async_one_does(
         assert deleted.trash.is_dir()
         assert client.delete("demo", key="delete-1") == deleted
         assert [each.session for each in client.sessions()] == ["other"]
+
+
+async def test_what_was_made_and_cannot_be_followed_is_not_said_to_be_not_applied(
+    root: Path,
+) -> None:
+    async with connect(root) as client:
+        session = await lived(client)
+        full = [session.subscribe() for _ in range(limits.SUBSCRIPTIONS_PER_PEER_MAX - 1)]
+        with pytest.raises(OutcomeUnknown, match=r"was made.*follow=False") as raised:
+            await client.open("opened", exclusive=True)
+        assert (raised.value.code, raised.value.session) == (ErrorCode.TOO_LARGE, "opened")
+        with pytest.raises(TooLarge):
+            await client.open("opened")
+        for make in (partial(session.fork, "forked"), session.undo):
+            with pytest.raises(OutcomeUnknown, match="was made") as raised:
+                await make()
+            name, key = raised.value.session, raised.value.key
+            assert key is not None
+            assert key in str(raised.value)
+            assert (await client.stat(name or "")).forked_from == "demo"
+            await full.pop().aclose()
+            repeated = await make(key=key)
+            assert (repeated.id, repeated.is_following) == (name, True)
+
+
+def test_what_the_blocking_client_made_and_cannot_follow_is_not_said_to_be_not_applied(
+    root: Path,
+) -> None:
+    with connect_sync(root) as client:
+        session = lived_sync(client)
+        full = [session.subscribe() for _ in range(limits.SUBSCRIPTIONS_PER_PEER_MAX - 1)]
+        with pytest.raises(OutcomeUnknown, match=r"was made.*follow=False"):
+            client.open("opened", exclusive=True)
+        with pytest.raises(TooLarge):
+            client.open("opened")
+        for make in (partial(session.fork, "forked"), session.undo):
+            with pytest.raises(OutcomeUnknown, match="was made") as raised:
+                make()
+            full.pop().close()
+            repeated = make(key=raised.value.key)
+            assert (repeated.id, repeated.is_following) == (raised.value.session, True)

@@ -154,6 +154,22 @@ class Seen:
                     self.lives += 1
 
 
+async def test_a_subscription_from_now_on_is_entered_once_it_was_answered(root: Path) -> None:
+    answered: list[str] = []
+
+    def script(request: Request) -> Answers | None:
+        if isinstance(request.command, commands.Subscribe):
+            answered.append(request.command.after)
+        return None
+
+    with ScriptedDaemon(root, script) as daemon:
+        async with (
+            connect(endpoint=daemon.endpoint) as client,
+            client.session("demo").subscribe("now"),
+        ):
+            assert answered == ["now"]
+
+
 async def test_a_drained_daemon_is_started_again_by_whoever_needs_it(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")

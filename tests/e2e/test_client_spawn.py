@@ -13,9 +13,9 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from steno import BlockingClient, Incompatible, Unreachable, connect_sync
+from steno import BlockingClient, Incompatible, Unreachable, _fork, _spawn, connect_sync
 from steno.cli.examining_daemon import examine_daemon
-from steno_protocol import commands, places
+from steno_protocol import commands, limits, places
 from steno_protocol.frames import Request
 from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
@@ -140,12 +140,61 @@ def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:
         connect_sync(root)
 
 
-def test_a_temporary_folder_without_room_keeps_a_daemon_from_starting_and_is_told(
+@pytest.mark.parametrize("timeout", [30.0, 4.0])
+def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
+    root: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
+    monkeypatch.setattr(limits, "START_LOCK_S", 0.2 if timeout == 30.0 else 60.0)
+    stopped = os.open(root / places.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        with connect_sync(root, timeout=timeout) as client:
+            client.drain()
+    finally:
+        os.close(stopped)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_daemon_is_started_does_not_keep_the_start_lock(
+    root: Path,
+) -> None:
+    lock = _spawn._open_start_lock(str(root))
+    assert _spawn._try_lock(lock)
+    may_end, end = os.pipe()
+    is_forked, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        os.write(tell, b"x")
+        os.read(may_end, 1)
+        os._exit(0)
+    try:
+        os.read(is_forked, 1)
+        _fork.close(lock)
+        other = _spawn._open_start_lock(str(root))
+        assert _spawn._try_lock(other)
+        _fork.close(other)
+    finally:
+        for handle in (end, may_end, is_forked, tell):
+            os.close(handle)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_daemon_is_started_without_any_folder_for_temporary_files(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(28, "No space left on device")
     monkeypatch.setattr("tempfile.TemporaryFile", Mock(side_effect=full))
-    with pytest.raises(Unreachable, match=r"stenod cannot be run as .*No space left on device"):
+    with connect_sync(root) as client:
+        client.drain()
+
+
+def test_a_system_without_memory_for_what_a_daemon_says_is_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(23, "Too many open files in system")
+    monkeypatch.setattr("os.memfd_create", Mock(side_effect=full))
+    with pytest.raises(Unreachable, match=r"stenod cannot be run as .*Too many open files"):
         connect_sync(root)
 
 
@@ -250,3 +299,40 @@ def speaking(root: Path, protocol: int) -> Script:
 def write_note(root: Path, daemon: ScriptedDaemon) -> None:
     note = places.LockNote(pid=1, version="0", root=str(root), endpoint=daemon.endpoint)
     (root / places.LOCK).write_bytes(msgspec.json.encode(note))
+
+
+FEW_HANDLES = """
+import os, resource, sys, steno
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+import steno.blocking, steno._holder
+handles = []
+try:
+    while True:
+        handles.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for _ in range(int(sys.argv[2])):
+    os.close(handles.pop())
+try:
+    steno.connect_sync(sys.argv[1], timeout=1).open("demo").wait_for("0:9", timeout=0)
+    print("reached")
+except steno.Unreachable as error:
+    print(error.message)
+for handle in handles:
+    os.close(handle)
+steno.connect_sync(sys.argv[1], spawn=False).close()
+"""
+
+
+@pytest.mark.parametrize("left", [0, 2, 3, 5, 8, 11])
+def test_a_process_that_is_out_of_handles_is_told_so_and_lives_on(root: Path, left: int) -> None:
+    with ForegroundDaemon(root):
+        done = subprocess.run(
+            [sys.executable, "-c", FEW_HANDLES, str(root), str(left)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no file handles left" in done.stdout
+    assert "ulimit -n" in done.stdout

@@ -167,6 +167,35 @@ def test_a_subscription_that_is_closed_ends_the_loop_over_it(root: Path) -> None
         assert told.result(QUICK_S) == []
 
 
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda client: client.session("demo").restore(),
+        lambda client: client.open("demo", create=False),
+        lambda client: client.session("demo").subscribe("now"),
+        lambda client: next(client.session("demo").subscribe("start")),
+    ],
+    ids=["restore", "open", "subscribe from now on", "the first event"],
+)
+def test_a_subscription_that_is_not_answered_ends_in_time(
+    root: Path, wait: Callable[[BlockingClient], object]
+) -> None:
+    def mute(request: Request) -> Answers | None:
+        # Neither does it answer the farewell: its answer would wake who waits.
+        is_about_it = isinstance(request.command, commands.Subscribe | commands.Unsubscribe)
+        return [] if is_about_it else None
+
+    with (
+        ScriptedDaemon(root, mute) as daemon,
+        connect_sync(endpoint=daemon.endpoint, timeout=0.5) as client,
+        threads(client) as pool,
+    ):
+        # In a thread of its own, so that a wait for ever fails here and is ended.
+        waiting = pool.submit(wait, client)
+        with pytest.raises(Unreachable, match="not answered in time"):
+            waiting.result(QUICK_S)
+
+
 def test_a_request_whose_turn_does_not_come_in_time_is_busy_and_was_not_sent(root: Path) -> None:
     is_asked, may_answer = threading.Event(), threading.Event()
 

@@ -11,6 +11,7 @@ import pytest
 import steno
 from steno import (
     BadRequest,
+    Busy,
     Client,
     Conflict,
     Corrupt,
@@ -24,8 +25,11 @@ from steno import (
     TooLarge,
     connect,
 )
-from steno_protocol import limits
+from steno.values import SubscriptionEvent
+from steno_protocol import commands, limits
+from steno_protocol.frames import Request
 from support.foreground import ForegroundDaemon
+from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import records_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
@@ -108,6 +112,12 @@ async def test_a_past_state_is_read_without_touching_the_present(root: Path) -> 
             await session.history_at(0, checkpoint=7)
         with pytest.raises(NotFound):
             await session.history_at(9)
+        ends = (("1:0", []), ("0:3", [message("one"), message("two")]))
+        for end, there in ends:
+            assert (await session.history_at(end)).history == there
+        for behind in ("1:1", "0:4", "0:999"):
+            with pytest.raises(NotFound, match=f"no position {behind}"):
+                await session.history_at(behind)
 
 
 async def test_two_clients_see_one_history_and_read_each_others_writes(root: Path) -> None:
@@ -295,6 +305,89 @@ async def test_a_subscription_gives_the_backlog_then_live_then_what_is_new(root:
             await anext(session.subscribe("1:9"))
         with pytest.raises(NotFound):
             await anext(client.session("nobody").subscribe())
+
+
+async def test_what_is_acknowledged_after_a_subscription_from_now_on_is_delivered(
+    root: Path,
+) -> None:
+    async with connect(root) as client, connect(root) as other:
+        session = await client.open("demo", follow=False)
+        writer = await other.open("demo", follow=False)
+        async with session.subscribe("now", records="both") as events:
+            await writer.append_message(message("a"))
+            await writer.append_wire("Note", {}, durability="synced")
+            news = {"context": 0, "wire": 0}
+            while not all(news.values()):
+                event = await anext(events)
+                if isinstance(event, RecordsEvent):
+                    news[event.file] += len(event.lines())
+        # The wire file was made by its first event, with a header.
+        assert news == {"context": 1, "wire": 2}
+        missing = client.session("nobody").subscribe("now")
+        with pytest.raises(NotFound):
+            await missing.__aenter__()
+        with pytest.raises(StopAsyncIteration):
+            await anext(missing)
+
+
+async def test_of_two_tasks_that_wait_for_one_subscription_the_second_is_told(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo", follow=False)
+        events = session.subscribe()
+        assert isinstance(await anext(events), Live)
+        first: list[SubscriptionEvent] = []
+
+        async def take() -> None:
+            first.append(await anext(events))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(30), pytest.raises(Busy, match="subscription of its own"):
+                await anext(events)
+            await session.append_message(message("a"))
+        assert isinstance(first[0], RecordsEvent)
+        with anyio.move_on_after(0):
+            await anext(events)
+        await session.append_message(message("b"))
+        # Who gave up waiting is in nobody's way.
+        assert isinstance(await anext(events), RecordsEvent)
+
+
+async def test_a_subscription_that_is_another_tasks_is_not_ended_by_who_enters_it(
+    root: Path,
+) -> None:
+    def mute(request: Request) -> Answers | None:
+        return [] if isinstance(request.command, commands.Subscribe) else None
+
+    with ScriptedDaemon(root, mute) as daemon:
+        async with connect(endpoint=daemon.endpoint) as client:
+            events = client.session("demo").subscribe("now")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(events.__aenter__)
+                await anyio.wait_all_tasks_blocked()
+                with pytest.raises(Busy):
+                    await events.__aenter__()
+                daemon.script = lambda _: None
+            assert isinstance(await anext(events), Live)
+
+
+async def test_a_saved_position_of_a_session_that_was_made_again_is_not_taken_for_one_of_the_new(
+    root: Path,
+) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.append_message([message("old"), message("old")])
+        saved = session.incarnation
+        assert saved is not None
+        await client.delete("demo")
+        again = await client.open("demo", follow=False)
+        await again.append_message([message("new") for _ in range(3)])
+        async with again.subscribe("0:2", incarnation=saved) as events:
+            reset = await anext(events)
+            assert isinstance(reset, Reset)
+            assert reset.kept == 0
+            assert events.incarnation == reset.incarnation == again.incarnation != saved
 
 
 async def test_a_backlog_larger_than_the_window_arrives_whole(root: Path) -> None:

@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -86,6 +88,55 @@ async def test_who_knew_the_session_that_was_deleted_writes_nothing_into_its_nam
                     blocking.append_message(second)
             assert second not in client.open("demo").history
             assert (await (await other.open("demo")).append_message(second)).last.generation == 0
+
+
+def test_a_change_looks_first_whether_its_session_was_made_again(root: Path) -> None:
+    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+        changes: list[Callable[[steno.BlockingSession], object]] = [
+            lambda session: session.append_message(message("x")),
+            lambda session: session.clear(),
+            lambda session: session.append_wire("TurnBegin", {}),
+            lambda session: session.send_dmail(0, "x"),
+            lambda session: session.fork("fork"),
+            lambda session: session.undo(),
+            lambda session: session.describe(title="x"),
+            lambda session: session.compact(lambda _: "x"),
+        ]
+        for change in changes:
+            session = client.open("demo")
+            other.delete("demo")
+            again = other.open("demo")
+            again.append_message([message("1"), message("2"), message("3")])
+            connection = client._link._connection
+            assert connection is not None
+            # It has arrived, and no call took it in.
+            assert connection.wait(time.monotonic() + 30)[0]
+            with pytest.raises(NotFound, match="open it again"):
+                change(session)
+            assert len(again.history) == 3
+            assert again.stat().generation == 0
+            assert again.turns() == []
+        assert [entry.session for entry in client.sessions()] == ["demo"]
+
+
+@pytest.mark.anyio
+async def test_no_change_goes_through_a_history_that_has_ended(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await client.delete("demo")
+        await client.open("demo", follow=False)
+        with pytest.raises(NotFound):
+            await session.wait_for("0:9")
+        for change in (
+            lambda: session.append_message(message("x")),
+            lambda: session.append_wire("TurnBegin", {}),
+            lambda: session.fork("fork"),
+            lambda: session.describe(title="x"),
+            lambda: session.compact(lambda _: "x"),
+        ):
+            with pytest.raises(NotFound, match="open it again"):
+                await change()
+        assert [entry.session for entry in await client.sessions()] == ["demo"]
 
 
 def test_sessions_below_go_with_it_and_those_beside_stay(root: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from steno.cli.examining_sessions import examine_sessions
-from steno_protocol import PROTOCOL_VERSION, commands, places, replies
+from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
 from steno_protocol.errors import ErrorCode
 from steno_protocol.frames import Request
 from support.command import Steno
@@ -51,7 +52,7 @@ def test_a_healthy_daemon_is_well_and_nothing_is_left_behind(root: Path) -> None
     code, found = _examine(root)
     assert code == WELL, found
     assert found.keys() == {
-        "versions", "root", "config", "disk", "sync", "lock", "daemon", "sessions",
+        "versions", "root", "config", "keys", "disk", "sync", "lock", "daemon", "sessions",
     }  # fmt: skip
     assert found["daemon"][0]["told"].startswith("stenod ")
     assert "1 session, nothing to tell" in found["sessions"][0]["told"]
@@ -172,6 +173,34 @@ def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str)
     assert ("warning" if what == "mount" else "problem") in states
     assert "versions" in found
     assert "disk" in found
+
+
+def test_those_who_are_let_in_from_other_machines_are_counted(root: Path) -> None:
+    assert _examine(root)[1]["keys"][0]["told"] == "nobody from another machine is let in"
+    Steno(root)("keys", "new", "laptop")
+    code, found = _examine(root)
+    assert (code, _states(found["keys"])) == (WELL, ["ok"])
+    assert found["keys"][0]["told"] == "1 client may come from other machines"
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "told"),
+    [
+        (credentials.CLIENTS_FILE, lambda path: path.chmod(0o644), "chmod 600"),
+        (credentials.CLIENTS_FILE, lambda path: path.write_text("[laptop]\n"), "the right of"),
+        (credentials.SERVER_FILE, lambda path: path.write_text("x"), "is not TOML"),
+        (credentials.SERVER_FILE, lambda path: path.unlink(), "does not start without it"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_a_problem(
+    root: Path, name: str, spoil: Callable[[Path], object], told: str
+) -> None:
+    (root / places.CONFIG).write_text("[network]\nlisten = 'tcp://127.0.0.1:7777'\n")
+    Steno(root)("keys", "new", "laptop")
+    spoil(root / credentials.KEYS_FOLDER / name)
+    code, found = _examine(root)
+    assert code == PROBLEM
+    assert any(each["state"] == "problem" and told in each["told"] for each in found["keys"])
 
 
 def test_too_little_room_is_a_problem(root: Path) -> None:

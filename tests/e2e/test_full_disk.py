@@ -1,12 +1,16 @@
 """A disk that takes no more, as the real kernel tells it: a limit on the size of files."""
 
+import errno
 import json
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import steno
+from steno_protocol import places
 from steno_protocol.errors import Outcome
 from support.foreground import ForegroundDaemon
 
@@ -81,3 +85,23 @@ def test_a_rewrite_that_does_not_fit_leaves_the_session_as_before(root: Path) ->
         _let_files_grow_to(daemon, resource.RLIM_INFINITY)
         assert not session.restore_generation(0, key="restore").duplicate
         assert list(session.lines()) == long
+
+
+@pytest.mark.parametrize("arguments", [[], ["--foreground"]])
+def test_a_daemon_without_room_for_its_lock_says_which_file_it_was(
+    root: Path, arguments: list[str]
+) -> None:
+    def leave_no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "stenod", "--root", str(root), *arguments],
+        preexec_fn=leave_no_room,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert f"stenod: cannot start: [Errno {errno.ENOSPC}]" in ran.stderr
+    assert str(root / places.LOCK) in ran.stderr

@@ -14,8 +14,9 @@ import steno
 from steno._key_files import client_key
 from steno._transport import new_key_pair
 from steno_protocol import commands, credentials, limits, places
-from steno_protocol.commands import command_name
+from steno_protocol.commands import Read, command_name
 from steno_protocol.credentials import ClientKey, KeyPair
+from steno_protocol.replies import Lines
 from steno_protocol.rights import Right, right_needed
 from support.command import Steno
 
@@ -77,6 +78,20 @@ def test_each_right_contains_the_one_before(root: Path, endpoint: str) -> None:
         admin.drain()
 
 
+def test_a_client_elsewhere_is_told_of_no_file_and_reads_all_of_it_from_the_daemon(
+    root: Path, endpoint: str
+) -> None:
+    lines = [b'{"role":"user","content":"%s"}\n' % (b"x" * 5000)] * 500
+    folder = root / places.SESSIONS / "long"
+    folder.mkdir(parents=True)
+    (folder / places.CONTEXT).write_bytes(b"".join(lines))
+    with connect(root, endpoint, "read") as reader:
+        reply, block = reader.request(Read(session="long"), Lines)
+        assert len(block) < len(b"".join(lines))
+        assert reply.source is None
+        assert list(reader.session("long").lines()) == lines
+
+
 @pytest.mark.anyio
 async def test_the_async_client_follows_over_tcp(root: Path, endpoint: str) -> None:
     async with steno.connect(endpoint=endpoint, key_file=key_of(root, "write")) as client:
@@ -106,7 +121,7 @@ def test_who_has_no_key_or_a_wrong_one_is_told_within_two_seconds(
     assert own.secret not in log
 
 
-def test_a_revoked_client_is_refused_where_it_is_connected_and_told_nothing_more(
+def test_a_revoked_client_is_refused_where_it_is_connected_and_told_nothing_else(
     root: Path, endpoint: str
 ) -> None:
     with connect(root, endpoint, "write") as writer, steno.connect_sync(root) as local:
@@ -116,11 +131,25 @@ def test_a_revoked_client_is_refused_where_it_is_connected_and_told_nothing_more
         local.open("demo").append_message({"role": "user", "content": "after"})
         with pytest.raises(steno.Unauthorized, match="no longer"):
             session.append_message(HELLO)
-        assert session.history == [HELLO]
+        with pytest.raises(steno.Unauthorized, match="no longer"):
+            session.history  # noqa: B018  # to ask for it is what is refused
     with pytest.raises(steno.Unauthorized):
         connect(root, endpoint, "write")
     with connect(root, endpoint, "read") as reader:
         assert len(list(reader.session("demo").records())) == 2
+
+
+def test_a_revoked_client_that_only_follows_learns_it_instead_of_the_next_event(
+    root: Path, endpoint: str
+) -> None:
+    with connect(root, endpoint, "read") as reader, steno.connect_sync(root) as local:
+        session = local.open("demo")
+        follower = reader.session("demo").subscribe(after="now")
+        assert isinstance(follower.next_event(timeout=30), steno.Live)
+        assert Steno(root)("keys", "revoke", "read").code == 0
+        session.append_message(HELLO)
+        with pytest.raises(steno.Unauthorized, match="no longer"):
+            follower.next_event(timeout=30)
 
 
 def test_a_list_of_clients_that_others_can_read_or_that_is_damaged_lets_nobody_in(

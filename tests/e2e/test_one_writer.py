@@ -51,3 +51,50 @@ def test_a_session_that_two_roots_mount_is_written_by_one_daemon(
             second.open("shared:talk")
         assert refused.value.outcome == "not_applied"
     assert (tmp_path / "talk" / "context.jsonl").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("accident", ["replaced", "unlocked"])
+def test_a_daemon_that_lost_its_root_opens_nothing_more_and_ends(root: Path, accident: str) -> None:
+    home = root / "home"
+    home.mkdir(0o700)
+    hello = {"role": "user", "content": "hi"}
+    with ForegroundDaemon(home) as first, steno.connect_sync(home, spawn=False) as client:
+        client.open("old").append_message(hello)
+        if accident == "replaced":
+            home.rename(root / "moved")
+            home.mkdir(0o700)
+        else:
+            (home / places.LOCK).unlink()
+        with ForegroundDaemon(home) as second:
+            # The first daemon looks before it opens anything, and sends who asks to the second.
+            client.open("new", follow=False).append_message(hello)
+            assert client.status().pid == second.pid
+            assert "root_lost" in first.wait_for("root_lost")
+            assert first.wait() == 0
+            assert (home / "sessions" / "new" / "context.jsonl").exists()
+            assert not (root / "moved" / "sessions" / "new").exists()
+            # What the first one opened is let go of, too.
+            client.open("old", follow=False).append_message(hello)
+
+
+def _append_for_ever(session: "steno.BlockingSession") -> None:
+    while True:
+        session.append_message({"role": "user", "content": "hi"})
+
+
+def test_a_daemon_notices_that_its_root_was_replaced_while_one_open_session_is_used(
+    root: Path,
+) -> None:
+    home = root / "home"
+    home.mkdir(0o700)
+    with ForegroundDaemon(home) as first, steno.connect_sync(home, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        home.rename(root / "moved")
+        home.mkdir(0o700)
+        with ForegroundDaemon(home) as second:
+            # In the root that is there now is no such session.
+            with pytest.raises(steno.NotFound):
+                _append_for_ever(session)
+            assert "root_lost" in first.wait_for("root_lost")
+            assert first.wait() == 0
+            assert client.status().pid == second.pid

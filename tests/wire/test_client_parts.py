@@ -1,7 +1,15 @@
 """The client's small parts: keys, messages, lines, the mirror and the reader of lines."""
 
+import os
 import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum
 from itertools import pairwise
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -32,6 +40,16 @@ def test_keys_are_uuids_of_version_7_that_rise_with_time() -> None:
         assert check_key(key) == key
     times = [key_time_ms(key) or 0 for key in keys]
     assert all(sooner <= later for sooner, later in pairwise(times))
+
+
+def test_a_child_makes_no_key_that_its_parent_makes() -> None:
+    program = (
+        "import os; from steno._keys import new_key; new_key(); child = os.fork();"
+        "keys = [new_key()[14:] for _ in range(200)]; child and os.wait();"
+        "print(*keys, flush=True)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert len(set(told.stdout.split())) == 400
 
 
 @given(st.lists(st.binary().map(lambda part: part.replace(b"\n", b"")), max_size=8), st.booleans())
@@ -65,6 +83,52 @@ def test_a_number_that_json_lacks_is_never_written_as_null(odd: float) -> None:
     assert encode_messages({"content": [None, 1.5]}) == [b'{"content":[null,1.5]}']
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"hi", bytearray(b"hi"), {1, 2}, frozenset(), Decimal("1.10"), date(2020, 1, 1),
+        UUID(int=1), {1: "a"}, {1: "a", "1": "b"}, {1.5: None}, pytest.param(object(), id="object"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_json_has_no_value_for_is_refused_and_never_stored_as_something_else(
+    odd: object,
+) -> None:
+    for content in (odd, [odd], {"deep": [{"er": odd}]}):
+        with pytest.raises(BadRequest):
+            encode_messages({"role": "user", "content": content})
+    with pytest.raises(BadRequest):
+        encode_messages([{"role": "user", "content": "x"}, {1: "x"}])  # type: ignore[dict-item]
+
+
+class Kind(Enum):
+    TEXT = "text"
+
+
+@dataclass
+class Part:
+    kind: Kind
+    text: str
+
+
+def test_what_json_has_a_value_for_is_written_as_that() -> None:
+    values = {"t": (1, 2), "f": 1e308, "b": True, "n": None, "i": 2**63, "o": {}, "l": [[]]}
+    [data] = encode_messages(values)
+    assert msgspec.json.decode(data) == {**values, "t": [1, 2]}
+    typed = {"content": [Part(Kind.TEXT, "hi"), Made("user", 1), Kind.TEXT]}
+    assert encode_messages(typed) == [
+        b'{"content":[{"kind":"text","text":"hi"},{"role":"user","content":1},"text"]}'
+    ]
+    with pytest.raises(BadRequest, match="NaN"):
+        encode_messages({"content": [Made("user", float("nan"))]})
+
+
+@pytest.mark.parametrize("odd", [5, None, 1.5, True, "text", bytearray(b"{}")], ids=repr)
+def test_what_is_neither_a_message_nor_a_sequence_of_them_is_refused(odd: object) -> None:
+    with pytest.raises(BadRequest, match=f"not a {type(odd).__name__}$"):
+        encode_messages(odd)  # type: ignore[arg-type]
+
+
 def test_sizes_are_checked_before_anything_is_sent() -> None:
     with pytest.raises(TooLarge):
         encode_messages(b"x" * (limits.RECORD_BYTES_MAX + 1))
@@ -78,6 +142,14 @@ def test_a_default_name_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for program in ("", "-c", "/usr/bin/my agent é.py", "x" * 300):
         monkeypatch.setattr("sys.argv", [program])
         check_name(make_target("/tmp", None, None, spawn=False).name)
+
+
+@pytest.mark.parametrize("program", ["", "-", "-c", "-m", "/usr/bin/python"])
+def test_a_program_without_a_file_is_named_after_python(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    assert make_target("/tmp", None, None, spawn=False).name == f"python-{os.getpid()}"
 
 
 def test_a_subscription_starts_at_a_word_or_a_position() -> None:
@@ -241,6 +313,20 @@ def test_a_past_state_ends_before_its_checkpoint() -> None:
     past.absorb()
     state = past.state()
     assert (state.head, len(state.history)) == (Position(1, 1), 1)
+
+
+def test_a_past_state_at_the_end_is_there_and_behind_it_is_not_found() -> None:
+    for at, is_there in (("1:2", True), ("1:4", True), ("1:5", False)):
+        past = PastReader("demo", at, None)
+        # Two lines were too long for any reader, and have their places none the less.
+        end = min(at, "1:4")
+        past.reader.take(lines_reply("1:0", end, "1:4", 2 * (end == "1:4")), 2 * LINE)
+        past.absorb()
+        if is_there:
+            assert len(past.state().history) == 2
+        else:
+            with pytest.raises(NotFound, match="no position 1:5: generation 1 ends at 1:4"):
+                past.state()
 
 
 def test_a_past_state_before_the_first_checkpoint_of_a_compacted_file_knows_its_id() -> None:

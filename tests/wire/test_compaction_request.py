@@ -213,7 +213,9 @@ def test_a_reserve_that_is_touched_triggers_a_compaction(
 
 # --- the compaction as commands ------------------------------------------------------------------
 
-BEGUN = replies.Compaction(at="2:9", cut="2:3", messages=3, checkpoint_id=5, lease_ms=60_000)
+BEGUN = replies.Compaction(
+    at="2:9", cut="2:3", messages=3, checkpoint_id=5, lease_ms=60_000, incarnation="5a41f0b2"
+)
 
 
 def test_a_compaction_names_its_lease_and_its_commit_alike() -> None:
@@ -223,8 +225,8 @@ def test_a_compaction_names_its_lease_and_its_commit_alike() -> None:
     assert begun is not None
     assert begun.renewal_s == 20.0
     assert begun.commit_fields(Summary("text", 7), "full") == {
-        "lease": "k1", "cut": "2:3", "at": "2:9", "checkpoint_id": 5, "summary_tokens": 7,
-        "why": "full",
+        "lease": "k1", "cut": "2:3", "at": "2:9", "checkpoint_id": 5, "incarnation": "5a41f0b2",
+        "summary_tokens": 7, "why": "full",
     }  # fmt: skip
     read = begun.past().reader.next_command()
     assert read is not None
@@ -246,7 +248,7 @@ def test_what_is_summarised_is_read_tolerantly_without_control_records() -> None
     lines = b'{"role":"user","content":"a","_id":"x"}\nno record\n{"role":"_checkpoint","id":0}\n'
     past.reader.take(replies.Lines(first="2:0", next="2:3", offset=len(lines)), lines)
     past.absorb()
-    *parts, _ = texts(begun.request(past, None))
+    *parts, _ = texts(begun.request(past.state(), None))
     assert parts == ["[message 1: user]\na\n"]
 
 

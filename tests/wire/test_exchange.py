@@ -17,11 +17,13 @@ from steno_protocol.commands import (
     AnyCommand,
     Append,
     Command,
+    CompactAbort,
     CompactBegin,
     Delete,
     Describe,
     Drain,
     Fork,
+    Gc,
     Grant,
     Hello,
     Open,
@@ -303,9 +305,14 @@ def test_a_session_that_may_have_been_made_by_a_lost_first_try_is_no_exists() ->
         (Fork(session="demo", new_session="other", key="k2"), "k2"),
         (Delete(session="demo", key="k3"), "k3"),
         (Describe(session="demo", title="t"), None),
+        (Open(session="demo"), None),
+        (CompactBegin(session="demo", lease="k4"), None),
+        (CompactAbort(session="demo", lease="k4"), None),
+        (Gc(trash=True), None),
+        (Drain(), None),
     ],
 )
-def test_what_changes_a_session_and_lost_its_answer_may_have_been_applied(
+def test_what_changes_something_and_lost_its_answer_may_have_been_applied(
     command: Command, key: str | None
 ) -> None:
     driver = Driver()
@@ -314,6 +321,25 @@ def test_what_changes_a_session_and_lost_its_answer_may_have_been_applied(
     with pytest.raises(OutcomeUnknown, match="repeat it") as raised:
         pending.result()
     assert raised.value.key == key
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Stat(session="demo"),
+        Open(session="demo", create=False),
+        Gc(trash=True, dry_run=True),
+    ],
+)
+def test_what_changes_nothing_and_got_no_answer_says_that_nothing_happened(
+    command: Command,
+) -> None:
+    driver = Driver()
+    pending = driver.ask(command)
+    driver.wait(30.0)
+    with pytest.raises(Unreachable) as raised:
+        pending.result()
+    assert raised.value.outcome is Outcome.NOT_APPLIED
 
 
 def test_a_fork_that_finds_its_new_session_there_says_so_because_its_key_knows_its_own() -> None:
@@ -511,6 +537,17 @@ def test_an_event_that_does_not_follow_is_not_shown_and_is_asked_for_again() -> 
     assert isinstance(unsubscribe, Unsubscribe)
     assert isinstance(subscribe, Subscribe)
     assert subscribe.after == "0:3"
+
+
+def test_events_whose_beginning_was_lost_are_not_shown_and_are_asked_for_again() -> None:
+    driver = Driver()
+    follower = driver.follow()
+    request_id, _ = only(driver.sent())
+    driver.answer(request_id, events.Live(head="2:5"))
+    driver.answer(request_id, replies.Subscribed(head="2:6", incarnation="i1"))
+    assert (follower.is_live, len(follower.inbox)) == (False, 0)
+    driver.wait(driver.exchange.alarm - driver.now)
+    assert isinstance(driver.sent()[-1][1], Subscribe)
 
 
 def test_a_daemon_that_forgot_a_subscription_is_asked_again_from_where_it_was() -> None:

@@ -6,7 +6,7 @@ from steno._following import Following
 from steno._verbs import starts_of
 from steno.values import File, RecordsEvent
 from steno_protocol.errors import BadRequest
-from steno_protocol.events import Gone, Records
+from steno_protocol.events import Gone, Records, Reset
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
 
@@ -93,3 +93,35 @@ def test_a_subscription_begins_in_each_file_where_it_was_told(
 def test_what_is_no_start_is_refused(records: str, after: str, wire_after: str | None) -> None:
     with pytest.raises(BadRequest):
         starts_of(records, after, wire_after)  # type: ignore[arg-type]
+
+
+def test_an_incarnation_is_that_of_what_was_popped_in_both_files() -> None:
+    made = Following("demo", BOTH, lambda: None)
+    context, wire = made.followers
+    assert made.incarnation is None
+    for follower in (context, wire):
+        follower.begin(Subscribed(head="0:0", incarnation="first"))
+        follower.wake()
+    assert made.incarnation == "first"
+    again = Reset(generation=0, kept=0, why="made again", incarnation="second", head="0:0")
+    for follower in (context, wire):
+        follower.take(again, b"")
+        follower.wake()
+    assert made.incarnation == "first"
+    made.pop()
+    assert made.incarnation == "first"
+    made.pop()
+    assert made.incarnation == "second"
+
+
+def test_a_saved_incarnation_stays_until_the_reset_was_popped() -> None:
+    made = Following("demo", [("context", "0:2")], lambda: None, "first")
+    [follower] = made.followers
+    assert follower.incarnation == "first"
+    follower.begin(Subscribed(head="0:0", incarnation="second"))
+    follower.wake()
+    assert made.incarnation == "first"
+    again = Reset(generation=0, kept=0, why="made again", incarnation="second", head="0:0")
+    follower.take(again, b"")
+    made.pop()
+    assert made.incarnation == "second"

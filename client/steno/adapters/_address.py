@@ -9,8 +9,9 @@ One line in the user's `config.toml` therefore puts all sessions of a program un
     [mounts]
     kimi = "~/.kimi/sessions"
 
-A session is a folder with a `context.jsonl`. A file of another name is the second name of the
-`context.jsonl` in a folder `_<file name>.steno` beside it.
+A session is a folder with a `context.jsonl`. A file of another name, or in a folder whose name
+cannot be in a session's id, is the second name of the `context.jsonl` in a folder
+`_<file name>.steno` beside it.
 """
 
 import hashlib
@@ -40,7 +41,7 @@ class Address:
         session: its id there.
         folder: its folder.
         tree: the folder that a daemon of its own has to mount; None: the root is the user's.
-        is_companion: the caller's file has another name, and another folder.
+        is_companion: the caller's file is another name of the session's, in another folder.
     """
 
     root: Path
@@ -58,22 +59,14 @@ class Address:
 def find_address(path: Path) -> Address:
     """The session behind `path`, whose parent folder has to exist."""
     parent = Path(os.path.realpath(path.parent))
-    is_companion = path.name != places.CONTEXT
-    folder = parent / _companion(path.name) if is_companion else parent
-    home = Path(os.path.realpath(places.root_folder(None, os.environ, str(Path.home()))))
-    for prefix, tree in _trees(home):
-        session = _session_in(prefix, tree, folder)
-        if session is not None:
-            return Address(home, session, folder, None, is_companion)
-    # As far up as the id allows: the sessions of one program lie beside each other.
-    for tree in (parent.parent, parent):
-        session = _session_in(f"{_OWN_MOUNT}:", tree, folder)
-        if session is not None:
-            digest = hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]
-            return Address(home / _ROOTS / digest, session, folder, tree, is_companion)
-    raise BadRequest(
-        f"the folder {parent} cannot be a session's: rename it to letters, digits and _.@+=,-"
-    )
+    found = None
+    if path.name == places.CONTEXT:
+        found = _address_in(parent, parent, is_companion=False)
+    if found is None:
+        found = _address_in(parent, parent / _companion(path.name), is_companion=True)
+    # A companion can be in an id, whatever the folder that it lies in.
+    assert found is not None
+    return found
 
 
 def prepare_root(address: Address) -> None:
@@ -91,6 +84,22 @@ def prepare_root(address: Address) -> None:
         f"[life]\nidle_exit_s = {limits.ADAPTER_IDLE_EXIT_S:g}\n"
     )
     aside.replace(config)
+
+
+def _address_in(parent: Path, folder: Path, *, is_companion: bool) -> Address | None:
+    """The address of a session's folder, `parent` or in it; None when it has no possible id."""
+    home = Path(os.path.realpath(places.root_folder(None, os.environ, str(Path.home()))))
+    for prefix, tree in _trees(home):
+        session = _session_in(prefix, tree, folder)
+        if session is not None:
+            return Address(home, session, folder, None, is_companion)
+    # As far up as the id allows: the sessions of one program lie beside each other.
+    for tree in (parent.parent, parent):
+        session = _session_in(f"{_OWN_MOUNT}:", tree, folder)
+        if session is not None:
+            digest = hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]
+            return Address(home / _ROOTS / digest, session, folder, tree, is_companion)
+    return None
 
 
 def _companion(name: str) -> str:

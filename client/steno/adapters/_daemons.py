@@ -32,19 +32,31 @@ class _Shared:
     users: int | None
 
 
-_guard = threading.Lock()
-_shared: Final[dict[str, _Shared]] = {}
+class _Clients:
+    """The clients of this process by their root, made by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.by_root: dict[str, _Shared] = {}
+        self.guard = threading.Lock()
+
+    def renew_guard(self) -> None:
+        """In a child: the thread that held it at the fork does not exist there."""
+        self.guard = threading.Lock()
+
+
+_clients: Final = _Clients()
+os.register_at_fork(after_in_child=_clients.renew_guard)
 
 
 def client_of(address: Address) -> BlockingClient:
     """The client of the daemon that owns `address`; the daemon is started when it is not there."""
     root = str(address.root)
-    with _guard:
-        shared = _shared.get(root)
+    with _clients.guard:
+        shared = _clients.by_root.get(root)
         if shared is None or shared.client.is_inherited:
             prepare_root(address)
             users = _use(root) if address.tree is not None else None
-            shared = _shared[root] = _Shared(connect_sync(root), users)
+            shared = _clients.by_root[root] = _Shared(connect_sync(root), users)
     return shared.client
 
 
@@ -57,7 +69,7 @@ def _use(root: str) -> int:
 
 @atexit.register
 def _leave() -> None:
-    for root, shared in _shared.items():
+    for root, shared in _clients.by_root.items():
         if shared.client.is_inherited:
             continue
         shared.client.close()

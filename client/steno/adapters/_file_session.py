@@ -116,6 +116,10 @@ class FileSession:
         except NotFound:
             return None
 
+    def head(self) -> Position:
+        """Where the session ends; it is made when there is none."""
+        return Position.parse(self._open().stat().head)
+
     def make(self) -> None:
         """Make the file, if it is not there."""
         self._open()

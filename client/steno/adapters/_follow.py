@@ -18,8 +18,9 @@ T = TypeVar("T")
 class FollowedFile:
     """The session behind a path and its transcript; callers hold `lock` while they use it.
 
-    Only what was loaded is followed: before `load`, or a first change, the transcript is empty
-    whatever the file holds. A cancelled change may be on the disk; the next one takes it in.
+    A file is followed from what was loaded on, be it nothing; without that from the first change
+    on, and what was there before is not in the transcript. A cancelled change may be on the disk;
+    the next one takes it in.
 
     Attributes:
         file: the session, whose calls block.
@@ -32,6 +33,11 @@ class FollowedFile:
         self.transcript = Transcript(message_type)
         self.lock = anyio.Lock()
         self._head: Position | None = None
+        self._is_loaded = False
+
+    def find_empty(self) -> None:
+        """There was nothing to load, so that all that comes is news."""
+        self._is_loaded = True
 
     async def load(self, until: Position | None = None) -> None:
         """Replay the file, or a generation of it up to `until`."""
@@ -43,11 +49,22 @@ class FollowedFile:
         if until is None and lines:
             last = lines[-1][0]
             until = Position(last.generation, last.line + 1)
+        self._is_loaded = True
         self._head = until
+
+    async def take_in(self) -> None:
+        """Take in what others wrote, if the file is followed and was not removed."""
+        is_followed = self._is_loaded or self._head is not None
+        if not is_followed or not await in_thread(lambda: self.file.has_content):
+            return
+        await self._know_type()
+        await self._begin()
+        await self._catch_up(await in_thread(self.file.head))
 
     async def append(self, messages: Sequence[MessageLike]) -> None:
         """Append messages as one batch."""
         encoded = encode(messages)
+        await self._begin()
         ack = await in_thread(lambda: self.file.append(encoded))
         self.transcript.message_type = type(messages[0])
         await self._catch_up(ack.first)
@@ -57,6 +74,7 @@ class FollowedFile:
     async def update_token_count(self, token_count: int) -> None:
         """Append a token count."""
         await self._know_type()
+        await self._begin()
         ack = await in_thread(lambda: self.file.update_token_count(token_count))
         await self._catch_up(ack.first)
         self.transcript.counted(token_count)
@@ -65,6 +83,7 @@ class FollowedFile:
     async def checkpoint(self, *, add_user_message: bool) -> None:
         """Append a checkpoint."""
         await self._know_type()
+        await self._begin()
         ack = await in_thread(lambda: self.file.checkpoint(add_user_message=add_user_message))
         await self._catch_up(ack.first)
         own = await in_thread(lambda: self.file.read(ack.first, ack.head))
@@ -74,6 +93,8 @@ class FollowedFile:
     async def write_system_prompt(self, prompt: str) -> None:
         """Put the system prompt first."""
         await self._know_type()
+        if self._is_loaded:
+            await self._begin()
         ack = await in_thread(lambda: self.file.write_system_prompt(prompt))
         await self._follow_prompt(ack)
         self.transcript.system_prompt = prompt
@@ -90,13 +111,19 @@ class FollowedFile:
         self.transcript.reset()
         self._head = ack.head
 
+    async def _begin(self) -> None:
+        """Find where the file ends before a first change, which may be applied and cancelled."""
+        if self._head is None:
+            head = await in_thread(self.file.head)
+            self._head = Position(head.generation, 0) if self._is_loaded else head
+
     async def _know_type(self) -> None:
         """Before anything is written: without it the call would fail after it was applied."""
         if self.transcript.message_type is None:
             self.transcript.message_type = await in_thread(kosong_message)
 
     async def _catch_up(self, until: Position) -> None:
-        """Take in what others did since our last call, up to where our own lines begin."""
+        """Take in what others did since our last call, up to a position."""
         head = self._head
         if head is None or head == until:
             return
@@ -105,6 +132,7 @@ class FollowedFile:
             return
         others = await in_thread(lambda: self.file.read(head, until))
         self.transcript.take_lines(line for _, line in others)
+        self._head = until
 
     async def _follow_prompt(self, ack: Ack) -> None:
         if ack.rotated is None:

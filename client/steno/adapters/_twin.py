@@ -49,6 +49,8 @@ def alone(folder: Path) -> Generator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
+        # Not left to `close`: a child that was forked meanwhile has the file open, too.
+        fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
 
 

@@ -92,6 +92,7 @@ class Context:
                     " object"
                 )
             if not await in_thread(lambda: self._followed.file.has_content):
+                self._followed.find_empty()
                 return False
             await self._followed.load()
             return True
@@ -114,6 +115,9 @@ class Context:
             RuntimeError: the folder of the file is missing.
         """
         async with self._followed.lock:
+            if checkpoint_id >= self._transcript.next_checkpoint:
+                # Another process may have set it.
+                await self._followed.take_in()
             if not 0 <= checkpoint_id < self._transcript.next_checkpoint:
                 raise _no_checkpoint(checkpoint_id, self._path)
             try:

@@ -74,6 +74,8 @@ class StenoLinearStorage:
                 )
             if await in_thread(lambda: self._followed.file.has_content):
                 await self._followed.load()
+            else:
+                self._followed.find_empty()
 
     async def append_message(self, message: MessageLike) -> None:
         """Append a message."""

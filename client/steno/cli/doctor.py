@@ -11,6 +11,7 @@ from pathlib import Path
 
 from steno.cli.connection import root_of
 from steno.cli.examining_daemon import examine_daemon
+from steno.cli.examining_keys import examine_keys
 from steno.cli.examining_root import (
     examine_config,
     examine_disk,
@@ -32,6 +33,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("versions", examine_versions),
     ("root", examine_root),
     ("config", examine_config),
+    ("keys", examine_keys),
     ("disk", examine_disk),
     ("sync", examine_sync),
     ("daemon", examine_daemon),

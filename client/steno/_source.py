@@ -1,0 +1,64 @@
+"""A session's file as its reader opens it by itself, on the daemon's machine."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+from steno_protocol import places
+from steno_protocol.replies import Source
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class SourceFile:
+    """An open file; of a number that nobody else gets while it is open.
+
+    Attributes:
+        identity: what tells it from every other open file.
+        size: how far it may be read; nothing of it until the daemon has told.
+    """
+
+    def __init__(self, descriptor: int, identity: str) -> None:
+        self.identity = identity
+        self.size = 0
+        self._descriptor = descriptor
+        # A module may be gone before the last objects are.
+        self._close = os.close
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; blocks.
+
+        Raises:
+            OSError: it cannot be read, or another program has cut it.
+        """
+        size = min(size, self.size - offset)
+        data = os.pread(self._descriptor, size, offset) if size > 0 else b""
+        if len(data) < size:
+            # More than 2 GiB at a time are not asked for, and a file gives all that it has.
+            raise OSError(f"the file ends at {offset + len(data)}")
+        return data
+
+    def __del__(self) -> None:
+        self._close(self._descriptor)
+
+
+def open_source(told: Source) -> SourceFile | None:
+    """Open the file that the daemon speaks of; None if it is not there, or another one is."""
+    try:
+        descriptor = os.open(told.path, _FLAGS)
+    except (OSError, ValueError):
+        return None
+    stat = os.fstat(descriptor)
+    identity = places.file_identity(_boot_id(), stat.st_dev, stat.st_ino)
+    if identity is None or identity != told.identity:
+        os.close(descriptor)
+        return None
+    return SourceFile(descriptor, identity)
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        return Path(places.BOOT_ID).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,182 @@
+"""Long sessions, whose clients read on from the file by themselves, against a real daemon."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import steno
+from steno._source import open_source
+from steno_protocol import commands, limits, places, replies
+from support.foreground import ForegroundDaemon
+from support.session_files import records_in
+
+DESCRIPTORS = Path("/proc/self/fd")
+LINE = b'{"role":"user","content":"%s %07d"}\n'
+COUNT = 3 * limits.BLOCK_BYTES // 600
+
+
+def long_session(root: Path, name: str = "demo") -> list[bytes]:
+    """The lines of a session of some blocks that no daemon has met."""
+    lines = [LINE % (b"x" * 560, number) for number in range(COUNT)]
+    folder = root / places.SESSIONS / name
+    folder.mkdir(parents=True)
+    (folder / places.CONTEXT).write_bytes(b"".join(lines))
+    return lines
+
+
+def opened_files(folder: Path) -> list[str]:
+    """The files of a folder that this process has open."""
+    found: list[str] = []
+    for descriptor in DESCRIPTORS.iterdir():
+        with suppress(FileNotFoundError):
+            target = str(descriptor.readlink())
+            if target.startswith(f"{folder}/sessions/"):
+                found.append(target)
+    return found
+
+
+def taken(lines: Iterable[bytes], count: int) -> tuple[list[bytes], Iterator[bytes]]:
+    """The first lines, and the rest."""
+    rest = iter(lines)
+    return [next(rest) for _ in range(count)], rest
+
+
+def test_the_rest_of_a_long_session_is_read_from_the_file_until_nobody_reads(root: Path) -> None:
+    lines = long_session(root)
+    with steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        first, rest = taken(session.lines(), COUNT // 2)
+        assert opened_files(root) == [str(root / "sessions/demo/context.jsonl")]
+        assert first + list(rest) == lines
+        del rest
+        assert opened_files(root) == []
+        assert [record.raw for record in session.records()] == lines
+        assert [record.cursor.line for record in session.records()] == list(range(COUNT))
+        assert len(session.history_at().history) == COUNT
+        assert list(session.lines(after="0:2000", until="0:2900")) == lines[2000:2900]
+
+
+def test_what_comes_meanwhile_is_read_too(root: Path) -> None:
+    lines = long_session(root)
+    with steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        first, rest = taken(session.lines(), COUNT // 2)
+        session.append_message({"role": "user", "content": "late"})
+        found = first + list(rest)
+    assert found[:-1] == lines
+    assert b'"late"' in found[-1]
+
+
+REWRITES: dict[str, Callable[[steno.BlockingSession], object]] = {
+    "clear": lambda session: session.clear(),
+    "clear and fill again": lambda session: (
+        session.clear(),
+        session.append_message([{"role": "user", "content": "y" * 900}] * 2000),
+    ),
+    "another program moves it": lambda session: session.file_backend.rename(
+        session.file_backend.with_name("context_1.jsonl")
+    ),
+}
+
+
+@pytest.mark.parametrize("rewrite", REWRITES.values(), ids=REWRITES)
+@pytest.mark.parametrize("count", [1, limits.BLOCK_BYTES // 500, COUNT - 9])
+def test_a_rewrite_meanwhile_takes_no_line_from_who_reads(
+    root: Path, rewrite: Callable[[steno.BlockingSession], object], count: int
+) -> None:
+    lines = long_session(root)
+    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        first, rest = taken(session.lines(), count)
+        rewrite(session)
+        assert first + list(rest) == lines
+
+
+def test_a_file_that_another_program_cuts_gives_whole_lines_of_it_or_an_error(root: Path) -> None:
+    lines = long_session(root)
+    with steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        first, rest = taken(session.lines(), COUNT // 2)
+        os.truncate(session.file_backend, len(b"".join(lines[: COUNT // 2])) + 10)
+        with suppress(steno.StenoError):
+            first.extend(rest)
+        assert first == lines[: len(first)]
+
+
+def test_events_are_read_on_from_their_file(root: Path) -> None:
+    with steno.connect_sync(root) as client:
+        session = client.open("demo")
+        for number in range(4):
+            events = [("StepBegin", {"text": "x" * 5000, "n": each}) for each in range(100)]
+            session.append_wire(events, key=f"wire-{number}")
+        lines = list(session.wire_lines())
+        assert (root / "sessions/demo/wire.jsonl").read_bytes() == b"".join(lines)
+        assert len(list(session.wire_records())) == 400
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("no_blocking_calls")
+async def test_the_async_client_reads_on_in_a_thread(root: Path) -> None:
+    lines = long_session(root)
+    async with steno.connect(root) as client:
+        session = await client.open("demo", follow=False)
+        stream = session.lines()
+        found = [await anext(stream) for _ in range(COUNT // 2)]
+        assert opened_files(root)
+        found.extend([line async for line in stream])
+        assert found == lines
+        assert [record.raw async for record in session.records()] == lines
+        assert len((await session.history_at()).history) == COUNT
+
+
+def test_a_client_here_is_told_of_the_file_while_there_is_more(root: Path) -> None:
+    long_session(root)
+    with steno.connect_sync(root) as client:
+        reply, block = client.request(commands.Read(session="demo"), replies.Lines)
+        assert reply.source is not None
+        assert reply.source.path == str(root / "sessions/demo/context.jsonl")
+        assert reply.source.size == Path(reply.source.path).stat().st_size
+        go_on = commands.Read(session="demo", after=reply.next, opened=reply.source.identity)
+        opened, nothing = client.request(go_on, replies.Lines)
+        assert (opened.offset, opened.source, nothing) == (len(block), reply.source, b"")
+        at_end = commands.Read(session="demo", after=f"0:{COUNT}", opened=reply.source.identity)
+        assert client.request(at_end, replies.Lines)[0].head == f"0:{COUNT}"
+
+
+@pytest.mark.parametrize("kind", ["none", "folder", "link", "pipe", "other", "null"])
+def test_what_is_not_the_file_is_not_opened(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "file"
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "link":
+            (tmp_path / "there").touch()
+            path.symlink_to("there")
+        case "pipe":
+            os.mkfifo(path)
+        case "other":
+            path.touch()
+        case "null":
+            path = Path("\0")
+        case _:
+            pass
+    before = len(list(DESCRIPTORS.iterdir()))
+    assert open_source(replies.Source(path=str(path), identity="boot/1/2", size=1)) is None
+    assert len(list(DESCRIPTORS.iterdir())) == before
+
+
+def test_records_of_a_session_that_is_written_meanwhile_are_in_order(root: Path) -> None:
+    lines = long_session(root)
+    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+        session, writer = client.open("demo", follow=False), other.open("demo", follow=False)
+        numbers: list[int] = []
+        for record in session.records():
+            numbers.append(record.cursor.line)
+            if len(numbers) % 500 == 0 and len(numbers) < 2 * COUNT:
+                writer.append_message({"role": "user", "content": str(len(numbers))})
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) >= len(lines) + COUNT // 500 - 1
+    assert len(records_in(root, "demo")) >= len(numbers)
