@@ -198,13 +198,14 @@ class Raw(_Dealer):
 
     def greet(self) -> None:
         """See `_Dealer`."""
-        hello = frames.encode_request(b"hello", Hello(protocol=1, name="bench"), ())
-        self._socket.send_multipart(hello)
-        self._socket.recv_multipart()
-        self._socket.send_multipart(
-            frames.encode_request(b"open", Open(session=self._task.session), ())
-        )
-        self._socket.recv_multipart()
+        self._ask(b"hello", Hello(protocol=1, name="bench"))
+        self._ask(b"open", Open(session=self._task.session))
+
+    def _ask(self, request_id: bytes, command: Hello | Open) -> None:
+        self._socket.send_multipart(frames.encode_request(request_id, command, ()))
+        # The daemon also asks now and then whether we are there: those messages bear no id.
+        while self._socket.recv_multipart()[1:2] != [request_id]:
+            pass
 
     def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
         """See `_Dealer`."""
@@ -212,7 +213,7 @@ class Raw(_Dealer):
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
         """See `_Dealer`."""
-        # The daemon also asks now and then, in frames, whether we are there.
+        # In frames or in a bundle, as the daemon likes: the replies come last.
         header = message_frames[-1].rpartition(b"\n")[2]
         answers = _decode_answers(header)
         for answer in answers:

@@ -152,7 +152,8 @@ async def _play(sent: Sequence[Sent]) -> None:
         for each in sent:
             for request_id in each.answered:
                 await daemon.wait_for_answer(request_id)
-        await _check_alive(daemon)
+        is_drained = any(isinstance(command, Drain) for each in sent for command in each.commands)
+        await _check_alive(daemon, is_drained=is_drained)
     assert not daemon.faults, daemon.faults
     for replies in daemon.answers.values():
         for reply in replies:
@@ -162,13 +163,18 @@ async def _play(sent: Sequence[Sent]) -> None:
         check_content(path, content)
 
 
-async def _check_alive(daemon: DaemonInProcess) -> None:
+async def _check_alive(daemon: DaemonInProcess, *, is_drained: bool) -> None:
     header = json.dumps({"command": "append", "session": "keeper", "key": "alive"}).encode()
     opening = json.dumps({"command": "open", "session": "keeper"}).encode()
     for name, frames in ((b"last-1", [opening]), (b"last-2", [header, MESSAGES[0]])):
         daemon.handle([PROTOCOL_MAGIC, name, *frames])
         await daemon.wait_for_answer(name)
-    assert isinstance(daemon.answers[b"last-2"][0], Ack), daemon.answers[b"last-2"]
+    answer = daemon.answers[b"last-2"][0]
+    if is_drained:
+        assert isinstance(answer, ErrorReply), answer
+        assert answer.code == "shutting_down", answer
+    else:
+        assert isinstance(answer, Ack), answer
 
 
 def check_content(path: str, content: bytes) -> None:

@@ -16,7 +16,7 @@ from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from stenod import compacting, lookup, recovery
 from stenod.recovery import Opened, Opening
-from stenod.store.jsonl import FileView
+from stenod.store.handles import FileView
 from stenod.trees import Place, Trees
 from support import lines
 from support.lines import SESSION

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from steno_protocol import floors
 from steno_protocol.context import ContextState
 from stenod import mending, writer
 from stenod.core import dmail, timeline
@@ -16,7 +17,7 @@ _reset = ContextState.reset
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a mail that outlives its checkpoint": (dmail, "outlives", lambda mail, entry: True),
     "a key that is looked up in vain": (writer.lookup, "look_up", lambda log, path, key: None),
-    "ids that begin again behind a cut": (timeline, "checkpoint_floor", lambda entries, present: 0),
+    "ids that begin again behind a cut": (floors, "checkpoint_floor", lambda entries, present: 0),
     "a reserved id that a restart gives away": (
         timeline, "unreserved_id", lambda entries, present: 0,
     ),

@@ -160,7 +160,7 @@ class Session:
         if not self.present.lines:
             return self.append(key, [record])
         old = self.present
-        kept = old.lines[1:] if old.lines[0].record["role"] == "_system_prompt" else old.lines
+        kept = [each for each in old.lines if each.record["role"] != "_system_prompt"]
         return self._rewritten(key, [*stamped(key, [record]), *kept], old.parents, old.floor)
 
     # --- rewrites --------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ class BothDesk(Desk):
             incarnation="first",
             shared=self._is_shared,
             proven=how.proven,
+            taken_in=how.taken_in,
         )
         return recovery.open_wire(
             self.disk,

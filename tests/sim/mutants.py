@@ -10,7 +10,7 @@ from sim.simulation import World, play, world_of
 from steno_protocol.errors import BadRequest
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from stenod import compacting, mending, recovery, writer
+from stenod import compacting, mending, settling, writer
 from stenod.core import dmail, lines
 from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
@@ -69,9 +69,15 @@ def _keys_before_sync(self: Speculation, command: Any, data: Any, **how: Any) ->
     return decision
 
 
-def _sync_without_writing_again(self: FileEnd, proven: int, *, shared: bool) -> None:
+def _sync_without_writing_again(self: FileEnd, proven: int, *, shared: bool) -> int:
+    size = self.size
     self.disk.fsync(self.handle)
     self.disk.fsync(self.folder)
+    return size
+
+
+def _believe_without_sync(self: FileEnd, proven: int, *, shared: bool) -> int:
+    return self.size
 
 
 def _replace_without_intent(self: JsonlLog, pieces: Any, intent: bytes) -> str:
@@ -125,15 +131,15 @@ MUTANTS = {
     "a failed sync that is believed at the next one": Mutant(
         FileEnd, "make_durable", _sync_without_writing_again
     ),
-    "an opening that reads before it syncs": Mutant(FileEnd, "make_durable", _nothing),
+    "an opening that reads before it syncs": Mutant(FileEnd, "make_durable", _believe_without_sync),
     "a failed group that is not taken back": Mutant(JsonlLog, "take_back", _nothing),
     "a rewrite that did not take place and is not voided": Mutant(
-        recovery, "_took_place", lambda disk, folder, entry: True
+        settling, "_took_place", lambda disk, folder, entry: True
     ),
     "a rewrite that is never believed": Mutant(
-        recovery, "_took_place", lambda disk, folder, entry: False
+        settling, "_took_place", lambda disk, folder, entry: False
     ),
-    "a second name that is not taken back": Mutant(recovery, "_unlink_twin", _nothing),
+    "a second name that is not taken back": Mutant(settling, "_unlink_twin", _nothing),
     "a rewrite that is told only after it": Mutant(JsonlLog, "replace", _replace_without_intent),
     "a rewrite whose names are not synced": Mutant(JsonlLog, "replace", _half_of_the_folder_syncs),
     "a key that is not looked up": Mutant(

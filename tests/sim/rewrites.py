@@ -26,8 +26,7 @@ def expected_lines(files: Files, entry: Happening, command: Mutation) -> Expecte
             return []
         case "prompted":
             assert role_of(after[0]) == "_system_prompt"
-            has_prompt = bool(before) and role_of(before[0]) == "_system_prompt"
-            return [None, *(before[1:] if has_prompt else before)]
+            return [None, *[line for line in before if role_of(line) != "_system_prompt"]]
         case "restored":
             lines = files.generations[entry.details["from"]]
             return [line for line in lines if line.endswith(b"\n")]

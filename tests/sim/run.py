@@ -4,12 +4,17 @@ import argparse
 import hashlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import anyio
 
 from sim.both_files import BothFiles
+from sim.full import play_full
+from sim.neighbour import play_beside
+from sim.rough import play_rough
 from sim.simulation import Simulation, play, world_of
+from sim.whole import play_whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,13 +23,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=300, help="how many to play")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--wire", action="store_true", help="with the wire file beside the context")
+    parser.add_argument("--whole", action="store_true", help="a whole daemon with its clients")
+    parser.add_argument(
+        "--full", action="store_true", help="the same, with events, compactions and D-Mails"
+    )
+    parser.add_argument("--beside", action="store_true", help="beside a program at the same file")
+    parser.add_argument("--rough", action="store_true", help="as --beside, with deaths and faults")
     given = parser.parse_args(arguments)
     kind = BothFiles if given.wire else Simulation
+    play_one: Callable[[int], object] = partial(play, kind=kind)
+    if given.whole:
+        play_one = play_whole
+    elif given.full:
+        play_one = play_full
+    elif given.rough:
+        play_one = play_rough
+    elif given.beside:
+        play_one = play_beside
     started = time.monotonic()
     failed: list[int] = []
     for seed in range(given.first, given.first + given.seeds):
         try:
-            play(seed, kind=kind)
+            play_one(seed)
         except AssertionError as error:
             failed.append(seed)
             print(error, file=sys.stderr)

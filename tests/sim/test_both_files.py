@@ -45,7 +45,9 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a torn end that is not cut": (
         mending, "examine_tail", lambda region, marked: Tail(len(region)),
     ),
-    "an opening that reads before it syncs": (FileEnd, "make_durable", lambda *_, **__: None),
+    "an opening that reads before it syncs": (
+        FileEnd, "make_durable", lambda self, proven, shared: self.size,
+    ),
     "a failed group that is not taken back": (JsonlLog, "take_back", lambda self: None),
     "a key that is looked up in vain": (
         writer.lookup, "look_up", lambda log, path, key: None,

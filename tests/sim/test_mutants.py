@@ -3,6 +3,7 @@
 import pytest
 
 from sim.mutants import MUTANTS, first_failing_seed
+from sim.whole_mutants import WHOLE_MUTANTS, first_failing_whole_seed
 
 SEEDS = range(200)
 
@@ -10,3 +11,8 @@ SEEDS = range(200)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_simulation_notices(name: str) -> None:
     assert first_failing_seed(MUTANTS[name], SEEDS) is not None
+
+
+@pytest.mark.parametrize("name", WHOLE_MUTANTS)
+def test_the_whole_simulation_notices(name: str) -> None:
+    assert first_failing_whole_seed(WHOLE_MUTANTS[name], SEEDS) is not None

@@ -1,0 +1,74 @@
+"""Connections between simulated clients and the one daemon: seeded, bounded, cut at any moment."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from steno._exchange import Exchange
+from steno_protocol.commands import Hello, encode_command
+from steno_protocol.frames import decode_answers
+from steno_protocol.replies import Welcome
+from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION
+
+UNDER_WAY_MAX = 24
+"""Messages that a connection takes in one direction: a sender behind more is told that it is full,
+as by a socket's high-water mark."""
+
+HELLO_ID = b"hello"
+
+Message = list[bytes]
+
+
+class Connection:
+    """One connection of one client, from its greeting on until it is cut.
+
+    Attributes:
+        identity: what the daemon's socket calls it.
+        up: what the daemon has not taken yet.
+        down: what the client has not taken yet.
+        dropped: messages to the client for which there was no room.
+    """
+
+    def __init__(
+        self, identity: bytes, exchange: Exchange, name: str, under_way_max: int = UNDER_WAY_MAX
+    ) -> None:
+        self.identity = identity
+        self.up: deque[Message] = deque()
+        self.down: deque[Message] = deque()
+        self.dropped = 0
+        self._exchange = exchange
+        self._under_way_max = under_way_max
+        self._is_greeted = False
+        hello = encode_command(Hello(protocol=PROTOCOL_VERSION, name=name))
+        self.up.append([PROTOCOL_MAGIC, HELLO_ID, hello])
+
+    def send_up(self, frames: Sequence[bytes]) -> bool:
+        """What the client sends with."""
+        if len(self.up) >= self._under_way_max:
+            return False
+        self.up.append([bytes(frame) for frame in frames])
+        return True
+
+    def send_down(self, frames: Sequence[bytes]) -> bool:
+        """What the daemon sends with."""
+        if len(self.down) >= self._under_way_max:
+            self.dropped += 1
+            return False
+        self.down.append([bytes(frame) for frame in frames])
+        return True
+
+    def take_down(self, now_s: float) -> None:
+        """The client takes the next message in."""
+        frames = self.down.popleft()
+        if self._is_greeted:
+            self._exchange.receive(frames, now_s)
+        else:
+            for answer in decode_answers(frames):
+                assert isinstance(answer.body, Welcome), f"greeted with {answer.body}"
+                self._is_greeted = True
+                self._exchange.connected(answer.body, now_s)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the client has to send, as far as there is room."""
+        if self._is_greeted:
+            self._exchange.flush(self.send_up)

@@ -1,0 +1,108 @@
+"""Guards between tasks, connections and files taken out: each has to make whole seeds fail."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+from sim.whole import play_whole
+from steno import _exchange
+from steno._follower import Follower
+from steno._pending import Pending
+from steno_protocol.commands import Subscribe
+from stenod import registry, writer
+from stenod.custody import Custody
+from stenod.feed import Feed
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Something else in the place of a guard."""
+
+    target: Any
+    name: str
+    instead: Any
+
+
+def _without_incarnation(**fields: Any) -> Subscribe:
+    return Subscribe(**{**fields, "incarnation": None})
+
+
+def _as_it_is(error: Exception, *_: Any, **__: Any) -> Exception:
+    return error
+
+
+async def _found_or_not(self: Custody, command: Any, find: Callable[[], Any]) -> Any:
+    return await self._shop.read(find)
+
+
+def _never(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _believed_at_once(self: Pending, error: Any) -> Any:
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMutant:
+    """One guard that is missing.
+
+    Attributes:
+        patches: what stands in its place.
+        try_first: a seed that noticed it once; only speed depends on it.
+    """
+
+    patches: Sequence[Patch]
+    try_first: int = 0
+
+
+WHOLE_MUTANTS = {
+    "a resend that does not say that it is one": WholeMutant(
+        [Patch(_exchange, "Mutation", ())], 163
+    ),
+    "a timeout that counts as a refusal": WholeMutant(
+        [Patch(Pending, "outcome", _believed_at_once)], 0
+    ),
+    "a refusal of a repeat that nobody could look up": WholeMutant(
+        [
+            Patch(registry, "doubted", _as_it_is),
+            Patch(writer, "doubted", _as_it_is),
+        ],
+        755,
+    ),
+    "a fork that was made before and cannot be seen": WholeMutant(
+        [Patch(Custody, "_done_before", _found_or_not)], 1015
+    ),
+    "a follower that begins anew after each reconnect": WholeMutant(
+        [Patch(Follower, "resume_after", PropertyMock(return_value="start"))], 0
+    ),
+    "a follower that does not know which session it followed": WholeMutant(
+        [Patch(_exchange, "Subscribe", _without_incarnation)], 46
+    ),
+    "a mirror that ends when the disk fails for a moment": WholeMutant(
+        [Patch(_exchange, "_is_asked_again", _never)], 21
+    ),
+    "a rewrite that followers are not told of": WholeMutant([Patch(Feed, "reset", _nothing)], 0),
+}
+"""Every guard that whole seeds are known to miss."""
+
+
+def first_failing_whole_seed(
+    mutant: WholeMutant, seeds: Iterable[int], play: Callable[[int], object] = play_whole
+) -> int | None:
+    """A seed that notices that the guard is missing."""
+    with ExitStack() as held:
+        for each in mutant.patches:
+            held.enter_context(patch.object(each.target, each.name, each.instead))
+        for seed in (mutant.try_first, *seeds):
+            try:
+                play(seed)
+            except AssertionError:
+                return seed
+    return None
