@@ -187,6 +187,9 @@ HANDLES_PER_SESSION_MAX: Final = 4
 HANDLES_PER_CONNECTION_MAX: Final = 12
 """Handles for a client's first connection; ZeroMQ ends a process that runs out of them midway."""
 
+CHECK_HANDLES_MAX: Final = 16
+"""Files that are open at a time while a folder is checked, which may have any number of them."""
+
 RETIRED_TOGETHER_MAX: Final = 8
 """Sessions that are closed beside the one whose place is wanted: to find them costs more than to
 close them, which takes about a millisecond each."""

@@ -123,17 +123,20 @@ class LocalFolder:
         return os.pread(self.open(name), size, offset)
 
     def open(self, name: str) -> int:
-        """The handle of a file, opened at its first use.
+        """The handle of a file; it is open until that many others were used since.
 
         Raises:
             OSError: it cannot be read, or is no regular file.
         """
-        handle = self._files.get(name)
+        handle = self._files.pop(name, None)
         if handle is None:
+            if len(self._files) >= limits.CHECK_HANDLES_MAX:
+                os.close(self._files.pop(next(iter(self._files))))
             handle = os.open(name, _READ, dir_fd=self.handle)
-            self._files[name] = handle
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise PermissionError(f"{name} is no regular file")
+        # The one that was used last is the last to go.
+        self._files[name] = handle
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise PermissionError(f"{name} is no regular file")
         return handle
 
     def blocks(self, name: str) -> Iterator[bytes]:
