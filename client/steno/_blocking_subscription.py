@@ -1,11 +1,17 @@
 """A session's events for a `for` loop."""
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from steno._follower import Follower
 from steno._following import Following
+from steno._turnstile import Turnstile
 from steno.values import File, SubscriptionEvent
+from steno_protocol.errors import Busy
 
 if TYPE_CHECKING:
     from steno._blocking_link import BlockingLink
@@ -15,7 +21,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
     As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
-    as long as it is told.
+    as long as it is told. Threads that share one share its events: each goes to one of them.
 
     One from `now` on has begun when it is made: what is acknowledged later is delivered.
     """
@@ -30,6 +36,8 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         self._is_closed = True
         self._link = link
         self._following = Following(session, starts, _nothing, incarnation)
+        # Beside the turns of the connection: to take an event waits for no answer of the daemon.
+        self._turns = Turnstile()
         self._is_closed = False
         for follower in self._following.followers:
             link.follow(follower)
@@ -57,27 +65,37 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         Raises:
             NotFound: the session cannot be followed any longer.
         """
-        if self._is_closed or not self._link.wait_until(self._has_news, timeout):
-            return None
-        if self._is_closed:
-            # By another thread, while this one waited.
-            return None
-        if not self._following.has_events:
-            assert self._following.error is not None
-            raise self._following.error
-        event, follower = self._following.pop()
-        try:
-            self._link.consumed(follower)
-        except BaseException:
-            # An interrupt: the event does not reach the caller, the next call has it.
-            follower.put_back(event)
-            raise
-        return event
+        deadline = inf if timeout is None else time.monotonic() + timeout
+        while not self._is_closed and self._link.wait_until(self._has_news, timeout):
+            taken = None
+            self._turns.take_before(inf)
+            try:
+                try:
+                    taken = self._take()
+                finally:
+                    self._turns.give_back()
+                if taken is not None:
+                    self._link.consumed(taken[1])
+                    return taken[0]
+            except BaseException:
+                if taken is not None:
+                    # An interrupt: the event does not reach the caller, the next call has it.
+                    taken[1].put_back(taken[0])
+                raise
+            # Another thread took what there was.
+            timeout = None if timeout is None else deadline - time.monotonic()
+        return None
 
     def close(self) -> None:
         """End the subscription."""
         self._is_closed = True
-        self._following.clear()
+        # From a signal handler in the middle of `_take` it is not to be cleared.
+        with suppress(Busy):
+            self._turns.take_before(inf)
+            try:
+                self._following.clear()
+            finally:
+                self._turns.give_back()
         for follower in self._following.followers:
             self._link.unfollow(follower)
 
@@ -96,6 +114,16 @@ class BlockingSubscription(Iterator[SubscriptionEvent]):
         if not self._is_closed:
             for follower in self._following.followers:
                 self._link.abandon(follower)
+
+    def _take(self) -> tuple[SubscriptionEvent, Follower] | None:
+        """The next event and to whom it came; None when there is none, or not any more."""
+        if self._is_closed:
+            return None
+        if self._following.has_events:
+            return self._following.pop()
+        if self._following.error is not None:
+            raise self._following.error
+        return None
 
     def _begin(self) -> None:
         """Wait until the daemon has said where `now` is."""

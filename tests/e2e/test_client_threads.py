@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +133,32 @@ def test_two_threads_in_two_subscriptions_see_what_another_client_appends(root: 
                 other.session(name).append_message(message(text))
         assert in_first.result(QUICK_S) == texts
         assert in_second.result(QUICK_S) == texts
+
+
+def test_two_threads_in_one_subscription_get_each_event_once_and_go_on_waiting(root: Path) -> None:
+    with connect_sync(root) as client, threads(client) as pool:
+        session = client.open("demo")
+        events = begun(session.subscribe("now"))
+        link = client._link
+        wait_until = link.wait_until
+
+        def wait_as_ever() -> None:
+            link.wait_until = wait_until  # type: ignore[method-assign]
+
+        both_have_news = threading.Barrier(2, wait_as_ever, LONG_S)
+
+        def watched(is_true: Callable[[], bool], timeout: float | None = None) -> bool:
+            has_news = wait_until(is_true, timeout)
+            both_have_news.wait()
+            return has_news
+
+        session.append_message(message("one"))
+        link.wait_until = watched  # type: ignore[method-assign]
+        told = [pool.submit(contents, events, 1) for _ in range(2)]
+        futures.wait(told, QUICK_S, futures.FIRST_COMPLETED)
+        assert sum(each.done() for each in told) == 1
+        session.append_message(message("two"))
+        assert sorted(each.result(QUICK_S) for each in told) == [["one"], ["two"]]
 
 
 def test_a_wait_ends_with_what_another_thread_appends_or_with_its_own_time(root: Path) -> None:
