@@ -21,7 +21,7 @@ from steno._probe import Ready, hello_of
 from steno._target import Target
 from steno._transport import Connection
 from steno._turnstile import Turnstile
-from steno._verbs import ReplyT, expected
+from steno._verbs import ReplyT, expected, seconds
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
 
@@ -42,7 +42,7 @@ class BlockingLink:
 
     def __init__(self, target: Target, timeout: float) -> None:
         self.name = target.name
-        self.timeout = timeout
+        self.timeout = seconds(timeout)
         self.is_inherited = False
         self.farewells: set[commands.Command] = set()
         self._target = target.resolved()
@@ -53,7 +53,7 @@ class BlockingLink:
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self.welcome = self._adopt(connect(self._target, time.monotonic() + timeout))
+        self.welcome = self._adopt(connect(self._target, time.monotonic() + self.timeout))
         _fork.guard(self)
 
     def close(self) -> None:

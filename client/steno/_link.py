@@ -23,7 +23,7 @@ from steno._probe import Ready, hello_of
 from steno._readable import asyncio_loop, whenever_readable
 from steno._target import Target
 from steno._transport import Connection
-from steno._verbs import ReplyT, expected
+from steno._verbs import ReplyT, expected, seconds
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
 from steno_protocol.positions import Position
@@ -42,7 +42,7 @@ class Link:
 
     def __init__(self, target: Target, timeout: float) -> None:
         self.name = target.name
-        self.timeout = timeout
+        self.timeout = seconds(timeout)
         self.welcome: replies.Welcome | None = None
         self.is_inherited = False
         self.farewells: set[commands.Command] = set()

@@ -4,6 +4,7 @@ from typing import Any, Literal, TypeVar
 
 from steno._keys import new_key
 from steno.values import Ack, File
+from steno_protocol import limits
 from steno_protocol.commands import Fork, Mutation
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError
 from steno_protocol.places import check_key, key_time_ms
@@ -50,6 +51,19 @@ def mutation(
 def place(position: Place) -> str:
     """The text of a position; raises BadRequest when it is none."""
     return str(position if isinstance(position, Position) else Position.parse(position))
+
+
+def seconds(timeout: object) -> float:
+    """What a client was told as `timeout`; raises BadRequest when no request can take so long."""
+    # Of what is no number, or not finite, the clocks would complain in the middle of a call.
+    is_number = isinstance(timeout, int | float)
+    if is_number and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
+        return float(timeout)
+    raise BadRequest(
+        f"the timeout {timeout!r:.80} is no number of seconds that a request can take: give one"
+        f" from 0 to {limits.REQUEST_TIMEOUT_S_MAX:g}, or leave it out for"
+        f" {limits.REQUEST_TIMEOUT_S:g}"
+    )
 
 
 def expected(reply: AnyReply, kind: type[ReplyT]) -> ReplyT:

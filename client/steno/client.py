@@ -32,12 +32,12 @@ def connect(
             daemon is never started.
         name: who writes, kept in the lines as `_by`; None: the program's name and pid.
         spawn: start a daemon when none runs, and again when it has died and is needed.
-        timeout: seconds that one request may take, resends included.
+        timeout: seconds that one request may take, resends included; 0 to 1 000 000.
         key_file: the key for a daemon on another machine, as `steno keys new` made it.
 
     Raises:
-        BadRequest: the name cannot be one. What keeps the daemon from being reached is raised on
-            entering.
+        BadRequest: the name or the timeout cannot be one. What keeps the daemon from being reached
+            is raised on entering.
     """
     return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
 

@@ -375,6 +375,9 @@ FOLDER_DEPTH_MAX: Final = 64
 REQUEST_TIMEOUT_S: Final = 30.0
 """How long a client works at one request, resends included, unless it says otherwise."""
 
+REQUEST_TIMEOUT_S_MAX: Final = 1e6
+"""The longest that a client can be told to work at one request: eleven days are for ever."""
+
 RESEND_S: Final = 2.0
 """A request without an answer is sent again after this long, then after twice as long, ..."""
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -24,6 +26,7 @@ from steno import (
     Session,
     TooLarge,
     connect,
+    connect_sync,
 )
 from steno.values import SubscriptionEvent
 from steno_protocol import commands, limits
@@ -213,6 +216,18 @@ async def test_bad_names_keys_and_positions_are_refused(root: Path) -> None:
             await session.write_system_prompt("\ud800")
     with pytest.raises(BadRequest):
         connect(root, name="no spaces")
+
+
+@pytest.mark.parametrize("timeout", [-1, nan, inf, 1e300, None, "3"])
+async def test_a_timeout_that_no_request_can_take_is_refused_before_anything_is_sent(
+    root: Path, timeout: Any
+) -> None:
+    for how in (connect, connect_sync):
+        with pytest.raises(BadRequest, match="no number of seconds"):
+            how(root, timeout=timeout)
+    assert list(root.iterdir()) == []
+    async with connect(root, timeout=limits.REQUEST_TIMEOUT_S_MAX) as client:
+        await client.status()
 
 
 async def test_opening_says_whether_a_session_was_wanted_there(root: Path) -> None:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from steno_protocol import limits
 from steno_protocol.errors import StenoError
 from steno_protocol.places import check_key, check_name
 from steno_protocol.positions import Position
@@ -232,7 +233,7 @@ def seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < 1e6:
+    if not 0 < seconds <= limits.REQUEST_TIMEOUT_S_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
 
