@@ -4,7 +4,7 @@
    its holder takes longer than a start does: it may be stopped, or have left it to a child.
 2. Probe: another client may have started it since.
 3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
-   returns once it answers; then probe again.
+   returns once it answers; then probe again. One that was killed meanwhile is run again.
 
 The lock only spares needless starts. That there are never two daemons is the work of the lock that
 the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
@@ -46,6 +46,7 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
     lock = _open_start_lock(target.root)
     patient_until = time.monotonic()
     patient_until += min(limits.START_LOCK_S, (deadline - patient_until) / 2)
+    starts_left = limits.STARTS_MAX
     try:
         while True:
             may_start = _try_lock(lock) or time.monotonic() >= patient_until
@@ -56,7 +57,8 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                 case NeedsRestart() if may_start:
                     _drain(outcome, deadline)
                 case Unreachable() if may_start and holder_of(Path(target.root)) is None:
-                    _start(target.root, deadline)
+                    starts_left -= 1
+                    _start(target.root, deadline, is_last=not starts_left)
                     outcome = probe(target, probe_deadline(deadline))
                     if isinstance(outcome, Ready):
                         return outcome
@@ -91,7 +93,8 @@ def _try_lock(lock: int) -> bool:
     return True
 
 
-def _start(root: str, deadline: float) -> None:
+def _start(root: str, deadline: float, *, is_last: bool) -> None:
+    """Run `stenod`, which may have been killed before it was ready, unless this is the last try."""
     # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]
     timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
@@ -108,15 +111,23 @@ def _start(root: str, deadline: float) -> None:
                 check=False,
             )
             talk.seek(0)
-            said = talk.read(4096).decode(errors="replace").strip() or "nothing"
+            said = talk.read(4096).decode(errors="replace").strip()
     except OSError as error:
         raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
     except subprocess.TimeoutExpired:
         raise StartFailed(
             f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, places.LOG)}"
         ) from None
-    if done.returncode not in (0, _EXIT_HELD):
+    if done.returncode in (0, _EXIT_HELD):
+        return
+    if said:
         raise StartFailed(f"stenod could not start (exit code {done.returncode}) and said: {said}")
+    if is_last:
+        raise StartFailed(
+            f"stenod was started {limits.STARTS_MAX} times and ended each time without a word (exit"
+            f" code {done.returncode}): is it killed, or short of memory? See"
+            f" {Path(root, places.LOG)}"
+        )
 
 
 def _drain(old: NeedsRestart, deadline: float) -> None:

@@ -402,6 +402,9 @@ START_LOCK_S: Final = 5.0
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""
 
+STARTS_MAX: Final = 3
+"""A start that was killed tells no reason why the next one should fail, and three in a row do."""
+
 PROBE_TIMEOUT_S: Final = 2.0
 """A daemon that does not answer `hello` for so long is unreachable."""
 

@@ -140,6 +140,28 @@ def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:
         connect_sync(root)
 
 
+@pytest.mark.parametrize("killed", [2, 3])
+def test_a_daemon_that_is_killed_while_it_starts_is_started_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int
+) -> None:
+    lives = tmp_path / "lives"
+    lives.write_text("x" * killed)
+    mortal = tmp_path / "python"
+    mortal.write_text(
+        f"#!/bin/sh\nif [ -s '{lives}' ]; then truncate -s -1 '{lives}'; kill -9 $$; fi\n"
+        f"exec '{sys.executable}' \"$@\"\n"
+    )
+    mortal.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(mortal))
+    if killed == limits.STARTS_MAX:
+        with pytest.raises(Unreachable, match=r"started 3 times .* without a word"):
+            connect_sync(root)
+    else:
+        with connect_sync(root) as client:
+            assert client.status().sessions_open == 0
+    assert lives.read_text() == ""
+
+
 @pytest.mark.parametrize("timeout", [30.0, 4.0])
 def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
     root: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
