@@ -71,6 +71,37 @@ def probe(target: Target, deadline: float) -> Outcome:
     return outcome
 
 
+def probe_again(target: Target, deadline: float) -> Outcome:
+    """As `probe`, for a daemon that was not there a moment ago.
+
+    While nobody listens, that is found out at a hundredth of a connection's cost: hundreds of
+    clients may be waiting for a daemon to come, which needs the processors to start.
+    """
+    endpoint = target.address()
+    if _is_deserted(endpoint):
+        return Unreachable(endpoint, _silence(target, endpoint))
+    return probe(target, deadline)
+
+
+def _is_deserted(endpoint: str) -> bool:
+    """True when nobody can be listening at a local address; False: try it."""
+    if not endpoint.startswith("ipc://"):
+        return False
+    # Imported only now: who finds its daemon at once has no need of it.
+    import socket  # noqa: PLC0415
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as unix:
+        # A full queue is an answer, too: somebody listens.
+        unix.setblocking(False)
+        try:
+            unix.connect(endpoint.removeprefix("ipc://"))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return True
+        except OSError:
+            return False
+    return False
+
+
 def _greet(connection: Connection, target: Target, deadline: float) -> Outcome:
     endpoint = connection.endpoint
     if not connection.wait_until_ready(deadline):

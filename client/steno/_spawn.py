@@ -1,29 +1,30 @@
 """A daemon is there when a client wants one: started if there is none, and never two of them.
 
-1. Take the start lock of the root; whoever waits for it keeps probing, and goes on without it when
-   its holder takes longer than a start does: it may be stopped, or have left it to a child.
+1. Get a turn by the start lock of the root; whoever waits for one keeps looking whether a daemon
+   is there.
 2. Probe: another client may have started it since.
 3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
-   returns once it answers; then probe again. One that was killed meanwhile is run again.
+   returns once it answers; then probe again. One that was killed meanwhile, or takes too long, is
+   run again.
 
 The lock only spares needless starts. That there are never two daemons is the work of the lock that
 the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
 first.
 """
 
-import fcntl
 import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final, assert_never
 
-from steno import _fork
 from steno._connecting import StartFailed, not_there, probe_deadline
 from steno._folders import make_private
 from steno._holder import holder_of
-from steno._probe import NeedsRestart, Ready, Unreachable, probe
+from steno._probe import NeedsRestart, Ready, Unreachable, probe, probe_again
+from steno._start_lock import StartLock
 from steno._target import Target
 from steno._transport import Connection
 from steno_protocol import limits, places
@@ -43,14 +44,12 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
         Incompatible: what answers is not the daemon that was wanted.
     """
     assert target.root is not None
-    lock = _open_start_lock(target.root)
-    patient_until = time.monotonic()
-    patient_until += min(limits.START_LOCK_S, (deadline - patient_until) / 2)
+    patience_s = min(limits.START_LOCK_S, (deadline - time.monotonic()) / 2)
     starts_left = limits.STARTS_MAX
-    try:
+    with closing(_start_lock(target.root, patience_s)) as lock:
         while True:
-            may_start = _try_lock(lock) or time.monotonic() >= patient_until
-            outcome = probe(target, probe_deadline(deadline))
+            may_start = lock.try_turn()
+            outcome = probe_again(target, probe_deadline(deadline))
             match outcome:
                 case Ready():
                     return outcome
@@ -68,16 +67,19 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                     assert_never(outcome)
             if time.monotonic() >= deadline:
                 raise not_there(target, outcome, began)
-            time.sleep(limits.START_LOCK_POLL_S)
-    finally:
-        _fork.close(lock)
+            time.sleep(_pause_s(lock.waited_s))
 
 
-def _open_start_lock(root: str) -> int:
+def _pause_s(waited_s: float) -> float:
+    """How long to wait until the next look: the longer it takes, the more may be waiting."""
+    pause_s = waited_s / limits.START_LOCK_POLLS_MAX
+    return max(limits.START_LOCK_POLL_S, min(pause_s, limits.RECONNECT_S_MAX))
+
+
+def _start_lock(root: str, patience_s: float) -> StartLock:
     try:
         make_private(Path(root))
-        path = Path(root, places.START_LOCK)
-        return _fork.closed_in_child(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return StartLock(root, patience_s)
     except OSError as error:
         raise StartFailed(
             f"the root {root} cannot be used: {error}; choose another with root=, --root or"
@@ -85,16 +87,12 @@ def _open_start_lock(root: str) -> int:
         ) from error
 
 
-def _try_lock(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _start(root: str, deadline: float, *, is_last: bool) -> None:
-    """Run `stenod`, which may have been killed before it was ready, unless this is the last try."""
+    """Run `stenod`, and come back when there may be a daemon.
+
+    One that was killed, or is not ready in time, says nothing against another try: the machine may
+    be busy with a hundred other clients, one of which has started it meanwhile.
+    """
     # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
     command = [sys.executable, "-P", "-m", "stenod", "--root", root]
     timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
@@ -115,6 +113,8 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
     except OSError as error:
         raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
     except subprocess.TimeoutExpired:
+        if not is_last and time.monotonic() < deadline:
+            return
         raise StartFailed(
             f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, places.LOG)}"
         ) from None

@@ -56,8 +56,7 @@ def place(position: Place) -> str:
 def seconds(timeout: object) -> float:
     """What a client was told as `timeout`; raises BadRequest when no request can take so long."""
     # Of what is no number, or not finite, the clocks would complain in the middle of a call.
-    is_number = isinstance(timeout, int | float)
-    if is_number and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
+    if isinstance(timeout, int | float) and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
         return float(timeout)
     raise BadRequest(
         f"the timeout {timeout!r:.80} is no number of seconds that a request can take: give one"

@@ -396,8 +396,13 @@ RECONNECT_S_MAX: Final = 1.0
 START_LOCK_POLL_S: Final = 0.02
 """Clients that wait for the one that starts the daemon look this often whether it is there."""
 
+START_LOCK_POLLS_MAX: Final = 10
+"""... and later less often: so often in the time that they have waited already. Three hundred of
+them would else take the processors that the daemon needs to start."""
+
 START_LOCK_S: Final = 5.0
-"""... and start one themselves after this long, or half of their time: a start takes 0.4 s."""
+"""After each so many seconds, or half of its time, one more of them starts one itself, beside who
+may be stopped or hung: a start takes 0.4 s."""
 
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""

@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from argparse import Namespace
+from contextlib import ExitStack, closing
 from pathlib import Path
 from unittest.mock import Mock
 
 import msgspec
 import pytest
 
-from steno import BlockingClient, Incompatible, Unreachable, _fork, _spawn, connect_sync
+from steno import BlockingClient, Incompatible, Unreachable, _probe, _start_lock, connect_sync
+from steno._start_lock import StartLock
+from steno._target import make_target
 from steno.cli.examining_daemon import examine_daemon
 from steno_protocol import commands, limits, places
 from steno_protocol.frames import Request
@@ -121,17 +125,29 @@ def test_a_start_that_takes_too_long_tells_how_long_it_was_waited_for(
         connect_sync(root, timeout=0)
 
 
+def test_a_start_that_takes_too_long_is_tried_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = tmp_path / "hung"
+    hung.touch()
+    slow = tmp_path / "python"
+    slow.write_text(
+        f"#!/bin/sh\nif rm '{hung}'; then exec tail -f /dev/null; fi\n"
+        f"exec '{sys.executable}' \"$@\"\n"
+    )
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(limits, "SPAWN_TIMEOUT_S", 3.0)
+    with connect_sync(root) as client:
+        assert client.status().sessions_open == 0
+    assert not hung.exists()
+
+
 def wait_until_somebody_starts(root: Path) -> None:
-    """Return once a client holds the start lock."""
-    handle = os.open(root / places.START_LOCK, os.O_RDWR | os.O_CREAT)
-    try:
-        while True:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(handle, fcntl.LOCK_UN)
-    except BlockingIOError:
-        return
-    finally:
-        os.close(handle)
+    """Return once a client holds the start lock. To try it would be to keep that client from it."""
+    lock = root / places.START_LOCK
+    while not lock.exists() or f":{lock.stat().st_ino} " not in Path("/proc/locks").read_text():
+        pass
 
 
 def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:
@@ -176,12 +192,46 @@ def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
         os.close(stopped)
 
 
+def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(_start_lock, "time", Mock(monotonic=lambda: now_s[0]))
+    with ExitStack() as stack:
+        locks = [stack.enter_context(closing(StartLock(str(root), 5.0))) for _ in range(4)]
+        turns: list[list[bool]] = []
+        for now_s[0] in (0.0, 4.9, 5.0, 9.9, 10.0, 15.0):
+            turns.append([lock.try_turn() for lock in locks])
+        ours = [sum(each) for each in turns]
+        assert ours == [1, 1, 2, 2, 3, 4]
+        assert turns[-2] == [True, True, True, False], "who has a turn keeps it"
+
+
+def test_who_waits_for_a_daemon_makes_no_connection_before_somebody_listens(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = Mock(side_effect=_probe.Connection)
+    monkeypatch.setattr(_probe, "Connection", connections)
+    target = make_target(root, None, None, spawn=False).resolved()
+    with ForegroundDaemon(root) as daemon:
+        daemon.kill()
+    assert (root / places.SOCKET).exists()
+    for _ in ("left behind", "removed"):
+        assert isinstance(_probe.probe_again(target, 0.0), _probe.Unreachable)
+        (root / places.SOCKET).unlink(missing_ok=True)
+    assert not connections.called
+    with ForegroundDaemon(root):
+        found = _probe.probe_again(target, time.monotonic() + limits.PROBE_TIMEOUT_S)
+        assert isinstance(found, _probe.Ready)
+        found.connection.close()
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_that_is_forked_while_a_daemon_is_started_does_not_keep_the_start_lock(
     root: Path,
 ) -> None:
-    lock = _spawn._open_start_lock(str(root))
-    assert _spawn._try_lock(lock)
+    lock = StartLock(str(root), 60.0)
+    assert lock.try_turn()
     may_end, end = os.pipe()
     is_forked, tell = os.pipe()
     child = os.fork()
@@ -192,10 +242,9 @@ def test_a_child_that_is_forked_while_a_daemon_is_started_does_not_keep_the_star
         os._exit(0)
     try:
         os.read(is_forked, 1)
-        _fork.close(lock)
-        other = _spawn._open_start_lock(str(root))
-        assert _spawn._try_lock(other)
-        _fork.close(other)
+        lock.close()
+        with closing(StartLock(str(root), 60.0)) as other:
+            assert other.try_turn()
     finally:
         for handle in (end, may_end, is_forked, tell):
             os.close(handle)
