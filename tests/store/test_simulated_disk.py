@@ -421,6 +421,28 @@ def test_a_failed_sync_drops_the_pages_and_the_next_one_succeeds_over_lost_data(
     assert disk.content(FILE) == b"one\n\0\0\0\0three\n"
 
 
+def test_a_failed_sync_is_told_once_to_every_handle_that_was_open_and_to_none_that_came_later() -> (
+    None
+):
+    disk, handle = disk_with(b"one\n")
+    folder = disk.open_root(ROOT)
+    earlier = disk.open_read(folder, "context.jsonl")
+    disk.write(handle, b"two\n")
+    disk.fail_next("fdatasync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.fdatasync(earlier)
+
+    later = disk.open_read(folder, "context.jsonl")
+
+    disk.fdatasync(later)
+    disk.write(handle, b"three\n")
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.fdatasync(handle)
+    disk.fdatasync(handle)
+    disk.fdatasync(earlier)
+    assert disk.durable(FILE) == b"one\n\0\0\0\0three\n"
+
+
 def test_what_a_failed_sync_dropped_is_saved_by_writing_it_again() -> None:
     disk, handle = disk_with(b"one\n")
     disk.write(handle, b"two\n")

@@ -29,6 +29,10 @@ class ForeignProgram:
         """Cut a file."""
         self._disk.file_at(path).change(Cut(size), self._disk.now_s)
 
+    def fail_sync(self, path: str) -> None:
+        """Sync a file on a disk that fails: only who has it open by now is ever told, too."""
+        self._disk.file_at(path).fail_sync()
+
     def replace(self, path: str, data: bytes) -> None:
         """Put another file, with another inode, at a path; its folders are made."""
         file = self._put(path, "file")

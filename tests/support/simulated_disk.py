@@ -21,7 +21,6 @@ import errno
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from stenod.store.disk import FileStat
@@ -46,6 +45,7 @@ from support.simulated_inodes import (
     File,
     FileKind,
     Folder,
+    Handle,
     Named,
     Node,
     Renamed,
@@ -79,15 +79,6 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
-
-
-@dataclass(eq=False, slots=True)
-class Handle:
-    """An open file or folder: what an open file description is to the kernel."""
-
-    node: Node
-    name: str
-    writable: bool = False
 
 
 class SimulatedDisk:
@@ -268,7 +259,11 @@ class SimulatedDisk:
         )
 
     def fdatasync(self, handle: int) -> None:
-        """See `Disk`; when it fails, the dirty pages are dropped and count as clean."""
+        """See `Disk`; when it fails, the dirty pages are dropped and count as clean.
+
+        Every other handle that is open then fails once, too, at its next sync; a handle that is
+        opened since believes what it sees.
+        """
         self._sync("fdatasync", handle)
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
@@ -632,12 +627,19 @@ class SimulatedDisk:
         if isinstance(node, Folder):
             self._change(call, lambda: self._sync_folder(node))
             return
-        self._change(
-            call,
-            lambda: self._sync_file(node),
-            failed=node.drop_dirty,
-            failed_in_part=lambda: node.sync_part(self._chance),
-        )
+        try:
+            self._change(
+                call,
+                lambda: self._sync_file(node),
+                failed=node.drop_dirty,
+                failed_in_part=lambda: node.sync_part(self._chance),
+            )
+        except OSError:
+            node.failures += 1
+            opened.learn()
+            raise
+        if opened.learn():
+            raise os_error(errno.EIO, opened.name)
 
     def _sync_file(self, file: File) -> None:
         if not self.ignore_fdatasync:

@@ -73,6 +73,7 @@ class File:
         durable: the content that a power cut cannot take; pages that a failed sync dropped are
             missing here although `changes` does not have them any more.
         changes: what was done to `cached` since the last sync, oldest first.
+        failures: how many syncs of it failed.
     """
 
     inode: int
@@ -82,6 +83,7 @@ class File:
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     changes: list[Change] = field(default_factory=list[Change])
+    failures: int = 0
 
     def change(self, change: Change, now_s: float) -> None:
         """Change the cached content."""
@@ -95,8 +97,13 @@ class File:
             apply(self.durable, change)
         self.changes.clear()
 
+    def fail_sync(self) -> None:
+        """Somebody's sync failed: the pages count as clean, and never reach the medium."""
+        self.drop_dirty()
+        self.failures += 1
+
     def drop_dirty(self) -> None:
-        """A failed sync: the pages count as clean, and never reach the medium."""
+        """What was not synced is lost, and read from memory all the same."""
         self.changes.clear()
 
     def sync_part(self, chance: random.Random) -> None:
@@ -343,6 +350,33 @@ def _count_links(nodes: "Iterable[Node]", step: int) -> None:
     for node in nodes:
         if isinstance(node, File):
             node.links += step
+
+
+@dataclass(eq=False, slots=True)
+class Handle:
+    """An open file or folder: what an open file description is to the kernel.
+
+    Attributes:
+        node: what is open.
+        name: what it was opened by.
+        writable: whether it may be changed by this handle.
+        failures: how many failed syncs of its file it knows of: each is told once to each handle
+            that was open before it, whoever asked for the sync, and to none that was opened since.
+    """
+
+    node: "Node"
+    name: str
+    writable: bool = False
+    failures: int = 0
+
+    def __post_init__(self) -> None:
+        self.learn()
+
+    def learn(self) -> bool:
+        """Learn of all failed syncs of its file; True if there was one that it did not know of."""
+        node, known = self.node, self.failures
+        self.failures = node.failures if isinstance(node, File) else 0
+        return self.failures != known
 
 
 Node = File | Folder
