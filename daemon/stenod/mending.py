@@ -19,6 +19,7 @@ from stenod.core.milestones import Milestones
 from stenod.core.replay import Replay
 from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.doubts import Doubts
 from stenod.store.handles import write_again, write_all
 from stenod.store.names import read_file
 from stenod.store.quarantine import quarantine
@@ -51,6 +52,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         generation: which generation it is; 0 for a file that has none.
         session: the session's id, for messages.
         path: the folder's path, for messages.
+        doubts: told of a sync that fails, and of the first one that reaches all of the file.
     """
 
     disk: Disk
@@ -60,6 +62,7 @@ class FileEnd(msgspec.Struct, frozen=True):
     generation: int
     session: str
     path: str
+    doubts: Doubts
 
     @property
     def size(self) -> int:
@@ -105,9 +108,14 @@ class FileEnd(msgspec.Struct, frozen=True):
         write_again(self.disk, self.handle, proven, size)
         if not shared and self.size == size:
             self.disk.truncate(self.handle, size)
-        self.disk.fsync(self.handle)
+        self._sync()
+        self.doubts.dispel(self.disk.stat(self.handle))
         self.disk.fsync(self.folder)
         return size
+
+    def _sync(self) -> None:
+        with self.doubts.syncing(self.disk.stat(self.handle)):
+            self.disk.fsync(self.handle)
 
     def is_fresh(self, now: float, *, shared: bool) -> bool:
         """True when a program that shares the folder may be writing right now."""
@@ -165,7 +173,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             repair = self._examine(mark)
             if repair.tail.damage is None and not repair.tail.unended:
                 if repair.end > durable:
-                    self.disk.fsync(self.handle)
+                    self._sync()
                 return repair.end
             told = self._told(repair, now)  # 1.
             if last is None or (last.kind, last.details) != (told.kind, told.details):
@@ -205,7 +213,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             write_all(self.disk, self.handle, b"\n")
         else:
             self.disk.truncate(self.handle, repair.keep)
-        self.disk.fsync(self.handle)
+        self._sync()
 
     def replay(self, mark: Mark | None, size: int) -> Replay:
         """What the first `size` bytes say, from the mark on."""

@@ -269,6 +269,11 @@ class OpenFiles:
     async def _keep(self, aside: _Aside) -> None:
         """Keep what another program replaced, if it did; the next opening knows of it."""
         log = aside.opened.log
+        if aside.is_changed:
+            # Another program's sync may have met the error that ours would have met: the file is in
+            # doubt then, which the opening knows.
+            with contextlib.suppress(OSError):
+                await self._shop.read(log.check)
         try:
             is_kept = await self._shop.read(log.keep_replaced)
         except FileNotFoundError:

@@ -28,6 +28,7 @@ from stenod.core.wire_machine import WireMachine
 from stenod.mending import FileEnd
 from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.doubts import Doubts
 from stenod.store.jsonl import JsonlLog
 from stenod.store.names import past_generations, read_file
 
@@ -46,6 +47,7 @@ class Opening(msgspec.Struct, frozen=True):
         by: the client that asks.
         proven: the length that was durable when a sync of this file failed in this process.
         taken_in: another program changed the files while they were open in this process.
+        doubts: files of which a sync failed in this process, whoever had them open.
     """
 
     session: str
@@ -58,6 +60,7 @@ class Opening(msgspec.Struct, frozen=True):
     by: str | None = None
     proven: int | None = None
     taken_in: bool = False
+    doubts: Doubts = msgspec.field(default_factory=Doubts)
 
 
 class OpenHow(msgspec.Struct, frozen=True):
@@ -131,14 +134,17 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
         raise
 
 
-def inspect(disk: Disk, folder: int, handle: int) -> Inspection:
+def inspect(disk: Disk, folder: int, handle: int, doubts: Doubts) -> Inspection:
     """Read what a session's files say; `handle` is its open `context.jsonl`. Nothing is repaired.
 
     The file is synced first, so that nothing is shown that a power cut could take back.
+
+    Raises:
+        Unproven: that is not enough, because an earlier sync failed.
     """
-    disk.fdatasync(handle)
+    doubts.sync_to_read(disk, handle, places.CONTEXT)
     generation = settling.present_generation(disk, folder)
-    end = FileEnd(disk, folder, handle, places.CONTEXT, generation, session="", path="")
+    end = FileEnd(disk, folder, handle, places.CONTEXT, generation, "", "", doubts)
     mark = end.mark()
     size = end.readable_size(mark)
     replay = end.replay(mark, size)
@@ -159,13 +165,18 @@ def pending_mail(disk: Disk, folder: int) -> Mail | None:
     return dmail.pending(entries, settling.present_generation(disk, folder))
 
 
-def readable_size(disk: Disk, folder: int, handle: int, name: str, generation: int) -> int:
+def readable_size(
+    disk: Disk, folder: int, handle: int, name: str, generation: int, doubts: Doubts
+) -> int:
     """Bytes of a session's file that a reader may be given, without reading all of it.
 
     The file is synced first, so that nothing is shown that a power cut could take back.
+
+    Raises:
+        Unproven: that is not enough, because an earlier sync failed.
     """
-    disk.fdatasync(handle)
-    end = FileEnd(disk, folder, handle, name, generation, session="", path="")
+    doubts.sync_to_read(disk, handle, name)
+    end = FileEnd(disk, folder, handle, name, generation, "", "", doubts)
     return end.readable_size(end.mark())
 
 
@@ -238,7 +249,10 @@ def _open_files(
 ) -> Opened:
     generation = settling.present_generation(disk, folder)
     settling.prove_left_behind(disk, folder, entries, generation)
-    end = FileEnd(disk, folder, context, places.CONTEXT, generation, opening.session, opening.path)
+    end = FileEnd(
+        disk, folder, context, places.CONTEXT, generation, opening.session, opening.path,
+        opening.doubts,
+    )  # fmt: skip
     # What another program does while it is open is told by who has it open.
     was_at = None if opening.taken_in else end.changed_since()
     size, replay = _believe(end, opening, entries)
@@ -251,7 +265,7 @@ def _open_files(
     head = Position(generation, replay.lines)
     if was_at is not None:
         _tell_changed(end, entries, was_at, head, opening.now)
-    log = JsonlLog(disk, folder, opening.path, context, generation, size)
+    log = JsonlLog(disk, folder, opening.path, context, generation, size, doubts=opening.doubts)
     first_lines = timeline.first_lines_of(entries, generation)
     if timeline.is_inferred(entries, generation):
         # Nobody told which of its lines are copies of older ones: their keys are looked up.
@@ -306,9 +320,13 @@ def open_wire(
     try:
         handle = disk.open_append(folder, places.WIRE, create=True)
         entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
-        end = FileEnd(disk, folder, handle, places.WIRE, 0, opening.session, opening.path)
+        end = FileEnd(
+            disk, folder, handle, places.WIRE, 0, opening.session, opening.path, opening.doubts
+        )
         size, replay = _believe(end, opening, entries)
-        log = JsonlLog(disk, folder, opening.path, handle, 0, size, name=places.WIRE)
+        log = JsonlLog(
+            disk, folder, opening.path, handle, 0, size, name=places.WIRE, doubts=opening.doubts
+        )
         machine = WireMachine(
             opening.session,
             Position(0, replay.lines),
@@ -353,6 +371,9 @@ def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Hap
     if opening.proven is not None:
         # Of a file that another program cut since, nothing is known.
         return opening.proven if opening.proven <= end.size else 0
+    if opening.doubts.has(end.disk.stat(end.handle)):
+        # Somebody's sync failed: a read's, or ours when these files were open before.
+        return 0
     if opening.taken_in:
         # Ours were written again when it was opened first, and no sync of them failed since.
         return end.size

@@ -20,8 +20,9 @@ from stenod.reading import Readable
 from stenod.recovery import Inspection, Opened, OpenHow
 from stenod.refusals import Refusals, doubted, draining, ended
 from stenod.rounds import Round
-from stenod.sessions import File, KeptKeys, Session
+from stenod.sessions import File, KeptKeys, Session, inspection_of
 from stenod.store.disk import Disk
+from stenod.store.doubts import Unproven
 from stenod.store.handles import FileView
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
@@ -227,7 +228,11 @@ class Registry:
         if inspection is not None:
             return inspection, None
         place = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.inspect(place))
+        try:
+            return await self._shop.read(lambda: self._trees.inspect(place))
+        except Unproven:
+            opened = await (await self.writer(session, "context")).open()
+            return inspection_of(opened), None
 
     async def sessions(self, wanted: List) -> tuple[list[SessionEntry], bool]:
         """Sessions by id, and whether there are more than the limit."""
@@ -239,6 +244,14 @@ class Registry:
         Raises:
             NotFound: there is no such session or generation.
         """
+        try:
+            return await self._readable(session, file, generation)
+        except Unproven:
+            # Its opening for writing writes again what a failed sync may have dropped.
+            await self.writer(session, file)
+            return await self._readable(session, file, generation)
+
+    async def _readable(self, session: str, file: File, generation: int | None) -> Readable:
         found = self._addresses.get(session)
         if found is not None and found.opened(file) is not None:
             await found.writer(file).settle()

@@ -92,6 +92,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             by=how.by,
             proven=how.proven,
             taken_in=how.taken_in,
+            doubts=self.trees.doubts,
         )
 
 
@@ -193,15 +194,7 @@ class Session:
     def inspect(self) -> Inspection | None:
         """What the files of its context say, if they are open."""
         opened = self.context.opened
-        if opened is None:
-            return None
-        return Inspection(
-            size=opened.log.synced,
-            head=opened.machine.head,
-            counters=opened.machine.counters.copy(),
-            incarnation=opened.incarnation,
-            stamp=opened.machine.stamp,
-        )
+        return inspection_of(opened) if opened is not None else None
 
     def retire(self) -> None:
         """Close its files now; it is idle."""
@@ -215,3 +208,14 @@ class Session:
 
     def _feed(self) -> Feed:
         return Feed(self._spawn, self._shop.read, self._shop.monotonic)
+
+
+def inspection_of(opened: Opened) -> Inspection:
+    """What the files of an open context say."""
+    return Inspection(
+        size=opened.log.synced,
+        head=opened.machine.head,
+        counters=opened.machine.counters.copy(),
+        incarnation=opened.incarnation,
+        stamp=opened.machine.stamp,
+    )

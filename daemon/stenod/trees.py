@@ -22,6 +22,7 @@ from stenod.describing import Description
 from stenod.reading import Readable
 from stenod.recovery import Inspection
 from stenod.store.disk import Disk
+from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import past_generations, read_file, stat_generation
 
@@ -57,9 +58,13 @@ class Trees:
     Args:
         config: root and mounts.
         disk: the disk they lie on.
+
+    Attributes:
+        doubts: their files of which a sync failed.
     """
 
     def __init__(self, config: Config, disk: Disk) -> None:
+        self.doubts = Doubts()
         self._config = config
         self._disk = disk
 
@@ -153,12 +158,17 @@ class Trees:
             )
 
     def inspect(self, found: Place) -> tuple[Inspection, FileView]:
-        """What a session's files say, and what of the present generation may be read."""
+        """What a session's files say, and what of the present generation may be read.
+
+        Raises:
+            NotFound: there is no such session.
+            Unproven: nobody knows how much of it is on the disk before it is opened.
+        """
         folder = self.open_folder(found)
         try:
             shared = SharedHandle(self._disk, self._disk.open_read(folder, places.CONTEXT))
             try:
-                inspection = recovery.inspect(self._disk, folder, shared.handle)
+                inspection = recovery.inspect(self._disk, folder, shared.handle, self.doubts)
             except BaseException:
                 shared.release()
                 raise
@@ -173,6 +183,7 @@ class Trees:
 
         Raises:
             NotFound: there is no such session or generation.
+            Unproven: nobody knows how much of it is on the disk before its session is opened.
         """
         folder = self.open_folder(found)
         try:
@@ -199,7 +210,12 @@ class Trees:
             self._disk.close(folder)
 
     def readable_wire(self, found: Place) -> Readable:
-        """What may be read of a session's wire file; nothing if there is none."""
+        """What may be read of a session's wire file; nothing if there is none.
+
+        Raises:
+            NotFound: there is no such session.
+            Unproven: nobody knows how much of it is on the disk before it is opened.
+        """
         folder = self.open_folder(found)
         try:
             if self._disk.stat_name(folder, places.WIRE) is not None:
@@ -217,7 +233,9 @@ class Trees:
         except FileNotFoundError:
             raise _no_session(found) from None
         try:
-            size = recovery.readable_size(self._disk, folder, shared.handle, name, generation)
+            size = recovery.readable_size(
+                self._disk, folder, shared.handle, name, generation, self.doubts
+            )
         except BaseException:
             shared.release()
             raise

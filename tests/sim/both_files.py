@@ -80,6 +80,7 @@ class BothDesk(Desk):
             shared=self._is_shared,
             proven=how.proven,
             taken_in=how.taken_in,
+            doubts=self.doubts,
         )
         return recovery.open_wire(
             self.disk,

@@ -12,6 +12,7 @@ from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
 from stenod import recovery, settling
+from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle
 from stenod.verifying import verify
 from support.lines import SESSION, append, checkpoint, foreign, restore, revert, stamped, user
@@ -53,7 +54,7 @@ def view(session: StoredSession, name: str) -> FileView:
     try:
         shared = SharedHandle(disk, disk.open_read(folder, name))
         present = settling.present_generation(disk, folder)
-        size = recovery.readable_size(disk, folder, shared.handle, name, present)
+        size = recovery.readable_size(disk, folder, shared.handle, name, present, Doubts())
         return FileView(shared, size)
     finally:
         disk.close(folder)

@@ -11,6 +11,7 @@ from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
 from stenod.recovery import Inspection, Opened, Opening
 from stenod.store.disk import Disk
+from stenod.store.doubts import Doubts
 from stenod.store.names import read_file
 from support.lines import SESSION
 
@@ -58,7 +59,7 @@ class StoredSession:
         folder = self.disk.open_root(self.path)
         handle = self.disk.open_read(folder, places.CONTEXT)
         try:
-            return recovery.inspect(self.disk, folder, handle)
+            return recovery.inspect(self.disk, folder, handle, Doubts())
         finally:
             self.disk.close(handle)
             self.disk.close(folder)

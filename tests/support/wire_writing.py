@@ -108,6 +108,7 @@ class WireDesk(Desk):
             incarnation="first",
             proven=how.proven,
             taken_in=how.taken_in,
+            doubts=self.doubts,
         )
         return recovery.open_wire(
             self.disk,

@@ -20,6 +20,7 @@ from stenod.feed import Feed, Subscriber
 from stenod.mailbox import Item
 from stenod.recovery import Opened, OpenHow, Opening
 from stenod.rounds import Round
+from stenod.store.doubts import Doubts
 from stenod.workshop import Workshop
 from stenod.writer import Writer
 from support.commits import TestCommits
@@ -112,6 +113,7 @@ class Desk:
         commits: how the writer commits.
         told: events for the operator.
         incarnation: the id that a session which is made now gets.
+        doubts: files of which a sync failed.
         serves_at_once: whether desks serve in rounds that say nothing of it themselves.
     """
 
@@ -130,6 +132,7 @@ class Desk:
         self.now_s = 100.0
         self.wall_s = wall_s
         self.incarnation = "first"
+        self.doubts = Doubts()
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
         self.told: list[str] = []
@@ -253,6 +256,7 @@ class Desk:
             by=how.by,
             proven=how.proven,
             taken_in=how.taken_in,
+            doubts=self.doubts,
         )
         return recovery.open_session(self.disk, self.disk.open_root(PATH), opening)
 

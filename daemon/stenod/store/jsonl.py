@@ -17,6 +17,7 @@ import msgspec
 
 from steno_protocol import limits, places
 from stenod.store.disk import Disk, FileStat
+from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
 from stenod.store.log import Copy, Piece
 from stenod.store.names import past_generations, read_file, remove, stat_generation
@@ -73,6 +74,8 @@ class JsonlLog:
         handle: the open file that is appended to.
         generation: which generation that is.
         size: its bytes, all of them durable.
+        name: its name.
+        doubts: told when a sync of it fails.
 
     Attributes:
         names: the open folder, held by whoever works in it.
@@ -88,6 +91,7 @@ class JsonlLog:
         generation: int,
         size: int,
         name: str = places.CONTEXT,
+        doubts: Doubts | None = None,
     ) -> None:
         self.generation = generation
         self.size = size
@@ -97,7 +101,9 @@ class JsonlLog:
         self.names = SharedHandle(disk, folder)
         self._name = name
         self._file = SharedHandle(disk, handle)
-        self._inode = disk.stat(handle).inode
+        self._doubts = doubts if doubts is not None else Doubts()
+        self._identity = disk.stat(handle)
+        self._inode = self._identity.inode
         self._unsynced: list[bytes] = []
         self._told: int | None = None
         self._known_from, self._crc = self._end_of(handle, size)
@@ -123,8 +129,19 @@ class JsonlLog:
 
     def sync(self) -> None:
         """Make everything that was appended durable."""
-        self._disk.fdatasync(self._file.handle)
+        self.check()
         self._synced()
+
+    def check(self) -> None:
+        """Sync what another program appended, too, and hear of an error that a sync of its met.
+
+        Only this handle is told of that: none that is opened later.
+        """
+        try:
+            self._disk.fdatasync(self._file.handle)
+        except OSError:
+            self._doubts.note(self._identity)
+            raise
 
     @staticmethod
     def sync_all(logs: "Sequence[JsonlLog]") -> list[OSError | None]:
@@ -137,6 +154,8 @@ class JsonlLog:
         for log, error in zip(logs, errors, strict=True):
             if error is None:
                 log._synced()
+            else:
+                log._doubts.note(log._identity)
         return errors
 
     def _synced(self) -> None:
@@ -173,6 +192,7 @@ class JsonlLog:
         if tail:
             self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
+        self._doubts.dispel(self._identity)
         self.size = self.synced
         self._unsynced.clear()
 
@@ -307,7 +327,7 @@ class JsonlLog:
             if self._disk.stat(self._file.handle).size > self.synced:
                 # What another program appended until then is read there, too.
                 self._disk.fdatasync(self._file.handle)
-            inode = self._disk.stat(fresh).inode
+            identity = self._disk.stat(fresh)
         except OSError:
             self._disk.close(fresh)
             raise
@@ -317,7 +337,7 @@ class JsonlLog:
             self.generation, self.size, self.synced = generation, size, size
             self._known_from, self._crc = known_from, crc
             self.confirm()
-        self._inode = inode
+        self._identity, self._inode = identity, identity.inode
         return f"{self.path}/{rotated}"
 
     def _link_present(self, rotated: str) -> None:

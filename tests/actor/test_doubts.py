@@ -1,0 +1,138 @@
+"""Syncs that fail, also those of others: what the page cache still shows is written again."""
+
+import errno
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.commands import AppendWire, Command, Open, Read, ReadWire, Stat, Verify
+from steno_protocol.events import AnyEvent
+from steno_protocol.frames import encode_request
+from steno_protocol.replies import AnyReply, ErrorReply, Lines, SessionStat
+from support.daemon_in_process import ROOT, DaemonInProcess
+from support.lines import SESSION, append, foreign, user
+from support.simulated_disk import SimulatedDisk, Survival
+from support.wire_writing import append_wire, event
+from support.writing import PATH, Desk
+
+pytestmark = pytest.mark.anyio
+
+FOLDER = f"{ROOT}/{places.SESSIONS}/{SESSION}"
+CONTEXT = f"{FOLDER}/{places.CONTEXT}"
+WIRE = f"{FOLDER}/{places.WIRE}"
+FILE = f"{PATH}/{places.CONTEXT}"
+
+READS: list[Command] = [Stat(session=SESSION), Read(session=SESSION), Verify(session=SESSION)]
+
+
+async def ask(daemon: DaemonInProcess, command: Command, *records: bytes) -> AnyReply | AnyEvent:
+    number = str(len(daemon.answers)).encode()
+    daemon.handle(encode_request(number, command, records))
+    await daemon.wait_for_answer(number)
+    return daemon.answers[number][0]
+
+
+def daemon_with(data: bytes, unsynced: bytes) -> DaemonInProcess:
+    """One beside a session that is not open, and lines in it that somebody appended unsynced."""
+    daemon = DaemonInProcess(SimulatedDisk())
+    daemon.disk.plant(CONTEXT, data)
+    daemon.disk.foreign.append(CONTEXT, unsynced)
+    return daemon
+
+
+@pytest.mark.parametrize("command", READS, ids=lambda command: type(command).__name__)
+async def test_what_a_reads_own_sync_may_have_dropped_is_shown_only_when_it_was_written_again(
+    command: Command,
+) -> None:
+    daemon = daemon_with(foreign("one"), foreign("two"))
+    disk = daemon.disk
+    async with daemon.running():
+        disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        failed = await ask(daemon, command)
+        assert isinstance(failed, ErrorReply)
+        assert failed.code == "storage_failed"
+        assert disk.durable(CONTEXT) == foreign("one")
+
+        shown = await ask(daemon, command)
+
+        assert not isinstance(shown, ErrorReply)
+        assert disk.durable(CONTEXT) == foreign("one") + foreign("two")
+
+
+async def test_what_a_reads_own_sync_may_have_dropped_is_written_again_before_it_is_built_on() -> (
+    None
+):
+    daemon = daemon_with(foreign("one"), foreign("two"))
+    disk = daemon.disk
+    async with daemon.running():
+        disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        await ask(daemon, Stat(session=SESSION))
+
+        await ask(daemon, append("k"), user("three"))
+
+        assert disk.durable(CONTEXT) == disk.content(CONTEXT)
+        stat = await ask(daemon, Stat(session=SESSION))
+        assert isinstance(stat, SessionStat)
+        assert stat.head == "0:3"
+
+
+async def test_a_read_after_a_sync_and_a_cut_that_failed_shows_nothing_that_can_be_lost() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    disk = daemon.disk
+    async with daemon.running():
+        await ask(daemon, Open(session=SESSION))
+        await ask(daemon, event_of("e1"), event(1, "one"))
+        disk.fail_next("fdatasync", errno.EIO, name=places.WIRE)
+        disk.fail_next("truncate", errno.EIO, name=places.WIRE)
+        refused = await ask(daemon, event_of("e2"), event(2, "two"))
+        assert isinstance(refused, ErrorReply)
+        assert refused.outcome == "unknown", refused
+        assert b"two" in disk.content(WIRE)
+        assert b"two" not in (disk.durable(WIRE) or b"")
+
+        shown = await ask(daemon, ReadWire(session=SESSION))
+
+        assert isinstance(shown, Lines)
+        assert shown.next == "0:3"
+        assert disk.durable(WIRE) == disk.content(WIRE)
+
+
+def event_of(key: str) -> AppendWire:
+    return append_wire(key, durability="synced")
+
+
+async def test_a_doubt_outlives_the_closing_of_a_session() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    disk = daemon.disk
+    async with daemon.running():
+        await ask(daemon, Open(session=SESSION))
+        await ask(daemon, append("k1"), user("one"))
+        disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        disk.fail_next("truncate", errno.EIO, name=places.CONTEXT)
+        await ask(daemon, append("k2"), user("two"))
+        daemon.now_s += 2 * limits.SESSION_IDLE_S
+        daemon.registry.retire_idle()
+        assert not len(daemon.registry)
+
+        shown = await ask(daemon, Read(session=SESSION))
+
+        assert isinstance(shown, Lines)
+        assert shown.next == "0:2"
+        assert disk.durable(CONTEXT) == disk.content(CONTEXT)
+
+
+async def test_an_error_that_another_programs_sync_met_is_no_ack_of_ours() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k0"), user("zero"))
+        written = await desk.do(append("k1", durability="written"), user("one"))
+        assert written.ack.durability == "written"
+        desk.disk.foreign.append(FILE, foreign("theirs"))
+        desk.disk.foreign.fail_sync(FILE)
+
+        repeated = await desk.do(append("k1", repeat=True), user("one"))
+
+        assert repeated.ack.durability == "synced"
+        assert desk.durable() == desk.file()
+        desk.disk.crash(Survival.LOST)
+        assert b'"k1"' in desk.file()
+        assert foreign("theirs") in desk.file()
