@@ -166,12 +166,14 @@ class FileEnd(msgspec.Struct, frozen=True):
                 because nobody is told of what a power cut can take.
 
         Raises:
-            Busy: another program writes there faster than it can be copied; it was not cut.
+            Busy: another program writes there faster than it can be copied, or edits what was
+                marked; it was not cut.
         """
         last = entries[-1] if entries else None
         for _ in range(limits.MEND_LOOKS_MAX):
             repair = self._examine(mark)
             if repair.tail.damage is None and not repair.tail.unended:
+                self._check_marked(mark)
                 if repair.end > durable:
                     self._sync()
                 return repair.end
@@ -179,6 +181,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             if last is None or (last.kind, last.details) != (told.kind, told.details):
                 jsonl.tell(self.disk, self.folder, timeline.encode(told))  # 2.
                 last = told
+            self._check_marked(mark)
             if self._is_still(repair):
                 self._apply(repair)  # 3.
                 durable = repair.keep
@@ -201,6 +204,20 @@ class FileEnd(msgspec.Struct, frozen=True):
                 "kept_in": self._copy_aside(repair),
             },
         )
+
+    def _check_marked(self, mark: Mark | None) -> None:
+        """Refuse to go on from a mark below which another program edits right now.
+
+        What stands behind it then may begin in the middle of a line.
+
+        Raises:
+            Busy: it does; the next opening judges what is there without the mark.
+        """
+        if mark is not None and not self._holds(mark):
+            raise Busy(
+                f"another program is editing {self.path}/{self.name}: try again in a moment",
+                session=self.session,
+            )
 
     def _is_still(self, repair: _Repair) -> bool:
         """True when the file ends as it did when it was examined: nothing came since."""

@@ -200,7 +200,8 @@ class Intruder:
         if file.links > 1:
             return
         whole, kept = bytes(file.cached), self._has_open(file)
-        self.destroy(whole[kept or 0 :])
+        # After a cut in place the daemon may keep no more than a part of a line.
+        self.destroy(whole[whole.rfind(b"\n", 0, kept or 0) + 1 :])
         if kept:
             self.orphans.append((file, whole[:kept]))
 

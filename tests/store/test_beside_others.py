@@ -42,6 +42,37 @@ def test_what_another_program_writes_during_a_repair_is_kept(more: bytes) -> Non
     assert number > 6
 
 
+def test_a_mark_below_which_another_program_edits_during_an_opening_is_believed_no_more() -> None:
+    has_come, number = True, 0
+    while has_come:
+        disk, session = simulated()
+        opened = session.open()
+        apply(opened, append("k1"), user("one"))
+        save_mark(opened)
+        opened.log.close()
+        disk.foreign.append(FILE, b'{"role":"us')
+
+        def edit(disk: SimulatedDisk = disk) -> None:
+            disk.foreign.truncate(FILE, 20)
+            disk.foreign.append(FILE, b"half a line " * 9)
+
+        come = before_call(disk, number, edit)
+        try:
+            opened = session.open()
+        except Busy as busy:
+            assert "editing" in busy.message  # noqa: PT017
+            opened = session.open()
+        has_come = come()
+        apply(opened, append("k2"), user("two"))
+
+        assert b"".join(stamped("k2", ["two"])) in session.file().splitlines(keepends=True), (
+            f"before call {number}"
+        )
+        opened.log.close()
+        number += 1
+    assert number > 6
+
+
 def test_a_file_that_another_program_is_replacing_is_waited_for_before_it_is_missed() -> None:
     disk, session = simulated()
     disk.foreign.replace(f"{PATH}/context_1.jsonl", foreign("theirs"))
