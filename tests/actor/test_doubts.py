@@ -6,6 +6,7 @@ import pytest
 
 from steno_protocol import limits, places
 from steno_protocol.commands import AppendWire, Command, Open, Read, ReadWire, Stat, Verify
+from steno_protocol.errors import StorageFailed
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import AnyReply, ErrorReply, Lines, SessionStat
@@ -136,3 +137,19 @@ async def test_an_error_that_another_programs_sync_met_is_no_ack_of_ours() -> No
         desk.disk.crash(Survival.LOST)
         assert b'"k1"' in desk.file()
         assert foreign("theirs") in desk.file()
+
+
+async def test_an_error_that_anothers_sync_met_is_told_to_the_writer_that_has_the_file_open() -> (
+    None
+):
+    async with Desk().open() as desk:
+        await desk.do(append("k0"), user("zero"))
+        await desk.do(append("k1", durability="written"), user("one"))
+        desk.disk.foreign.fail_sync(FILE)
+
+        refused = await desk.do(append("k2"), user("two"))
+        again = await desk.do(append("k1", repeat=True), user("one"))
+
+        assert isinstance(refused.answer, StorageFailed)
+        assert (again.ack.first, again.ack.duplicate) == ("0:1", False)
+        assert desk.durable() == desk.file()
