@@ -14,8 +14,9 @@ from stenod.core.mark import Mark, decode_mark
 from stenod.mending import fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
-from stenod.store.handles import write_again
-from stenod.store.names import past_generations, read_file, remove
+from stenod.store.handles import copy_all, write_again
+from stenod.store.log import Copy
+from stenod.store.names import link_generation, past_generations, read_file, remove
 from stenod.store.quarantine import quarantine
 
 
@@ -23,10 +24,10 @@ def settle(disk: Disk, folder: int) -> list[Happening]:
     """Repair the timeline's own tail, and take back a rewrite that did not take place."""
     remove(disk, folder, places.REWRITE)
     _mend_timeline(disk, folder)
-    _unlink_twin(disk, folder)
+    is_undone = _unlink_twin(disk, folder)
     data = read_file(disk, folder, places.TIMELINE)
     last = timeline.in_doubt(data)
-    if last is None or _took_place(disk, folder, last):
+    if last is None or (not is_undone and _took_place(disk, folder, last)):
         return timeline.decode(data)
     line = timeline.encode(timeline.voided(last))
     jsonl.tell(disk, folder, line)
@@ -93,12 +94,39 @@ def _mend_timeline(disk: Disk, folder: int) -> None:
         disk.close(handle)
 
 
-def _unlink_twin(disk: Disk, folder: int) -> None:
-    """Take back the second name that a rewrite gave the present file before it was cut short."""
+def _unlink_twin(disk: Disk, folder: int) -> bool:
+    """Take back the second name that a rewrite gave the present file before it was cut short.
+
+    No look is part of the removal. If another program puts its file in the place of the first name
+    between the two, the second was the last one, and what had it is kept as a generation.
+
+    Returns whether there was one: then the rewrite did not take place.
+    """
     past = past_generations(disk, folder)
-    if past and _is_present(disk, folder, past[-1]):
-        disk.unlink(folder, places.generation_file(past[-1] + 1))
+    if not (past and _is_present(disk, folder, past[-1])):
+        return False
+    name = places.generation_file(past[-1] + 1)
+    handle = disk.open_read(folder, name)
+    try:
+        disk.unlink(folder, name)
+        if disk.stat(handle).links == 0:
+            _put_back(disk, folder, handle)
         disk.fsync(folder)
+    finally:
+        disk.close(handle)
+    return True
+
+
+def _put_back(disk: Disk, folder: int, handle: int) -> None:
+    """Make a generation of a file that has no name; the folder is not synced."""
+    fresh = disk.open_new(folder, places.REWRITE)
+    try:
+        copy_all(disk, handle, fresh, Copy(0, 0, disk.stat(handle).size))
+        disk.fsync(fresh)
+    finally:
+        disk.close(fresh)
+    link_generation(disk, folder, places.REWRITE)
+    disk.unlink(folder, places.REWRITE)
 
 
 def _took_place(disk: Disk, folder: int, rewrite: Happening) -> bool:

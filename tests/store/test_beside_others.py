@@ -1,10 +1,12 @@
 """Opening a session in whose folder other programs work, too."""
 
 import errno
+from functools import partial
 
 import pytest
 
 from steno_protocol import limits, places
+from steno_protocol.commands import Clear, RevertTo
 from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.replies import Happening
 from stenod.core import timeline
@@ -71,6 +73,43 @@ def test_a_mark_below_which_another_program_edits_during_an_opening_is_believed_
         opened.log.close()
         number += 1
     assert number > 6
+
+
+@pytest.mark.parametrize("command", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
+def test_the_last_name_of_a_file_is_not_taken_with_what_a_rewrite_left_half_way(
+    command: Clear | RevertTo,
+) -> None:
+    disk, session = simulated()
+    opened = session.open()
+    apply(opened, append("k1"), user("one"))
+    apply(opened, checkpoint("c"))
+    apply(opened, append("k2"), user("two"))
+    acked = session.file()
+    save_mark(opened)
+    disk.fail_next("rename", errno.EIO, name=places.REWRITE)
+    with pytest.raises(OSError, match="Input/output"):
+        apply(opened, command)
+    opened.log.close()
+    assert "context_1.jsonl" in session.names()
+
+    def edit(disk: SimulatedDisk) -> None:
+        disk.foreign.replace(f"{FILE}~", foreign("edited"))
+        disk.foreign.rename(f"{FILE}~", places.CONTEXT)
+
+    for number in range(10):
+        at, beside = disk.clone(), len(disk.calls) + number
+        end = before_call(at, number, partial(edit, at))
+        there = StoredSession(at, PATH)
+        there.open().log.close()
+        assert end()
+        assert there.file() == foreign("edited")
+        assert there.file("context_1.jsonl") == acked, f"before call {number}"
+        assert "context.jsonl.new" not in there.names()
+        if at.calls[beside].method == "unlink" and at.calls[beside].name == "context_1.jsonl":
+            assert b'"voided"' in there.file(places.TIMELINE)
+            break
+    else:
+        raise AssertionError("the second name was never removed")
 
 
 def test_a_file_that_another_program_is_replacing_is_waited_for_before_it_is_missed() -> None:

@@ -5,7 +5,6 @@ behind; `timeline.jsonl` is appended to and synced at once; `context.mark` is a 
 open; `quarantine/` holds bytes that were cut.
 """
 
-import contextlib
 import errno
 import functools
 import threading
@@ -20,7 +19,7 @@ from stenod.store.disk import Disk, FileStat
 from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
 from stenod.store.log import Copy, Piece
-from stenod.store.names import past_generations, read_file, remove, stat_generation
+from stenod.store.names import link_generation, past_generations, read_file, remove, stat_generation
 from stenod.store.quarantine import quarantine
 
 
@@ -243,20 +242,10 @@ class JsonlLog:
             return False
         fresh, _ = self._build([Copy(self.generation, 0, size)])
         self._disk.close(fresh)
-        self._link_kept()
+        link_generation(self._disk, self._folder, places.REWRITE)
         self._disk.unlink(self._folder, places.REWRITE)
         self._disk.fsync(self._folder)
         return True
-
-    def _link_kept(self) -> None:
-        """Give what was kept the next free name of a generation, which others may take first."""
-        for _ in range(limits.MEND_LOOKS_MAX):
-            past = past_generations(self._disk, self._folder)
-            kept = places.generation_file(past[-1] + 2 if past else 1)
-            with contextlib.suppress(FileExistsError):
-                self._disk.link(self._folder, places.REWRITE, kept)
-                return
-        raise OSError(errno.EBUSY, "another program keeps rotating", self._name)
 
     def leave(self) -> None:
         """As `keep_replaced`, at the end: a file is there then, for the next opening to go on."""

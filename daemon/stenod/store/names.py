@@ -1,6 +1,9 @@
 """Files by their names in a session's folder."""
 
-from steno_protocol import places
+import contextlib
+import errno
+
+from steno_protocol import limits, places
 from stenod.store.disk import Disk, FileStat
 
 
@@ -29,6 +32,17 @@ def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
     if found is None:
         raise FileNotFoundError(f"there is no {name}")
     return found
+
+
+def link_generation(disk: Disk, folder: int, name: str) -> None:
+    """Give a file the next free name of a generation, too, which others may take first."""
+    for _ in range(limits.MEND_LOOKS_MAX):
+        past = past_generations(disk, folder)
+        free = places.generation_file(past[-1] + 2 if past else 1)
+        with contextlib.suppress(FileExistsError):
+            disk.link(folder, name, free)
+            return
+    raise OSError(errno.EBUSY, "another program keeps rotating", name)
 
 
 def remove(disk: Disk, folder: int, name: str) -> None:
