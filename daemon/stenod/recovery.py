@@ -248,7 +248,7 @@ def _open_files(
     disk: Disk, folder: int, context: int, opening: Opening, entries: list[Happening]
 ) -> Opened:
     generation = settling.present_generation(disk, folder)
-    settling.prove_left_behind(disk, folder, entries, generation)
+    settling.prove_left_behind(disk, folder, entries, generation, opening.doubts)
     end = FileEnd(
         disk, folder, context, places.CONTEXT, generation, opening.session, opening.path,
         opening.doubts,

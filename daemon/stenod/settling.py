@@ -14,6 +14,7 @@ from stenod.core.mark import Mark, decode_mark
 from stenod.mending import fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
+from stenod.store.doubts import Doubts
 from stenod.store.handles import copy_all, write_again
 from stenod.store.log import Copy
 from stenod.store.names import link_generation, past_generations, read_file, remove
@@ -42,28 +43,40 @@ def present_generation(disk: Disk, folder: int) -> int:
     return past[-1] + 1 if past else 0
 
 
-def prove_left_behind(disk: Disk, folder: int, entries: list[Happening], present: int) -> None:
+def prove_left_behind(
+    disk: Disk, folder: int, entries: list[Happening], present: int, doubts: Doubts
+) -> None:
     """Make generations durable that were left behind since a mark: what is in them is believed.
 
     A daemon that was killed, or whose sync failed, leaves lines that nobody synced; then another
-    program moves the file away. And it can append to one until a rewrite's very instant.
+    program moves the file away. And it can append to one until a rewrite's very instant. An older
+    one is in doubt if a read of it could not be synced.
     """
     mark = decode_mark(read_file(disk, folder, places.mark_file(places.CONTEXT)))
     told = max((entry.generation for entry in entries), default=present)
-    for generation in range(max(told - 1, mark.generation if mark is not None else 0), present):
+    since = max(told - 1, mark.generation if mark is not None else 0)
+    for generation in range(0 if doubts else since, present):
+        if generation < since:
+            named = disk.stat_name(folder, places.generation_file(generation + 1))
+            if named is None or not doubts.has(named):
+                continue
         # What cannot be opened for writing is none that a writer of ours left unsynced.
         with contextlib.suppress(FileNotFoundError, PermissionError):
-            _prove(disk, folder, generation, mark)
+            _prove(disk, folder, generation, mark, doubts)
 
 
-def _prove(disk: Disk, folder: int, generation: int, mark: Mark | None) -> None:
+def _prove(disk: Disk, folder: int, generation: int, mark: Mark | None, doubts: Doubts) -> None:
     handle = disk.open_append(folder, places.generation_file(generation + 1))
     try:
         found = disk.stat(handle)
         is_marked = mark is not None and (mark.generation, mark.inode) == (generation, found.inode)
         start = mark.bytes if mark is not None and is_marked else 0
-        write_again(disk, handle, max(start, found.size - limits.UNPROVEN_BYTES_MAX), found.size)
-        disk.fsync(handle)
+        if not doubts.has(found):
+            start = max(start, found.size - limits.UNPROVEN_BYTES_MAX)
+        write_again(disk, handle, start, found.size)
+        with doubts.syncing(found):
+            disk.fsync(handle)
+        doubts.dispel(found)
     finally:
         disk.close(handle)
 

@@ -202,6 +202,7 @@ class Trees:
 
         Raises:
             NotFound: there is no such generation.
+            Unproven: nobody knows how much of it is on the disk before its session is opened.
         """
         folder = self.open_folder(found)
         try:
@@ -249,7 +250,15 @@ class Trees:
                 f"there is no generation {generation}: `steno timeline` shows those that are",
                 session=found.session,
             ) from None
-        return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
+        shared = SharedHandle(self._disk, handle)
+        try:
+            size = self._disk.stat(handle).size
+            # Another program may have moved it away with lines in it that nobody synced.
+            self.doubts.sync_to_read(self._disk, handle, places.generation_file(generation + 1))
+        except BaseException:
+            shared.release()
+            raise
+        return FileView(shared, size)
 
     def verify(
         self, found: Place, context: FileView, wire: FileView, *, live: int | None

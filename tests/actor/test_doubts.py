@@ -77,6 +77,28 @@ async def test_what_a_reads_own_sync_may_have_dropped_is_written_again_before_it
         assert stat.head == "0:3"
 
 
+@pytest.mark.parametrize("is_failing", [False, True], ids=["sound", "failing"])
+async def test_what_another_program_left_behind_unsynced_is_shown_when_it_is_durable(
+    is_failing: bool,
+) -> None:
+    daemon = daemon_with(foreign("one"), foreign("two"))
+    disk = daemon.disk
+    disk.foreign.rename(CONTEXT, "context_1.jsonl")
+    disk.foreign.replace(f"{FOLDER}/context_2.jsonl", foreign("between"))
+    disk.foreign.replace(CONTEXT, foreign("three"))
+    async with daemon.running():
+        if is_failing:
+            disk.fail_next("fdatasync", errno.EIO, name="context_1.jsonl")
+            assert isinstance(await ask(daemon, Read(session=SESSION, after="0:0")), ErrorReply)
+
+        shown = await ask(daemon, Read(session=SESSION, after="0:0"))
+
+        assert isinstance(shown, Lines)
+        assert shown.next == "0:2"
+        left = disk.file_at(f"{FOLDER}/context_1.jsonl")
+        assert left.durable == left.cached == (foreign("one") + foreign("two"))
+
+
 async def test_a_read_after_a_sync_and_a_cut_that_failed_shows_nothing_that_can_be_lost() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     disk = daemon.disk

@@ -23,6 +23,9 @@ class Doubts:
         # Several threads open and read files; each of these is one step of the interpreter.
         self._files: set[tuple[int, int]] = set()
 
+    def __len__(self) -> int:
+        return len(self._files)
+
     def has(self, file: FileStat) -> bool:
         """True for a file that is in doubt."""
         return (file.device, file.inode) in self._files

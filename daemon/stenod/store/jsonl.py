@@ -100,7 +100,7 @@ class JsonlLog:
         self.names = SharedHandle(disk, folder)
         self._name = name
         self._file = SharedHandle(disk, handle)
-        self._doubts = doubts if doubts is not None else Doubts()
+        self._doubts = Doubts() if doubts is None else doubts
         self._identity = disk.stat(handle)
         self._inode = self._identity.inode
         self._unsynced: list[bytes] = []
