@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from steno._follower import Follower
 from steno._following import Following
 from steno._turnstile import Turnstile
+from steno._uncopied import Uncopied
 from steno.values import File, SubscriptionEvent
 from steno_protocol.errors import Busy
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from steno._blocking_link import BlockingLink
 
 
-class BlockingSubscription(Iterator[SubscriptionEvent]):
+class BlockingSubscription(Iterator[SubscriptionEvent], Uncopied):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
     As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits

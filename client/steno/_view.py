@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steno._mirror import Mirror
+from steno._uncopied import Uncopied
 from steno._verbs import not_followed
 from steno.compaction import COMPACTION_RATIO, COMPACTION_RESERVED_TOKENS, should_compact
 from steno_protocol import places
@@ -13,7 +14,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 
 
-class SessionView:
+class SessionView(Uncopied):
     """One session as this process sees it.
 
     Attributes:

@@ -10,6 +10,7 @@ from steno._blocking_session import BlockingSession
 from steno._blocking_subscription import BlockingSubscription
 from steno._forking import delete_command
 from steno._target import make_target
+from steno._uncopied import Uncopied
 from steno._verbs import ReplyT, open_unfollowed
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
@@ -40,7 +41,7 @@ def connect_sync(
     )
 
 
-class BlockingClient:
+class BlockingClient(Uncopied):
     """A connection to a daemon that mends itself; made by `connect_sync`.
 
     Requests from several threads are put one after the other, in the order in which they come. One

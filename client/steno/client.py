@@ -8,6 +8,7 @@ from typing import Literal, Self
 from steno._forking import delete_command
 from steno._link import Link
 from steno._target import make_target
+from steno._uncopied import Uncopied
 from steno._verbs import ReplyT, open_unfollowed
 from steno.session import Session
 from steno.values import Deleted, deleted_of
@@ -42,7 +43,7 @@ def connect(
     return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
 
 
-class Client:
+class Client(Uncopied):
     """A connection to a daemon that mends itself; made by `connect`.
 
     Several tasks may use one client at once. A cancelled call leaves the client sound; whether its

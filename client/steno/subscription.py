@@ -14,6 +14,7 @@ from steno._following import Following
 from steno._pending import Pending
 from steno._reading import LineReader
 from steno._source import open_source
+from steno._uncopied import Uncopied
 from steno.values import File, Record, SubscriptionEvent
 from steno_protocol import limits
 from steno_protocol.errors import Busy
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from steno._link import Link
 
 
-class Subscription(AsyncIterator[SubscriptionEvent]):
+class Subscription(AsyncIterator[SubscriptionEvent], Uncopied):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
     RecordsEvent, Live once at the end of the backlog, Reset for each rewrite. No record is missed

@@ -1,9 +1,13 @@
 """Every verb of the blocking client against a real daemon."""
 
+import copy
+import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -231,6 +235,21 @@ def test_without_a_daemon_and_without_leave_to_start_one_it_is_unreachable(root:
     with pytest.raises(Unreachable):
         connect_sync(endpoint=f"ipc://{root}/nobody.sock")
     assert not (root / "start.lock").exists()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_belongs_to_a_connection_is_not_copied(
+    root: Path, copied: Callable[[object], object]
+) -> None:
+    asynchronous = steno.connect(root)
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        for each in (client, session, session.subscribe(), asynchronous):
+            with pytest.raises(TypeError, match="belongs to its client's connection"):
+                copied(each)
+        gc.collect()
+        session.append_message(message("a"))
+        assert session.history == [message("a")]
 
 
 @forks

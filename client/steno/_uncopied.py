@@ -1,0 +1,18 @@
+"""What belongs to one connection, and is in a program once."""
+
+from typing import NoReturn
+
+
+class Uncopied:
+    """Something that is neither copied nor pickled.
+
+    A copy would share the subscription behind it, and end it when it is thrown away first; in
+    another process there is no connection for it.
+    """
+
+    def __reduce_ex__(self, protocol: object, /) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, as it belongs to its client's"
+            " connection: open it again where it is needed, in another process with a client of"
+            " its own"
+        )
