@@ -8,9 +8,9 @@ from weakref import WeakMethod
 
 import anyio
 import anyio.lowlevel
-from anyio import to_thread
 
 from steno._following import Following
+from steno._in_thread import in_thread
 from steno._pending import Pending
 from steno._reading import LineReader
 from steno._source import open_source
@@ -221,8 +221,8 @@ async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> boo
         ahead: ask for the one after it at once; who gives up before the end has to forget it.
     """
     link.check_open()
-    if reader.has_file and await to_thread.run_sync(
-        reader.take_from_file, limits.READ_AHEAD_BYTES_MAX
+    if reader.has_file and await in_thread(
+        lambda: reader.take_from_file(limits.READ_AHEAD_BYTES_MAX)
     ):
         return True
     pending = reader.ahead or _ask(link, reader)
@@ -230,8 +230,8 @@ async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> boo
     if pending is None:
         return False
     reader.take(*await link.finish(pending, Lines))
-    if reader.told is not None:
-        reader.use(await to_thread.run_sync(open_source, reader.told))
+    if (told := reader.told) is not None:
+        reader.use(await in_thread(lambda: open_source(told)))
     if ahead and not reader.has_file:
         reader.ahead = _ask(link, reader)
     return True

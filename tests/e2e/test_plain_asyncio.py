@@ -1,6 +1,8 @@
 """The async client under `asyncio.run`, as most programs begin, with no help of anyio's runner."""
 
 import asyncio
+import json
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,10 @@ import anyio.lowlevel
 import pytest
 
 import steno
+from steno._source import SourceFile
 from steno._transport import Connection
+from steno.adapters._file_session import FileSession
+from steno.adapters.kosong import StenoLinearStorage
 from steno_protocol import limits
 
 MANY = 3 * limits.CLIENT_TURN_MESSAGES
@@ -199,5 +204,98 @@ def test_a_client_that_is_closed_ends_the_waits_of_other_tasks(root: Path) -> No
         await client.__aexit__(None, None, None)
         with pytest.raises(steno.Unreachable, match="closed"):
             await waiting
+
+    asyncio.run(main())
+
+
+class Gate:
+    """Holds up what runs in threads, after it has begun, until it is opened."""
+
+    def __init__(self) -> None:
+        self.is_reached = threading.Event()
+        self._is_open = threading.Event()
+
+    def before(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The work, behind the gate."""
+
+        def held(*arguments: Any) -> Any:
+            self.is_reached.set()
+            assert self._is_open.wait(30)
+            return work(*arguments)
+
+        return held
+
+    async def is_kept_by(self, work: Awaitable[Any]) -> bool:
+        """Cancel a task that waits for what is held up here; whether it waits on until the end."""
+        task = asyncio.ensure_future(work)
+        assert await asyncio.to_thread(self.is_reached.wait, 30)
+        for _ in range(3):
+            task.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)
+        is_kept = not task.done()
+        self._is_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return is_kept
+
+
+def test_a_stream_whose_reader_is_cancelled_in_the_middle_gives_each_line_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with steno.connect(root) as client:
+            session = await client.open("demo", follow=False)
+            sent = [{"role": "user", "content": f"{number} {'x' * 1000}"} for number in range(4000)]
+            await session.append_message(sent)
+            gate = Gate()
+            monkeypatch.setattr(SourceFile, "read", gate.before(SourceFile.read))
+            lines = session.lines()
+            # What the daemon sends at first is taken before the file is.
+            taken: list[bytes] = []
+
+            async def take() -> None:
+                while True:
+                    taken.append(await anext(lines))
+
+            assert await gate.is_kept_by(take())
+            taken += [line async for line in lines]
+            contents = [json.loads(line)["content"] for line in taken]
+            assert contents == [message["content"] for message in sent]
+
+    asyncio.run(main())
+
+
+class Note:
+    """A message with as much of a pydantic model as an adapter needs."""
+
+    def __init__(self, content: str) -> None:
+        self.content = content
+
+    def model_dump_json(self, *, exclude_none: bool) -> str:
+        return json.dumps({"role": "user", "content": self.content})
+
+    @classmethod
+    def model_validate(cls, record: dict[str, Any]) -> "Note":
+        return cls(record["content"])
+
+
+def test_a_cancelled_call_of_an_adapter_is_over_before_the_next_one_begins(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STENO_HOME", str(root))
+    (root / "sessions" / "demo").mkdir(parents=True)
+    path = root / "sessions" / "demo" / "context.jsonl"
+
+    async def main() -> None:
+        storage = StenoLinearStorage(path, message_type=Note)
+        await storage.append_message(Note("first"))
+        gate = Gate()
+        monkeypatch.setattr(FileSession, "append", gate.before(FileSession.append))
+        assert await gate.is_kept_by(storage.append_message(Note("cancelled")))
+        monkeypatch.undo()
+        monkeypatch.setenv("STENO_HOME", str(root))
+        await storage.append_message(Note("last"))
+        assert [note.content for note in storage.messages] == ["first", "cancelled", "last"]
 
     asyncio.run(main())

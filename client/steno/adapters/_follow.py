@@ -1,18 +1,16 @@
 """A file and what it means, kept together while others append to it, too."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
-import anyio.to_thread
 
+from steno._in_thread import in_thread
 from steno.adapters._file_session import FileSession
 from steno.adapters._transcript import MessageLike, Transcript, encode, kosong_message
 from steno.values import Ack
 from steno_protocol.positions import Position
-
-T = TypeVar("T")
 
 
 class FollowedFile:
@@ -144,8 +142,3 @@ class FollowedFile:
                 # Others wrote in between, and where their lines are now is not told.
                 await self.load(ack.head)
         self._head = ack.head
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking work beside the event loop; a cancelled caller waits until it has ended."""
-    return await anyio.to_thread.run_sync(work)

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol
 
 import anyio
 
-from steno.adapters._follow import in_thread
+from steno._in_thread import in_thread
 from steno.adapters._wire_session import WireFileSession
 from steno_protocol import limits, wire
 from steno_protocol.errors import BadRequest

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from steno._in_thread import in_thread
 from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
-from steno.adapters._follow import FollowedFile, in_thread
+from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import MessageLike
 from steno.adapters._wire_file import WireFile
 from steno_protocol.errors import NotFound

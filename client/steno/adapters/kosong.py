@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from steno.adapters._follow import FollowedFile, in_thread
+from steno._in_thread import in_thread
+from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import MessageLike, Transcript, encode
 
 
