@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.errors import Busy
+from steno_protocol.errors import Busy, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod import recovery
@@ -159,6 +159,19 @@ class OpenFiles:
         """
         self.set_aside(is_changed=True)
         return await self.open(OpenHow())
+
+    async def look(self) -> None:
+        """Take in what another program changed while nothing of ours is on its way to the disk.
+
+        What cannot be opened then is left closed: it is read as it lies there, and the next command
+        says what is the matter.
+        """
+        opened = self.opened
+        if opened is None or self.is_busy or self.is_unsynced:
+            return
+        if opened.log.may_be_foreign_changed():
+            with contextlib.suppress(StenoError, OSError):
+                await self.take_in_foreign()
 
     def set_aside(self, *, is_changed: bool = False, proven: int | None = None) -> None:
         """As `abandon`, but the next opening keeps first what another program replaced.

@@ -224,6 +224,8 @@ class Registry:
     async def look(self, session: str) -> tuple[Inspection, FileView | None]:
         """What a session's files say and, if it is not open, what of them may be read."""
         found = await self.found(session)
+        if found is not None:
+            await found.context.look()
         inspection = found.inspect() if found is not None else None
         if inspection is not None:
             return inspection, None

@@ -95,17 +95,20 @@ class Writer:
         return await self._files.open(how)
 
     async def note(self, happening: Happening) -> None:
-        """Tell the session's timeline of something; durable on return.
-
-        Raises:
-            StenoError, OSError: as `open`, or the disk refused; nothing was told.
-        """
+        """Tell the session's timeline of something; durable on return. It raises as `open`."""
         await self._files.note(await self.open(), happening)
 
     async def settle(self) -> None:
         """Return when what was acknowledged as `written` is synced, or withdrawn: reads follow."""
         if self._files.is_unsynced:
             await self.rest()
+        else:
+            await self.look()
+
+    async def look(self) -> None:
+        """Take in what another program changed; a command that waits does so by itself."""
+        if not (self.is_serving or self.mailbox):
+            await self._files.look()
 
     async def rest(self) -> None:
         """Return at an instant when all lines that were decided are durable, or withdrawn."""
@@ -331,14 +334,12 @@ class Writer:
         return await self._files.take_in_foreign()
 
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
-        command, machine = item.command, opened.machine
+        command, machine, log = item.command, opened.machine, opened.log
         if machine.keys.needs_filter:
-            machine.keys.use_filter(await self._shop.read(lambda: lookup.build_filter(opened.log)))
+            machine.keys.use_filter(await self._shop.read(lambda: lookup.build_filter(log)))
             if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
                 return None
-        found = await self._shop.read(
-            lambda: lookup.look_up(opened.log, opened.log.path, command.key)
-        )
+        found = await self._shop.read(lambda: lookup.look_up(log, log.path, command.key))
         if found is not None:
             machine.keys.add(command.key, found)
         return found
@@ -371,8 +372,7 @@ class Writer:
 
     def _tell(self, batch: Batch) -> bool:
         """Answer a stored group; False if that takes more, and nobody was told anything."""
-        is_failed = batch.error is not None
-        if is_failed or (batch.data and batch.opened.log.may_be_foreign_changed()):
+        if batch.error or (batch.data and batch.opened.log.may_be_foreign_changed()):
             return False
         answer_all(batch.answers, synced=batch.synced)
         return True

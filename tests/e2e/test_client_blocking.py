@@ -237,6 +237,35 @@ def test_without_a_daemon_and_without_leave_to_start_one_it_is_unreachable(root:
     assert not (root / "start.lock").exists()
 
 
+@pytest.mark.parametrize(
+    "seen",
+    [
+        lambda client: len(list(client.session("demo").lines())),
+        lambda client: len(client.session("demo").history_at().history),
+        lambda client: len(client.open("demo").history),
+        lambda client: Position.parse(client.stat("demo").head).line,
+        lambda client: len(next(client.session("demo").subscribe()).lines()),
+    ],
+    ids=["lines", "history_at", "open", "stat", "subscribe"],
+)
+def test_whoever_reads_sees_what_another_program_wrote_into_a_session_that_is_open(
+    root: Path, seen: Callable[[BlockingClient], int]
+) -> None:
+    file = root / "sessions" / "demo" / "context.jsonl"
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message(message("mine"))
+        with file.open("ab") as other:
+            other.write(b'{"role":"user","content":"theirs"}\n')
+        assert seen(client) == 2
+        # Another file under its name, as kimi-cli's revert leaves it.
+        file.rename(file.with_name("context_1.jsonl"))
+        file.write_bytes(b'{"role":"user","content":"a"}\n' * 3)
+        assert seen(client) == 3
+        session.append_message(message("last"))
+        assert len(session.history) == 4
+
+
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_what_belongs_to_a_connection_is_not_copied(
     root: Path, copied: Callable[[object], object]

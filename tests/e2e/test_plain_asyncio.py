@@ -232,7 +232,7 @@ class Gate:
         for _ in range(3):
             task.cancel()
             for _ in range(10):
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
         is_kept = not task.done()
         self._is_open.set()
         with pytest.raises(asyncio.CancelledError):

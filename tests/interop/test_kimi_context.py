@@ -133,6 +133,32 @@ def test_what_kimi_cli_itself_writes_in_between_is_taken_in_at_its_place(
 
 
 @pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl"])
+def test_the_programs_take_turns_on_one_session_and_each_restores_what_the_other_left(
+    folder: Path, tmp_path: Path, seed: int, name: str
+) -> None:
+    random = Random(f"{seed}-turns")
+    shared_at, alone_at = folder / name, tmp_path / name
+    shared, alone = Context(file_backend=shared_at), KimiContext(file_backend=alone_at)
+
+    async def live() -> None:
+        nonlocal shared, alone
+        for turn in range(8):
+            for choose in operations(random, 5):
+                operation = choose(alone)
+                if operation.name == "clear" and not alone_at.exists():
+                    continue
+                await operation.on(alone)
+                await operation.on(shared)
+            kind = Context if turn % 2 else KimiContext
+            shared, alone = kind(file_backend=shared_at), KimiContext(file_backend=alone_at)
+            assert await shared.restore() == await alone.restore()
+            assert facts(shared) == facts(alone)
+            assert records(shared_at) == records(alone_at)
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl"])
 def test_a_revert_by_kimi_cli_itself_is_followed(folder: Path, name: str) -> None:
     path = folder / name
 
