@@ -12,6 +12,7 @@ from stenod.core.speculation import Mailing
 from stenod.core.wire_machine import WireMachine
 from stenod.feed import Feed
 from stenod.sessions import _WireOpener
+from stenod.store.doubts import Doubts
 from stenod.writer import Writer
 
 
@@ -33,6 +34,10 @@ def _with_a_header_each_time(self: WireMachine, command: Any, data: Any) -> Any:
     decision = _decide(self, command, data)
     header = metadata_line() if self.head.line == 0 else b""
     return type(decision)(header + decision.data, decision.ack)
+
+
+def _never(*_: Any, **__: Any) -> bool:
+    return False
 
 
 def _always(*_: Any, **__: Any) -> bool:
@@ -75,6 +80,9 @@ FULL_MUTANTS = {
     "a mail that outlives its checkpoint": WholeMutant([Patch(dmail, "outlives", _always)]),
     "a mail that nobody is told of when they come late": WholeMutant(
         [Patch(Feed, "begin_with", _nothing)], 5
+    ),
+    "a file in doubt that is read as any other": WholeMutant(
+        [Patch(Doubts, "has", _never)], 301840
     ),
     "a follower with no room for live that is not tried again": WholeMutant(
         [Patch(Feed, "_stall", _nothing)], 5
