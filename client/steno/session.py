@@ -35,8 +35,10 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
     `expect` is the position that the caller believes is the head; another head is a Conflict and
     nothing is written. `durability` is `synced` (on the disk) or `written` (in the page cache).
 
-    When a mutation of a followed session returns, `history` and its siblings contain it. If a call
-    is cancelled it may have been applied; repeat it with the same key to find out.
+    When a mutation of a followed session returns, `history` and its siblings contain it. They hold
+    only what is on the disk, so a `written` one waits there for the next sync, up to 50 ms: who is
+    to be quicker than `synced` opens with `follow=False`. If a call is cancelled it may have been
+    applied; repeat it with the same key to find out.
     """
 
     # --- writing ---------------------------------------------------------------------------------
