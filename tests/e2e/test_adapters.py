@@ -314,6 +314,35 @@ async def test_a_failed_append_is_told_and_changes_nothing(folder: Path) -> None
         await context.revert_to(0)
 
 
+async def test_an_object_that_two_threads_use_at_once_says_so_and_stays_sound(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend_name: str
+) -> None:
+    context = Context(file_backend=folder / "context.jsonl")
+    append = FileSession.append
+
+    def append_in_a_loop_of_this_thread(text: str) -> None:
+        anyio.run(context.append_message, Note(text), backend=anyio_backend_name)
+
+    refused: list[str] = []
+
+    def append_beside_another_thread(file: FileSession, messages: Sequence[bytes]) -> steno.Ack:
+        # This is a thread beside the loop, and so may run one of its own.
+        with pytest.raises(steno.BadRequest, match="object of its own") as raised:
+            append_in_a_loop_of_this_thread("refused")
+        refused.append(raised.value.message)
+        return append(file, messages)
+
+    monkeypatch.setattr(FileSession, "append", append_beside_another_thread)
+    await context.append_message(Note("a"))
+    monkeypatch.undo()
+    assert len(refused) == 1
+    assert roles(folder / "context.jsonl") == ["user"]
+    # One after the other they may.
+    await anyio.to_thread.run_sync(append_in_a_loop_of_this_thread, "b")
+    await context.append_message(Note("c"))
+    assert texts(context.history) == ["a", "b", "c"]
+
+
 async def test_without_a_class_for_messages_nothing_is_written(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

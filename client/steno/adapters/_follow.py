@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from steno._in_thread import in_thread
 from steno.adapters._file_session import FileSession
 from steno.adapters._transcript import MessageLike, Transcript, encode, kosong_message
+from steno.adapters._turns import Turns
 from steno.values import Ack
 from steno_protocol.positions import Position
 
@@ -29,7 +28,7 @@ class FollowedFile:
     def __init__(self, path: Path, message_type: Any = None) -> None:
         self.file = FileSession(path)
         self.transcript = Transcript(message_type)
-        self.lock = anyio.Lock()
+        self.lock = Turns()
         self._head: Position | None = None
         self._is_loaded = False
 

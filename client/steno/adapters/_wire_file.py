@@ -18,9 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-import anyio
-
 from steno._in_thread import in_thread
+from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
 from steno_protocol import limits, wire
 from steno_protocol.errors import BadRequest
@@ -53,11 +52,11 @@ class WireFile:
     protocol_version: str = wire.WIRE_VERSION
     damaged: int = field(default=0, init=False, repr=False, compare=False)
     _session: WireFileSession = field(init=False, repr=False, compare=False)
-    _lock: anyio.Lock = field(init=False, repr=False, compare=False)
+    _lock: Turns = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._session = WireFileSession(self.path)
-        self._lock = anyio.Lock()
+        self._lock = Turns()
         self.protocol_version = self._session.version()
 
     def __str__(self) -> str:

@@ -1,0 +1,55 @@
+"""The calls on one object of an adapter, one after the other."""
+
+import threading
+from types import TracebackType
+
+import anyio
+
+from steno_protocol.errors import BadRequest
+
+
+class Turns:
+    """A lock for the tasks of one event loop at a time.
+
+    A lock of anyio's that two loops use at once wakes nobody in the other one, and is then said to
+    be held by somebody else. The objects that the adapters stand in for are one loop's as well.
+    """
+
+    def __init__(self) -> None:
+        self._lock = anyio.Lock()
+        self._guard = threading.Lock()
+        self._thread = 0
+        self._calls = 0
+
+    async def __aenter__(self) -> None:
+        """Wait for a turn.
+
+        Raises:
+            BadRequest: a task of another thread's loop has it, or waits for it.
+        """
+        with self._guard:
+            if self._calls and self._thread != threading.get_ident():
+                raise BadRequest(
+                    "another thread is in a call on this object, so this one was not begun: give"
+                    " each event loop an object of its own, they may all have the same path"
+                )
+            self._thread = threading.get_ident()
+            self._calls += 1
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._guard:
+            self._calls -= 1
