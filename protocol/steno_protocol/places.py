@@ -33,6 +33,8 @@ BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 UUID_CHARS: Final = 36
 
+_PORT_MAX: Final = 0xFFFF
+
 _TEMPORARY = "/tmp"  # noqa: S108 (what lies there is in a folder of mode 0700)
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
@@ -40,6 +42,8 @@ _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT}
 _OWN_FILE = re.compile(r"quarantine|(?:context|wire|timeline|state)\..*|.*\.jsonl")
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
+# Compiled by who needs it: most clients are given no endpoint.
+_ENDPOINT = r"(?s:ipc://.+)|tcp://(?:[A-Za-z0-9_.-]+|\[[0-9A-Za-z:.%]+\]):(?P<port>[0-9]{1,5})"
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
 
 
@@ -135,6 +139,26 @@ def check_path(path: str, what: str) -> str:
             f"the {what} {path!r} is not UTF-8: rename the folder, or choose another {what}"
         ) from None
     return path
+
+
+def check_endpoint(endpoint: str) -> str:
+    """Return `endpoint` if it can be where a daemon listens, else raise BadRequest.
+
+    >>> check_endpoint("tcp://127.0.0.1:7373")
+    'tcp://127.0.0.1:7373'
+    """
+    match = re.fullmatch(_ENDPOINT, endpoint)
+    if match is None or not 0 < int(match["port"] or 1) <= _PORT_MAX:
+        raise BadRequest(
+            f"{endpoint[:80]!r} is not an endpoint: use tcp://HOST:PORT, or ipc:// and the path of"
+            " a socket"
+        )
+    return check_path(endpoint, "endpoint")
+
+
+def is_remote(endpoint: str) -> bool:
+    """Whether an endpoint is that of a daemon whose files are another machine's."""
+    return endpoint.startswith("tcp://")
 
 
 def _path_bytes(path: str) -> int:

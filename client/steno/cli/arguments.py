@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
-from steno_protocol.places import check_key, check_name
+from steno_protocol.places import check_endpoint, check_key, check_name
 from steno_protocol.positions import Position
 
 _DURABILITIES: Final = ("synced", "written")
@@ -77,19 +77,19 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
 
     group = parser.add_argument_group("options of every command")
     group.add_argument(
-        "--root", metavar="DIR", default=default(None),
+        "--root", metavar="DIR", type=place, default=default(None),
         help="the folder that holds the sessions (default: STENO_HOME, or the state folder)",
     )  # fmt: skip
     group.add_argument(
-        "--socket", metavar="PATH", default=default(None),
+        "--socket", metavar="PATH", type=place, default=default(None),
         help="where the daemon listens (default: STENO_SOCKET, or in the root)",
     )  # fmt: skip
     group.add_argument(
-        "--endpoint", metavar="ADDRESS", default=default(None),
+        "--endpoint", metavar="ADDRESS", type=_endpoint, default=default(None),
         help="a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)",
     )  # fmt: skip
     group.add_argument(
-        "--key-file", metavar="FILE", default=default(None),
+        "--key-file", metavar="FILE", type=place, default=default(None),
         help="the key for it, from `steno keys new` (default: STENO_KEY_FILE)",
     )  # fmt: skip
     group.add_argument(
@@ -187,6 +187,17 @@ def _add_key(parser: argparse.ArgumentParser, more: str = "") -> None:
 def position(text: str) -> Position:
     """The type of a position."""
     return _read(Position.parse, text)
+
+
+def place(text: str) -> str:
+    """The type of a path: an empty one would be the folder that one happens to be in."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty: name one, `.` for the present folder")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    return _read(check_endpoint, text)
 
 
 def _name(text: str) -> str:

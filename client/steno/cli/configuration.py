@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steno.cli.connection import connected, root_in_use
+from steno.cli.connection import connected, endpoint_of, root_of
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, table
 from steno_protocol import places
@@ -25,9 +25,7 @@ def config(options: Namespace, output: Output) -> int:
         else:
             output.raw(example().encode())
         return Exit.DONE
-    root = root_in_use(options)
-    found = read_file(root, dict(os.environ))
-    entries, pid = _in_force(options, found)
+    root, entries, pid = _in_force(options)
     rows = [_root_entry(options, root), *entries]
     if output.as_json:
         told = [msgspec.structs.asdict(row) for row in rows]
@@ -35,7 +33,7 @@ def config(options: Namespace, output: Output) -> int:
         return Exit.DONE
     for line in table([(row.name, _shown(row.value), row.source) for row in rows]):
         output.write(printable(line))
-    if pid is not None:
+    if pid is not None and not places.is_remote(endpoint_of(options) or ""):
         for line in unread(entries, read_file(root, {})):
             output.say(f"{line}: `kill -HUP {pid}`, or `steno restart`")
     return Exit.DONE
@@ -69,14 +67,24 @@ def unread(entries: list[OptionEntry], file: Settings) -> list[str]:
     ]
 
 
-def _in_force(options: Namespace, found: Settings) -> tuple[list[OptionEntry], int | None]:
-    """The entries of the daemon that runs, and its pid; else of one that would be started now."""
+def _in_force(options: Namespace) -> tuple[Path, list[OptionEntry], int | None]:
+    """The root and the options of the daemon that runs, and its pid; else of one started now.
+
+    Raises:
+        Unreachable: nobody answers at the address that was given.
+        BadRequest: what a daemon would be started with is not valid.
+    """
+    is_address = endpoint_of(options) is not None
+    # Its mistakes are told also when a daemon runs, which took an older file over.
+    found = None if is_address else read_file(root_of(options), dict(os.environ))
     try:
         with connected(options, spawn=False) as client:
             report, _ = client.request(Configuration(), ConfigurationReport)
-            return report.options, client.welcome.pid
+            return Path(client.welcome.root), report.options, client.welcome.pid
     except Unreachable:
-        return _entries_of(found), None
+        if found is None:
+            raise
+        return root_of(options), _entries_of(found), None
 
 
 def _entries_of(found: Settings) -> list[OptionEntry]:
@@ -92,8 +100,12 @@ def _root_entry(options: Namespace, root: Path) -> OptionEntry:
     source = "default"
     if options.root is not None:
         source = "option --root"
+    elif options.endpoint is not None:
+        source = "option --endpoint"
     elif options.socket is not None:
         source = "option --socket"
+    elif endpoint_of(options) is not None:
+        source = "environment STENO_ENDPOINT"
     elif os.environ.get("STENO_HOME"):
         source = "environment STENO_HOME"
     elif os.environ.get("XDG_STATE_HOME"):

@@ -11,7 +11,9 @@ from typing import TypedDict
 
 from steno._target import make_target
 from steno.blocking import BlockingClient, connect_sync
-from steno_protocol import limits
+from steno.cli.exits import WrongUsage
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest, Unreachable
 
 
 @contextmanager
@@ -42,7 +44,7 @@ def how_to_connect(options: Namespace) -> HowToConnect:
     """What the options say of the connection, for either client."""
     return {
         "root": prepared_root(options),
-        "endpoint": _endpoint(options),
+        "endpoint": endpoint_of(options),
         "name": options.name or _login_name(),
         "key_file": options.key_file or os.environ.get("STENO_KEY_FILE") or None,
         "timeout": limits.REQUEST_TIMEOUT_S if options.timeout is None else options.timeout,
@@ -57,15 +59,38 @@ def root_of(options: Namespace) -> Path:
 
 
 def root_in_use(options: Namespace) -> Path:
-    """The root that the options name; for a socket alone that of the daemon which answers there.
+    """The root that the options name; for an address that of the daemon which answers there.
 
     Raises:
+        WrongUsage: the address is of another machine, whose files are not ours to look at.
         Unreachable: nobody answers there.
     """
-    if options.root is not None or options.socket is None:
+    endpoint = endpoint_of(options)
+    if endpoint is None:
         return root_of(options)
-    with connected(options, spawn=False) as client:
-        return Path(client.welcome.root)
+    if places.is_remote(endpoint):
+        raise WrongUsage(
+            f"`steno {options.command}` works on the files of a root, and those of the daemon at"
+            f" {endpoint} are on another machine: run it there, or name a root with --root"
+        )
+    try:
+        with connected(options, spawn=False) as client:
+            return Path(client.welcome.root)
+    except Unreachable as error:
+        raise Unreachable(f"{error.message}, or name its root with --root") from None
+
+
+def refuse_endpoint(options: Namespace) -> None:
+    """Refuse an address for a command that is about a root, whoever answers where.
+
+    Raises:
+        WrongUsage: one was given.
+    """
+    if options.endpoint is not None:
+        raise WrongUsage(
+            f"`steno {options.command}` is about a root, not about who answers at"
+            f" {options.endpoint}: name it with --root"
+        )
 
 
 def prepared_root(options: Namespace) -> str | None:
@@ -76,14 +101,29 @@ def prepared_root(options: Namespace) -> str | None:
     return root
 
 
-def _endpoint(options: Namespace) -> str | None:
+def endpoint_of(options: Namespace) -> str | None:
+    """The address whose daemon is meant; None: that of a root.
+
+    Raises:
+        WrongUsage: STENO_ENDPOINT is none.
+    """
     if options.endpoint is not None:
         return str(options.endpoint)
-    if options.root is None and options.socket is None and os.environ.get("STENO_ENDPOINT"):
-        return os.environ["STENO_ENDPOINT"]
-    if options.socket is None or options.root is not None:
+    if options.root is not None:
         return None
-    return f"ipc://{Path(options.socket).absolute()}"
+    if options.socket is not None:
+        return f"ipc://{Path(options.socket).absolute()}"
+    return _endpoint_of_environment()
+
+
+def _endpoint_of_environment() -> str | None:
+    found = os.environ.get("STENO_ENDPOINT")
+    if not found:
+        return None
+    try:
+        return places.check_endpoint(found)
+    except BadRequest as error:
+        raise WrongUsage(f"STENO_ENDPOINT: {error.message}") from None
 
 
 def _login_name() -> str:

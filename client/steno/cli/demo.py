@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from steno._holder import is_free
-from steno.cli.connection import prepared_root, root_of
+from steno.cli.connection import prepared_root, refuse_endpoint, root_of
 from steno.cli.demo_progress import Progress
 from steno.cli.demo_proof import Proof, changes_of_writer, prove
 from steno.cli.demo_run import Evidence, run
@@ -34,6 +34,7 @@ def demo(options: Namespace, output: Output) -> int:
 
 
 def _root(options: Namespace) -> Path:
+    refuse_endpoint(options)
     if options.root is None:
         return Path(tempfile.mkdtemp(prefix="steno-demo-")).resolve()
     prepared_root(options)

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from steno.cli.connection import root_of
+from steno.cli.connection import prepared_root, root_in_use
 from steno.cli.examining_daemon import examine_daemon
 from steno.cli.examining_keys import examine_keys
 from steno.cli.examining_root import (
@@ -44,7 +44,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 def doctor(options: Namespace, output: Output) -> int:
     """Look at everything; the exit code says whether there is a problem."""
-    root = root_of(options)
+    root = root_in_use(options)
+    prepared_root(options)
     findings = [
         finding for name, check in CHECKS for finding in _looked(name, check, options, root)
     ]

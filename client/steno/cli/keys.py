@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steno._key_files import locked, read_private, replace, write_new
 from steno._transport import new_key_pair
-from steno.cli.connection import root_of
+from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
 from steno.cli.output import Output
 from steno_protocol import credentials
@@ -69,7 +69,7 @@ def revoke(options: Namespace, output: Output) -> int:
 
 
 def _folder(options: Namespace) -> Path:
-    return root_of(options) / credentials.KEYS_FOLDER
+    return root_in_use(options) / credentials.KEYS_FOLDER
 
 
 def _clients(folder: Path) -> list[Allowed]:

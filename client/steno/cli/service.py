@@ -8,7 +8,7 @@ from typing import Any
 
 from steno._holder import is_free, note_of
 from steno.cli import contract
-from steno.cli.connection import connected, root_of
+from steno.cli.connection import connected, endpoint_of, root_in_use, root_of
 from steno.cli.exits import Exit
 from steno.cli.folding import beside
 from steno.cli.output import Output, printable, table
@@ -44,6 +44,8 @@ def stop(options: Namespace, output: Output) -> int:
     told = _stopped(options)
     if output.as_json:
         output.document(told)
+    elif told["stopped"] and places.is_remote(endpoint_of(options) or ""):
+        output.say(f"stenod (pid {told['pid']}) of {told['root']} there ended")
     elif told["stopped"]:
         output.say(f"stenod (pid {told['pid']}) ended; {told['root']} is free")
     else:
@@ -52,7 +54,12 @@ def stop(options: Namespace, output: Output) -> int:
 
 
 def restart(options: Namespace, output: Output) -> int:
-    """Stop the daemon, if it runs, and start one."""
+    """Stop the daemon, if it runs, and start one on the same root."""
+    endpoint = endpoint_of(options)
+    if endpoint is not None:
+        # Who answers there is the one to be stopped; what is started needs its root.
+        options.root = str(root_in_use(options))
+        options.socket, options.endpoint = endpoint.removeprefix("ipc://"), None
     _stopped(options)
     _print_start(output, _started(options))
     return Exit.DONE
@@ -112,8 +119,8 @@ def _stopped(options: Namespace) -> dict[str, Any]:
             with suppress(Unreachable, OutcomeUnknown):
                 client.drain()
     except Unreachable:
-        if options.root is None and options.socket is not None:
-            # Whose socket it would be, and so which root is free, nobody can say.
+        if endpoint_of(options) is not None:
+            # Whose address it would be, and so which root is free, nobody can say.
             raise
         root = root_of(options)
         if not is_free(root):
@@ -122,8 +129,30 @@ def _stopped(options: Namespace) -> dict[str, Any]:
                 raise Unreachable(told) from None
             raise
         return {"stopped": False, "pid": None, "root": str(root)}
-    wait_until_free(root)
+    if places.is_remote(endpoint_of(options) or ""):
+        _wait_until_gone(options, pid)
+    else:
+        wait_until_free(root)
     return {"stopped": True, "pid": pid, "root": str(root)}
+
+
+def _wait_until_gone(options: Namespace, pid: int) -> None:
+    """Return when that process answers no longer at an address of another machine.
+
+    Raises:
+        Busy: it still does after all the time that a drain may take.
+    """
+    deadline = time.monotonic() + limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S
+    with suppress(Unreachable, OutcomeUnknown):
+        while time.monotonic() < deadline:
+            with connected(options, spawn=False) as client:
+                if client.welcome.pid != pid:
+                    return
+            time.sleep(limits.START_LOCK_POLL_S)
+        raise Busy(
+            f"the daemon (pid {pid}) at {endpoint_of(options)} still answers: it is writing what"
+            " was queued; try again"
+        )
 
 
 def wait_until_free(root: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steno._target import make_target
-from steno.cli.connection import root_of
+from steno.cli.connection import refuse_endpoint, root_of
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable
 from steno.cli.units import MARK, Unit, name_of, units_of
@@ -89,6 +89,7 @@ def _document(units: list[Unit], following: list[str]) -> dict[str, Any]:
 
 
 def _units(options: Namespace) -> tuple[Path, list[Unit]]:
+    refuse_endpoint(options)
     root = root_of(options)
     given = None if options.socket is None else str(Path(options.socket).absolute())
     socket = places.socket_path(str(root), given, os.environ, os.getuid())

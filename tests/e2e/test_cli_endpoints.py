@@ -1,0 +1,128 @@
+"""Commands about a daemon that was named by its address: they act on that one, or refuse."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import credentials, places
+from support.command import Steno
+
+LISTEN = '[network]\nlisten = "tcp://127.0.0.1:*"\n'
+ABOUT_FILES = [["restart"], ["logs"], ["keys", "list"], ["keys", "new", "one"], ["doctor"]]
+NOWHERE = "tcp://127.0.0.1:1"
+
+
+class Neighbours:
+    """Two roots: that of the caller, whose daemon may run, and another one, whose daemon does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.own = Steno(_made(folder / "own"))
+        self.other = Steno(_made(folder / "other"))
+        assert self.other("keys", "new", "far", "--right", "admin").code == 0
+        (self.other.root / places.CONFIG).write_text(LISTEN)
+        assert self.other("start").code == 0
+        self.near = ("--endpoint", f"ipc://{self.other.root}/{places.SOCKET}")
+        endpoint = self.other("status", "--json").document["remote_endpoint"]
+        key = self.other.root / credentials.KEYS_FOLDER / "far.key"
+        self.far = ("--endpoint", endpoint, "--key-file", str(key))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def neighbours(root: Path) -> Iterator[Neighbours]:
+    neighbours = Neighbours(root)
+    yield neighbours
+    neighbours.own("stop")
+    neighbours.other("stop")
+
+
+def test_a_daemon_is_stopped_by_its_address_and_no_other(neighbours: Neighbours) -> None:
+    own = neighbours.own("start", "--json").document["pid"]
+    for address, told in ((neighbours.near, "is free"), (neighbours.far, "there ended")):
+        pid = neighbours.other("start", "--json").document["pid"]
+        # Chosen anew with each start.
+        endpoint = neighbours.other("status", "--json").document["remote_endpoint"]
+        words = [endpoint if word.startswith("tcp") else word for word in address]
+        ran = neighbours.own("stop", *words)
+        assert (ran.code, ran.err.startswith(f"steno: stenod (pid {pid})")) == (0, True), ran
+        assert told in ran.err
+        assert neighbours.other("status").code == 5
+        assert neighbours.own("stop", *words).code == 5
+    assert neighbours.own("status", "--json").document["pid"] == own
+
+
+@pytest.mark.parametrize("command", [["stop"], ["config"], ["status"], ["start"]])
+def test_nobody_at_an_address_is_told_and_is_not_the_own_daemon(
+    root: Path, command: list[str]
+) -> None:
+    ran = Steno(root)(*command, "--endpoint", NOWHERE)
+    assert (ran.code, ran.out) == (5, "")
+    assert NOWHERE in ran.err
+    assert Steno(root, STENO_ENDPOINT=NOWHERE)(*command).code == 5
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ABOUT_FILES)
+def test_what_works_on_files_is_refused_for_another_machine(root: Path, command: list[str]) -> None:
+    ran = Steno(root)(*command, "--endpoint", NOWHERE)
+    assert (ran.code, ran.out) == (2, "")
+    assert NOWHERE in ran.err
+    assert "--root" in ran.err
+    assert Steno(root, STENO_ENDPOINT=NOWHERE)(*command).code == 2
+    assert list(root.iterdir()) == []
+
+
+def test_what_works_on_files_works_on_those_of_the_daemon_at_a_socket(
+    neighbours: Neighbours,
+) -> None:
+    own, other = neighbours.own, neighbours.other
+    before = other("status", "--json").document["pid"]
+    for address in (neighbours.near, ("--socket", f"{other.root}/{places.SOCKET}")):
+        assert f"pid={before}" in own("logs", *address).out
+        assert own("keys", "list", *address).out.startswith("far ")
+        assert own("doctor", "--json", *address).document["root"] == str(other.root)
+        assert own("config", "--json", *address).document["pid"] == before
+    restarted = own("restart", "--json", *neighbours.near).document
+    assert (restarted["root"], restarted["pid"] != before) == (str(other.root), True)
+    again = own("restart", "--json", "--socket", f"{other.root}/{places.SOCKET}").document
+    assert (again["root"], again["endpoint"]) == (restarted["root"], restarted["endpoint"])
+    assert list(own.root.iterdir()) == []
+
+
+def test_the_options_of_a_daemon_elsewhere_are_its_own(neighbours: Neighbours) -> None:
+    (neighbours.own.root / places.CONFIG).write_text("nonsense")
+    shown = neighbours.own("config", "--json", *neighbours.far).document
+    assert shown["file"] == f"{neighbours.other.root}/{places.CONFIG}"
+    assert shown["options"][0]["source"] == "option --endpoint"
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "foo", "tcp://", "tcp://host", "tcp://host:0", "tcp://host:65536", "ipc://"]
+)
+def test_what_is_no_endpoint_is_wrong_usage(root: Path, endpoint: str) -> None:
+    ran = Steno(root)("stop", "--endpoint", endpoint)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{endpoint!r} is not an endpoint: use tcp://HOST:PORT" in ran.err
+    if endpoint:
+        ran = Steno(root, STENO_ENDPOINT=endpoint)("sessions")
+        assert (ran.code, ran.err.startswith("steno: STENO_ENDPOINT: ")) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["service", "show"], ["service", "install"], ["demo"]])
+def test_what_is_about_a_root_takes_no_endpoint(root: Path, command: list[str]) -> None:
+    ran = Steno(root)(*command, "--endpoint", NOWHERE)
+    assert (ran.code, ran.out) == (2, "")
+    assert "is about a root" in ran.err
+
+
+@pytest.mark.parametrize("option", ["--root", "--socket", "--key-file"])
+def test_an_empty_path_is_wrong_usage_and_not_the_present_folder(root: Path, option: str) -> None:
+    ran = Steno(root)("sessions", option, "")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"argument {option}: the path is empty" in ran.err
+    assert list(root.iterdir()) == []
