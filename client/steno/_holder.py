@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from steno._regular import open_regular, read_regular
 from steno_protocol import places
 from steno_protocol.places import LockNote
 
@@ -20,7 +21,7 @@ class Silence(msgspec.Struct, frozen=True):
 def is_free(root: Path) -> bool:
     """True when no daemon holds the root."""
     try:
-        with (root / places.LOCK).open("rb") as file:
+        with open_regular(root / places.LOCK) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return True
@@ -35,7 +36,7 @@ def note_of(root: Path) -> LockNote | None:
     None before it answers for the first time, and when it has ended.
     """
     try:
-        return places.decode_lock_note((root / places.LOCK).read_bytes())
+        return places.decode_lock_note(read_regular(root / places.LOCK))
     except OSError:
         return None
 

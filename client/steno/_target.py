@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from steno._regular import read_regular
 from steno_protocol import limits, places
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _real_root(root: str | None) -> str:
 
 def _noted_endpoint(root: str) -> str | None:
     try:
-        note = places.decode_lock_note(Path(root, places.LOCK).read_bytes())
+        note = places.decode_lock_note(read_regular(Path(root, places.LOCK)))
     except OSError:
         return None
     return None if note is None else note.endpoint

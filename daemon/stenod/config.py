@@ -1,6 +1,7 @@
 """What a daemon goes by: its root and socket for life, and the options of `config.toml`."""
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,12 +78,22 @@ def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings that the file of a root and the environment ask for; raises as `load`."""
     path = root / places.CONFIG
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read_regular(path).decode()
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"{path} cannot be read: {error}") from None
     return read_settings(text, str(path), environ)
+
+
+def _read_regular(path: Path) -> bytes:
+    """All of a file; a FIFO in its place would be waited for, and none other ever ends."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError("it is no regular file: move it away")
+    with os.fdopen(handle, "rb") as file:
+        return file.read()
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

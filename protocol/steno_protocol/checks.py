@@ -233,6 +233,9 @@ def _check_lines(
     size = facts.size if whole is None else whole
     data = blocks(lambda count, offset: folder.read(name, count, offset), size)
     try:
+        if size == 0:
+            # Of nothing no block is read, so nobody would notice what is no file at all.
+            folder.read(name, 0, 0)
         dialect = dialect_of(name, in_session=True)
         scanner = check_file(check, name, data, dialect, remedies=remedies)
     except FileNotFoundError:
@@ -321,9 +324,11 @@ class _Structure(msgspec.Struct, frozen=True):
     def check(self, names: Sequence[str]) -> None:
         """Compare all of it."""
         if places.CONTEXT not in names:
-            self._tell(
-                "no_context", places.CONTEXT, "it is not there, so the session has no present"
-            )
+            what = "it is not there, so the session has no present"
+            if self.past:
+                newest = places.generation_file(self.past[-1])
+                what += f": move the newest generation, {newest}, here to go on from it"
+            self._tell("no_context", places.CONTEXT, what)
             return
         self._generations()
         entries = [entry for entry in self.rewrites if entry.generation <= self._latest]

@@ -251,3 +251,20 @@ def test_a_word_that_is_a_path_too_is_told(steno: Steno) -> None:
     assert ran.code == Exit.NOT_FOUND
     assert "./tests" in ran.err
     assert not (steno.root / "sessions" / "tests").exists()
+
+
+def test_a_folder_is_checked_also_where_a_session_has_no_context_or_a_strange_one(
+    root: Path,
+) -> None:
+    tree = root / "copies"
+    for name in ("gone", "fifo", "well"):
+        (tree / name).mkdir(parents=True)
+        (tree / name / "context_1.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    os.mkfifo(tree / "fifo" / "context.jsonl")
+    (tree / "well" / "context.jsonl").write_text("")
+    ran = Steno(root)("verify", str(tree))
+    assert ran.code == 7
+    fifo, gone = ran.out.splitlines()
+    assert fifo.startswith(f"{tree}/fifo/context.jsonl: it cannot be read: it is a FIFO")
+    assert gone.startswith(f"{tree}/gone/context.jsonl: it is not there")
+    assert "move the newest generation, context_1.jsonl, here" in gone

@@ -5,14 +5,17 @@ import json
 import os
 import signal
 import socket
+import stat
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pytest
 
+from steno._regular import open_regular
+from steno.cli import examining_sessions
 from steno.cli.examining_sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
 from steno_protocol.errors import ErrorCode
@@ -22,6 +25,11 @@ from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, Script, ScriptedDaemon
 
 WELL, PROBLEM = 0, 7
+ODD_KINDS = ("FIFO", "socket", "folder", "symbolic link")
+OWN_FILES = (
+    "context.jsonl", "wire.jsonl", "timeline.jsonl", "state.json", "context.mark", "wire.mark",
+    "context_1.jsonl",
+)  # fmt: skip
 
 
 def _examine(root: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
@@ -246,21 +254,20 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
         context.parent.mkdir(parents=True)
         context.write_text("torn")
         os.utime(context, (1, 1))
-    # As somebody else meets them: the tests may run as root, whom no mode keeps out.
-    really_open = Path.open
 
-    def refuse(path: Path, *arguments: Any, **named: Any) -> Any:
+    # As somebody else meets them: the tests may run as root, whom no mode keeps out.
+    def refuse(path: Path) -> BinaryIO:
         if path.parent.name in {"a", "b"}:
             raise PermissionError(13, "Permission denied", str(path))
-        return really_open(path, *arguments, **named)
+        return open_regular(path)
 
     class Foreign:
-        st_uid, st_mtime = os.getuid() + 1, 1.0
+        st_uid, st_mtime, st_mode = os.getuid() + 1, 1.0, stat.S_IFREG
 
-    really_stat = Path.stat
-    monkeypatch.setattr(Path, "open", refuse)
+    really_lstat = Path.lstat
+    monkeypatch.setattr(examining_sessions, "open_regular", refuse)
     monkeypatch.setattr(
-        Path, "stat", lambda path: Foreign if path.parent.name == "a" else really_stat(path)
+        Path, "lstat", lambda path: Foreign if path.parent.name == "a" else really_lstat(path)
     )
     first, second, third = [each.told for each in examine_sessions(Namespace(), root)]
     assert "a: its files belong to uid" in first
@@ -288,3 +295,101 @@ def test_somebody_else_at_the_socket_is_no_daemon(root: Path) -> None:
             code, found = _examine(root, "--timeout", "0.3")
     assert code == PROBLEM
     assert "does not answer" in found["daemon"][0]["told"]
+
+
+def _put_odd(path: Path, kind: str) -> None:
+    match kind:
+        case "FIFO":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(str(path))
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("kind", ODD_KINDS)
+def test_what_lies_in_the_place_of_a_file_of_a_session_is_named_and_not_opened(
+    root: Path, kind: str
+) -> None:
+    for number, name in enumerate(OWN_FILES):
+        folder = root / places.SESSIONS / f"s{number}"
+        folder.mkdir(parents=True)
+        if name != "context.jsonl":
+            (folder / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+        _put_odd(folder / name, kind)
+    # What belongs to somebody else is let be, and so is what hides.
+    _put_odd(root / places.SESSIONS / "s1" / "mine", kind)
+    _put_odd(root / places.SESSIONS / ".hidden", kind)
+    code, found = _examine(root)
+    assert code == PROBLEM
+    assert [each["told"] for each in found["sessions"]] == [
+        f"s{number}: {root}/sessions/s{number}/{name} is a {kind}, and has to be a regular file of"
+        " its own"
+        for number, name in enumerate(OWN_FILES)
+    ]
+    assert not (root / places.LOCK).exists()
+
+
+@pytest.mark.parametrize("kind", sorted({*ODD_KINDS} - {"folder"}))
+def test_what_lies_where_a_session_could_and_is_no_folder_is_named(root: Path, kind: str) -> None:
+    (root / places.SESSIONS).mkdir()
+    _put_odd(root / places.SESSIONS / "s", kind)
+    code, found = _examine(root)
+    assert (code, _states(found["sessions"])) == (WELL, ["warning"])
+    assert f"s is a {kind}: no session can lie there" in found["sessions"][0]["told"]
+
+
+@pytest.mark.parametrize("kind", ODD_KINDS)
+@pytest.mark.parametrize(
+    "name", [places.CONFIG, places.LOCK, places.LOG, places.SESSIONS, credentials.KEYS_FOLDER]
+)
+def test_what_lies_in_the_place_of_a_part_of_the_root_is_named(
+    root: Path, kind: str, name: str
+) -> None:
+    _put_odd(root / name, kind)
+    code, found = _examine(root)
+    # The end of the test looks there, too.
+    (root / name).rename(root / "away")
+    told = [each["told"] for check in found.values() for each in check if each["remedy"]]
+    if kind == "folder" and name in {places.SESSIONS, credentials.KEYS_FOLDER}:
+        assert (code, told) == (WELL, [])
+    else:
+        assert any(f"{root / name} is a {kind}" in each for each in told), told
+
+
+def test_other_commands_wait_for_no_fifo_in_the_root_either(root: Path) -> None:
+    for name, command in ((places.LOG, "logs"), (places.CONFIG, "config"), (places.LOCK, "stop")):
+        os.mkfifo(root / name)
+        ran = Steno(root)(command)
+        (root / name).unlink()
+        assert (ran.code, ran.out) == (1, "")
+        assert f"{root / name} is a FIFO" in ran.err
+    os.mkfifo(root / places.CONFIG)
+    ran = Steno(root)("start")
+    assert ran.code == 5
+    assert "config.toml cannot be read: it is no regular file" in ran.err
+
+
+def test_a_session_without_a_present_generation_is_told_with_what_brings_it_back(
+    root: Path,
+) -> None:
+    steno = Steno(root)
+    steno("append", "team/demo", "one")
+    for text in ("two", "three"):
+        steno("clear", "team/demo")
+        steno("append", "team/demo", text)
+    steno("stop")
+    folder = root / places.SESSIONS / "team" / "demo"
+    (folder / places.CONTEXT).unlink()
+    code, found = _examine(root)
+    assert (code, _states(found["sessions"])) == (PROBLEM, ["problem"])
+    (finding,) = found["sessions"]
+    assert finding["told"] == "team/demo: it has older generations and no context.jsonl"
+    move = f"mv {folder}/context_2.jsonl {folder}/context.jsonl"
+    assert finding["remedy"] == f"to go on from the newest: {move}"
+    (folder / "context_2.jsonl").rename(folder / "context.jsonl")
+    assert _examine(root)[0] == WELL
+    assert [each["content"] for each in steno("read", "team/demo").documents] == ["two"]

@@ -93,13 +93,14 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
 
     with closing(LocalFolder(found.folder)) as folder:
         names = list(found.names)
-        if found.is_session and places.CONTEXT in names:
+        if found.is_session and (found.is_whole or places.CONTEXT in names):
             check = Check(tell)
             repairable = frozenset({places.WIRE}) if found.is_owned else None
             generation = check_session(check, folder, sizes={}, repairable=repairable)
             report = check.report(None, generation)
             yield Checked(report, str(found.folder), str(found.folder))
-            looked_at = {file.file for file in check.files}
+            # What could not be read was told of.
+            looked_at = {each.file for each in [*check.files, *check.findings]}
             names = [name for name in names if name not in looked_at]
         for name in names:
             check = Check(tell)
@@ -108,7 +109,9 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             try:
                 check_file(check, name, folder.blocks(name), dialect, remedies=is_repairable)
             except OSError as error:
-                check.add(name, Finding("unreadable", f"it cannot be read: {error.strerror}"))
+                check.add(
+                    name, Finding("unreadable", f"it cannot be read: {error.strerror or error}")
+                )
             path = str(found.folder / name)
             yield Checked(check.report(None), str(found.folder), path)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from steno._regular import NotRegular, read_regular
 from steno.cli.connection import connected, endpoint_of, root_of
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, table
@@ -47,9 +48,11 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
     """
     path = root / places.CONFIG
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
     except FileNotFoundError:
         text = ""
+    except NotRegular as error:
+        raise BadRequest(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"{path} cannot be read: {error}") from None
     return read_settings(text, str(path), environ)

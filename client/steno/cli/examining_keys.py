@@ -21,7 +21,7 @@ def examine_keys(_: Namespace, root: Path) -> Iterator[Finding]:
 
 
 def _examine_own(path: Path, address: str) -> Iterator[Finding]:
-    if not address and not path.exists():
+    if not address and not os.path.lexists(path):
         return
     try:
         credentials.decode_pair(read_private(str(path)), str(path))
@@ -33,7 +33,7 @@ def _examine_own(path: Path, address: str) -> Iterator[Finding]:
 
 
 def _examine_list(path: Path) -> Iterator[Finding]:
-    if not path.exists():
+    if not os.path.lexists(path):
         yield ok("keys", "nobody from another machine is let in")
         return
     try:

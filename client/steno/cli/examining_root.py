@@ -12,13 +12,24 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from steno._regular import kind_of
 from steno.cli.configuration import read_file
 from steno.cli.findings import Finding, ok, problem, warning
 from steno.cli.wording import size
-from steno_protocol import __version__, limits, places
+from steno_protocol import __version__, credentials, limits, places
 from steno_protocol.errors import BadRequest
 
 _OTHERS: Final = 0o077
+
+_PARTS: Final = (
+    (places.LOCK, stat.S_ISREG, "regular file"),
+    (places.START_LOCK, stat.S_ISREG, "regular file"),
+    (places.LOG, stat.S_ISREG, "regular file"),
+    (places.SESSIONS, stat.S_ISDIR, "folder"),
+    (credentials.KEYS_FOLDER, stat.S_ISDIR, "folder"),
+)
+"""The parts of a root: their names, and what each has to be."""
+
 _PACKAGES: Final = ("pyzmq", "msgspec", "anyio")
 
 
@@ -41,7 +52,7 @@ def examine_versions(_: Namespace, __: Path) -> Iterator[Finding]:
 
 
 def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
-    """Whether the root is a folder that belongs to us alone."""
+    """Whether the root is a folder that belongs to us alone, and its parts are what they are."""
     try:
         found = root.stat()
     except FileNotFoundError:
@@ -50,6 +61,7 @@ def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
     if not stat.S_ISDIR(found.st_mode):
         yield problem("root", f"{root} is no folder", "move it away, or choose another --root")
         return
+    yield from _misplaced(root)
     if found.st_uid != os.getuid():
         yield problem(
             "root",
@@ -67,6 +79,30 @@ def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
         yield ok("root", f"{root}, mode {stat.S_IMODE(found.st_mode):o}")
 
 
+def _misplaced(root: Path) -> Iterator[Finding]:
+    """What lies in the place of a file or a folder of the root, and is none."""
+    for name, is_right, wanted in _PARTS:
+        path = root / name
+        mode = _mode(path, follow=name != places.LOCK)
+        if mode is not None and not is_right(mode):
+            nothing = " to nothing" if stat.S_ISLNK(mode) and not path.exists() else ""
+            yield problem(
+                "root",
+                f"{path} is {kind_of(mode)}{nothing}, and has to be a {wanted}",
+                "move it away: the next daemon makes another where it needs one",
+            )
+
+
+def _mode(path: Path, *, follow: bool) -> int | None:
+    """What lies at a path, behind a link if it leads anywhere; None if nothing does."""
+    with suppress(OSError):
+        mode = path.lstat().st_mode
+        with suppress(OSError):
+            return path.stat().st_mode if follow else mode
+        return mode
+    return None
+
+
 def examine_config(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether `config.toml` is valid and its mounts are there."""
     path = root / places.CONFIG
@@ -75,6 +111,10 @@ def examine_config(_: Namespace, root: Path) -> Iterator[Finding]:
     except BadRequest as error:
         remedy = "correct it: a daemon that starts refuses it"
         yield problem("config", error.message, remedy)
+        return
+    if path.is_symlink() and not path.exists():
+        told = f"{path} is a symbolic link to nothing, so that all defaults are in force"
+        yield warning("config", told, "put a file where it leads, or remove it")
         return
     for name, place in settings.folders.items():
         if not os.path.isdir(place):  # noqa: PTH112  # a Path raises where it may not look

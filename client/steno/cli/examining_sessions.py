@@ -5,26 +5,54 @@ A look at the end of each file, not a check of it: that is `steno verify`.
 
 import json
 import os
+import stat
 import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 
+from steno._regular import kind_of, open_regular
 from steno.cli.configuration import read_file
-from steno.cli.findings import Finding, ok, warning
+from steno.cli.findings import Finding, ok, problem, warning
 from steno.cli.wording import count
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
+
+_FILES: Final = frozenset(
+    {
+        places.CONTEXT,
+        places.WIRE,
+        places.TIMELINE,
+        places.STATE,
+        places.mark_file(places.CONTEXT),
+        places.mark_file(places.WIRE),
+    }
+)
+"""What is a file where a session has it, besides its generations."""
+
+_NOT_WALKED: Final = (places.QUARANTINE, places.CONTEXT)
+"""What lies in a session's folder and holds none, if it is a folder."""
+
+
+class _Look(NamedTuple):
+    """What was found at one place.
+
+    Attributes:
+        is_session: a session lies there; else it is something that no session can lie in.
+    """
+
+    is_session: bool
+    found: list[Finding]
 
 
 def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
     """The sessions of the root and its mounts; one finding for each that has something to tell."""
     looked, troubled = 0, 0
     for prefix, tree in _trees(root):
-        for folder in _folders(tree):
-            looked += 1
-            found = _examined(prefix + folder.relative_to(tree).as_posix(), folder)
+        for is_session, found in _looks(prefix, tree):
+            looked += is_session
             troubled += bool(found)
             if troubled <= limits.FINDINGS_TOLD_MAX:
                 yield from found
@@ -42,17 +70,57 @@ def _trees(root: Path) -> Iterator[tuple[str, Path]]:
             yield f"{name}:", Path(folder)
 
 
-def _folders(tree: Path) -> Iterator[Path]:
-    """Folders with a context, and what lies below them; hidden ones are none of ours."""
-    for place, names, files in os.walk(tree):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        if places.CONTEXT in files:
-            yield Path(place)
+def _looks(prefix: str, tree: Path) -> Iterator[_Look]:
+    """The sessions of a tree, and what is in the way of any; hidden folders are none of ours."""
+    unread: list[OSError] = []
+    sessions: set[Path] = set()
+    for place, folders, files in os.walk(tree, onerror=unread.append):
+        there = {*folders, *files}
+        folders[:] = sorted(name for name in folders if _is_walked(name))
+        folder = Path(place)
+        if _is_session(there):
+            session = prefix + folder.relative_to(tree).as_posix()
+            yield _Look(True, _examined(session, folder, there))
+            sessions.add(folder)
+        elif not prefix and sessions.isdisjoint(folder.parents):
+            # What else lies in a session, or in a mount, is somebody else's.
+            yield from (_Look(False, [each]) for each in _in_the_way(folder, there))
+    for error in unread:
+        # Gone meanwhile, or told of with the root and the configuration.
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            yield _Look(False, [_unreadable(error.filename or str(tree), error)])
 
 
-def _examined(session: str, folder: Path) -> list[Finding]:
+def _is_walked(name: str) -> bool:
+    return not name.startswith(".") and name not in _NOT_WALKED
+
+
+def _is_session(there: set[str]) -> bool:
+    return places.CONTEXT in there or any(places.generation_of(name) for name in there)
+
+
+def _unreadable(path: str, error: OSError) -> Finding:
+    told = f"{path} cannot be read: {error.strerror}"
+    return warning("sessions", told, f"chmod -R u+rwX {path}")
+
+
+def _in_the_way(folder: Path, there: set[str]) -> Iterator[Finding]:
+    """What is neither folder nor file where sessions lie."""
+    for name in sorted(there):
+        mode = None if name.startswith(".") else _mode(folder / name)
+        if mode is not None and not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            yield warning(
+                "sessions",
+                f"{folder / name} is {kind_of(mode)}: no session can lie there",
+                "move it away, or put the folder itself in its place",
+            )
+
+
+def _examined(session: str, folder: Path, there: set[str]) -> list[Finding]:
     """What a session has to tell; that it cannot be looked at ends no look at the others."""
-    found: list[Finding] = []
+    found = list(_misplaced(session, folder, there))
+    if places.CONTEXT not in there:
+        found.append(_without_context(session, folder, there))
     with suppress(FileNotFoundError):  # moved or removed meanwhile
         try:
             found.extend(_examine(session, folder))
@@ -62,9 +130,45 @@ def _examined(session: str, folder: Path) -> list[Finding]:
     return found
 
 
+def _misplaced(session: str, folder: Path, there: set[str]) -> Iterator[Finding]:
+    """What lies in the place of a file of the session, or of its quarantine, and is none."""
+    for name in sorted(there):
+        mode = _mode(folder / name) if _is_own(name) else None
+        if mode is None:
+            continue
+        is_folder = name == places.QUARANTINE
+        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            wanted = "folder" if is_folder else "regular file of its own"
+            yield problem(
+                "sessions",
+                f"{session}: {folder / name} is {kind_of(mode)}, and has to be a {wanted}",
+                "move it away, and put back what it stands for, if anything",
+            )
+
+
+def _is_own(name: str) -> bool:
+    return name in _FILES or name == places.QUARANTINE or places.generation_of(name) is not None
+
+
+def _mode(path: Path) -> int | None:
+    with suppress(OSError):
+        return path.lstat().st_mode
+    return None
+
+
+def _without_context(session: str, folder: Path, there: set[str]) -> Finding:
+    numbers = (number for number in map(places.generation_of, there) if number is not None)
+    newest = folder / places.generation_file(max(numbers))
+    return problem(
+        "sessions",
+        f"{session}: it has older generations and no {places.CONTEXT}",
+        f"to go on from the newest: mv {newest} {folder / places.CONTEXT}",
+    )
+
+
 def _examine(session: str, folder: Path) -> Iterator[Finding]:
     context = folder / places.CONTEXT
-    found = context.stat()
+    found = context.lstat()
     if found.st_uid != os.getuid():
         yield warning(
             "sessions",
@@ -73,8 +177,9 @@ def _examine(session: str, folder: Path) -> Iterator[Finding]:
         )
         # What of it may be read is for its owner to look at.
         return
+    is_file = stat.S_ISREG(found.st_mode)
     settled = time.time() - found.st_mtime > limits.FOREIGN_SETTLE_S
-    if settled and (trouble := _trouble_at_end(context)):
+    if is_file and settled and (trouble := _trouble_at_end(context)):
         yield warning(
             "sessions",
             f"{session}: {trouble}",
@@ -92,7 +197,7 @@ def _examine(session: str, folder: Path) -> Iterator[Finding]:
 
 def _trouble_at_end(path: Path) -> str:
     """What is wrong with the last line of a file, empty when nothing is."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - limits.FINGERPRINT_BYTES))
         tail = file.read()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from steno._regular import read_regular
 from steno.blocking import BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
@@ -166,7 +167,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
 def _state(stat: SessionStat) -> bytes:
     """The session's `state.json` as kimi-cli knows it: its own file, or what is known of it."""
     try:
-        state: Any = json.loads(Path(stat.folder, places.STATE).read_bytes())
+        state: Any = json.loads(read_regular(Path(stat.folder, places.STATE)))
     except (OSError, ValueError, RecursionError):
         # Not there, damaged, or on another machine.
         state = None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._folders import make_private
+from steno._regular import read_regular
 from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
@@ -72,7 +73,7 @@ def _local_root(client: BlockingClient) -> Path:
     """
     root = Path(client.welcome.root)
     try:
-        note = places.decode_lock_note((root / places.LOCK).read_bytes())
+        note = places.decode_lock_note(read_regular(root / places.LOCK))
     except OSError:
         note = None
     if note is None or note.pid != client.welcome.pid:

@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
+from steno._regular import open_regular
 from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
 from steno.cli.output import Output
@@ -27,7 +28,7 @@ def logs(options: Namespace, output: Output) -> int:
 
 def _open(path: Path) -> BinaryIO:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except FileNotFoundError:
         raise NotFound(
             f"there is no log at {path}: no daemon ever ran there; check --root, or start one with"
@@ -47,7 +48,7 @@ def _follow(path: Path, log: BinaryIO, output: Output) -> None:
                 _print(output, line)
             if is_replaced:
                 log.close()
-                log = path.open("rb")
+                log = open_regular(path)
     finally:
         log.close()
 

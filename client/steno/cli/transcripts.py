@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from steno._regular import NotRegular, kind_of
 from steno_protocol import limits, places
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
@@ -24,12 +25,14 @@ class Transcripts:
         names: the files, in order of their names.
         is_session: it is a session's folder, so that its files speak of each other.
         is_owned: a daemon of steno wrote it, and its timeline tells of positions in its files.
+        is_whole: all of the folder is meant, and not one file of it.
     """
 
     folder: Path
     names: tuple[str, ...]
     is_session: bool
     is_owned: bool
+    is_whole: bool
 
 
 def is_session_id(target: str) -> bool:
@@ -57,7 +60,8 @@ def transcripts_at(target: str) -> Iterator[Transcripts]:
     except OSError as error:
         raise NotFound(f"{target} cannot be found: {error.strerror}") from None
     if stat.S_ISREG(mode):
-        yield _described(path.parent, (path.name,), {each.name for each in path.parent.iterdir()})
+        there = {each.name for each in path.parent.iterdir()}
+        yield _described(path.parent, (path.name,), there, is_whole=False)
     elif stat.S_ISDIR(mode):
         yield from _below(path)
     else:
@@ -69,8 +73,9 @@ def _below(top: Path) -> Iterator[Transcripts]:
         # What lies in a quarantine was cut because it is damaged.
         folders[:] = sorted(set(folders) - {places.QUARANTINE})
         names = tuple(sorted(name for name in files if _is_transcript(Path(folder, name))))
-        if names:
-            yield _described(Path(folder), names, set(files))
+        there = {*files, *folders}
+        if names or places.CONTEXT in there:
+            yield _described(Path(folder), names, there, is_whole=True)
 
 
 def _is_transcript(path: Path) -> bool:
@@ -80,10 +85,13 @@ def _is_transcript(path: Path) -> bool:
         return False
 
 
-def _described(folder: Path, names: tuple[str, ...], there: set[str]) -> Transcripts:
-    is_session = places.CONTEXT in there
+def _described(
+    folder: Path, names: tuple[str, ...], there: set[str], *, is_whole: bool
+) -> Transcripts:
+    # Older generations are those of a session also when its present one is gone.
+    is_session = places.CONTEXT in there or any(map(places.generation_of, there))
     is_owned = is_session and places.TIMELINE in there
-    return Transcripts(folder, names, is_session, is_owned)
+    return Transcripts(folder, names, is_session, is_owned, is_whole)
 
 
 class LocalFolder:
@@ -111,12 +119,12 @@ class LocalFolder:
             os.close(nest)
 
     def facts(self, name: str) -> Facts | None:
-        """What is known of a file, None if there is no file of that name."""
+        """What is known of what has this name, be it a file or not; None if nothing has."""
         try:
             found = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return Facts(found.st_size, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+        return Facts(found.st_size, found.st_ino)
 
     def read(self, name: str, size: int, offset: int) -> bytes:
         """Up to `size` bytes of a file from `offset`."""
@@ -130,13 +138,16 @@ class LocalFolder:
         """
         handle = self._files.pop(name, None)
         if handle is None:
+            mode = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_mode
+            if not stat.S_ISREG(mode):
+                raise NotRegular(f"it is {kind_of(mode)}, and has to be a regular file")
             if len(self._files) >= limits.CHECK_HANDLES_MAX:
                 os.close(self._files.pop(next(iter(self._files))))
             handle = os.open(name, _READ, dir_fd=self.handle)
         # The one that was used last is the last to go.
         self._files[name] = handle
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise PermissionError(f"{name} is no regular file")
+            raise NotRegular("it was replaced just now by what is no regular file")
         return handle
 
     def blocks(self, name: str) -> Iterator[bytes]:

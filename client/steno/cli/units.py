@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from steno._regular import read_regular
 from steno_protocol import limits, places
 
 MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
@@ -62,7 +63,7 @@ class Unit:
     def state(self) -> str:
         """`missing`, `installed`, `outdated`, or `foreign`: somebody else wrote it."""
         try:
-            found = self.path.read_text(encoding="utf-8", errors="replace")
+            found = read_regular(self.path).decode(errors="replace")
         except FileNotFoundError:
             return "missing"
         if not found.startswith(MARK):
