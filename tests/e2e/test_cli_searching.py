@@ -108,3 +108,20 @@ def test_lines_that_are_no_records_are_counted_and_told(root: Path) -> None:
         {"session": "demo", "cursor": "0:0", "at": None, "role": "user", "line": "here"}
     ]
     assert json.loads(ran.err) == {"note": "1 line was no record and was passed over"}
+
+
+def test_a_session_that_cannot_be_read_ends_no_search_of_the_others(root: Path) -> None:
+    steno = Steno(root)
+    for name in ("a", "b", "c"):
+        steno("append", name, "needle")
+    steno("stop")
+    context = root / "sessions" / "b" / "context.jsonl"
+    context.unlink()
+    context.mkdir()
+    ran = steno("grep", "needle", "--json")
+    assert [hit["session"] for hit in ran.documents] == ["a", "c"]
+    assert (ran.code, ran.error["session"]) == (1, "b")
+    nothing = steno("grep", "straw")
+    assert (nothing.code, nothing.out) == (1, "")
+    assert "[session b]" in nothing.err
+    assert steno("grep", "needle", "c").code == 0

@@ -16,7 +16,7 @@ from steno.cli.texts import texts_of
 from steno.cli.times import written_at
 from steno.cli.wording import moment
 from steno.values import Record
-from steno_protocol.errors import NotFound
+from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
 
 
 class Hit(NamedTuple):
@@ -60,19 +60,29 @@ class Search:
 
 
 def grep(options: Namespace, output: Output) -> int:
-    """Print every hit in the sessions with a prefix."""
+    """Print every hit in the sessions with a prefix; one that cannot be read ends no search."""
     search = Search(_pattern(options), options.role)
-    has_hits = False
+    has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
         for entry in progress.over(client.sessions(options.prefix or "")):
-            for hit in search.hits(client, entry.session):
-                has_hits = True
+            try:
+                for hit in search.hits(client, entry.session):
+                    has_hits = True
+                    progress.make_room()
+                    _print(options, output, entry.session, hit)
+                    if options.files_with_matches:
+                        break
+            except (Unreachable, OutcomeUnknown):
+                # Nobody is left to ask for the others.
+                raise
+            except StenoError as error:
+                has_failed = True
                 progress.make_room()
-                _print(options, output, entry.session, hit)
-                if options.files_with_matches:
-                    break
+                output.error(error)
             output.flush()
     tell_damaged(output, search.damaged)
+    if has_failed:
+        return Exit.FAILED
     return Exit.DONE if has_hits else Exit.NOT_FOUND
 
 
