@@ -90,9 +90,9 @@ class Collector:
         after, more = "", True
         while more:
             wanted = List(prefix=prefix, after=after, limit=limits.LIST_SESSIONS_MAX)
-            page, more = self._trees.sessions(wanted)
-            found += [entry.session for entry in page if entry.generations > 1]
-            after = page[-1].session if page else after
+            page = self._trees.sessions(wanted)
+            found += [entry.session for entry in page.sessions if entry.generations > 1]
+            after, more = page.sessions[-1].session if page.sessions else after, page.more
         return found
 
     async def _collect_from(self, session: str, command: Gc, found: _Found) -> None:

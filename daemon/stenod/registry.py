@@ -11,7 +11,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import AppendWire, List
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
-from steno_protocol.replies import Happening, Mail, SessionEntry
+from steno_protocol.replies import Happening, Mail, Sessions
 from stenod import trash
 from stenod.core.machine import Machine
 from stenod.feed import Spawn
@@ -236,8 +236,8 @@ class Registry:
             opened = await (await self.writer(session, "context")).open()
             return inspection_of(opened), None
 
-    async def sessions(self, wanted: List) -> tuple[list[SessionEntry], bool]:
-        """Sessions by id, and whether there are more than the limit."""
+    async def sessions(self, wanted: List) -> Sessions:
+        """Sessions by id, up to the limit."""
         return await self._shop.read(lambda: self._trees.sessions(wanted))
 
     async def readable(self, session: str, file: File, generation: int | None) -> Readable:

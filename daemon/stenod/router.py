@@ -65,7 +65,6 @@ from steno_protocol.replies import (
     ErrorReply,
     MailReport,
     Reply,
-    Sessions,
     StatsReport,
     Subscribed,
     TimelineReport,
@@ -354,8 +353,7 @@ class Router:
         match command:
             case List():
                 asker.peer.check_takes()
-                sessions, more = await self._registry.sessions(command)
-                asker.reply(Sessions(sessions=sessions, more=more))
+                asker.reply(await self._registry.sessions(command))
             case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
                 asker.reply(await self._custody.serve(command))
             case Read():

@@ -14,7 +14,7 @@ from steno_protocol import limits, places
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail, SessionEntry, Verification
+from steno_protocol.replies import Happening, Mail, SessionEntry, Sessions, Verification
 from stenod import describing, recovery, settling, verifying
 from stenod.config import Config
 from stenod.core import timeline
@@ -304,21 +304,31 @@ class Trees:
         """The folders of all trees, those that are not there too."""
         return [folder for _, folder in self._trees()]
 
-    def sessions(self, wanted: List) -> tuple[list[SessionEntry], bool]:
-        """Sessions in order of their ids, and whether there are more than the limit."""
-        found = [
-            entry
-            for start, folder in self._trees()
-            for entry in self._within(start, folder, wanted)
-        ]
+    def sessions(self, wanted: List) -> Sessions:
+        """Sessions in order of their ids, up to the limit, and what lost its present among them."""
+        found: list[SessionEntry] = []
+        lost: list[str] = []
+        for start, folder in self._trees():
+            for entry in self._within(start, folder, wanted):
+                if isinstance(entry, str):
+                    lost.append(entry)
+                else:
+                    found.append(entry)
         found.sort(key=lambda entry: entry.session)
-        return found[: wanted.limit], len(found) > wanted.limit
+        more = len(found) > wanted.limit
+        shown = found[: wanted.limit]
+        if more:
+            # What comes behind the last one is for the next answer to tell.
+            lost = [session for session in lost if session <= shown[-1].session]
+        return Sessions(
+            sessions=shown, more=more, without_context=tuple(sorted(lost)[: wanted.limit])
+        )
 
     def _trees(self) -> list[tuple[str, Path]]:
         mounts = [(f"{name}:", folder) for name, folder in self._config.mounts.items()]
         return [("", self._config.root / places.SESSIONS), *mounts]
 
-    def _within(self, start: str, folder: Path, wanted: List) -> Iterator[SessionEntry]:
+    def _within(self, start: str, folder: Path, wanted: List) -> Iterator[SessionEntry | str]:
         try:
             handle = self._disk.open_root(str(folder))
         except OSError:
@@ -349,14 +359,21 @@ class Trees:
 
 def _walk(
     disk: Disk, folder: int, address: str, depth: int, wanted: List
-) -> Iterator[SessionEntry]:
-    """The sessions in an open folder and below it; closes the folder."""
+) -> Iterator[SessionEntry | str]:
+    """The sessions in an open folder and below it; closes the folder.
+
+    Of what has older generations and no present one there is the id alone.
+    """
     try:
         names = disk.names(folder)
-        if places.CONTEXT in names and address and not address.endswith(":"):
-            entry = _entry(disk, folder, address, names, wanted)
-            if entry is not None:
-                yield entry
+        is_asked_for = address.startswith(wanted.prefix) and address > wanted.after
+        if is_asked_for and address and not address.endswith(":"):
+            if places.CONTEXT in names:
+                entry = _entry(disk, folder, address, names, wanted)
+                if entry is not None:
+                    yield entry
+            elif any(map(places.generation_of, names)):
+                yield address
         for name in names if depth else []:
             joined = (
                 f"{address}/{name}" if address and not address.endswith(":") else address + name
@@ -369,7 +386,7 @@ def _walk(
 
 def _walk_below(
     disk: Disk, parent: int, name: str, address: str, depth: int, wanted: List
-) -> Iterator[SessionEntry]:
+) -> Iterator[SessionEntry | str]:
     try:
         folder = disk.open_folder(parent, name)
     except OSError:
@@ -381,8 +398,6 @@ def _entry(
     disk: Disk, folder: int, address: str, names: list[str], wanted: List
 ) -> SessionEntry | None:
     """A session's entry, if the list is to show it."""
-    if not (address.startswith(wanted.prefix) and address > wanted.after):
-        return None
     described = describing.read(disk, folder) if places.STATE in names else describing.NOTHING
     stat = disk.stat_name(folder, places.CONTEXT)
     if stat is None or not described.fits(wanted):

@@ -136,10 +136,16 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
-    """The answer to `list`; `more` when the limit cut it."""
+    """The answer to `list`; `more` when the limit cut it.
+
+    Attributes:
+        without_context: ids of what has older generations and no present one, up to the last of
+            `sessions` when there are more.
+    """
 
     sessions: list[SessionEntry]
     more: bool = False
+    without_context: tuple[str, ...] = ()
 
 
 class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):

@@ -268,3 +268,22 @@ def test_a_folder_is_checked_also_where_a_session_has_no_context_or_a_strange_on
     assert fifo.startswith(f"{tree}/fifo/context.jsonl: it cannot be read: it is a FIFO")
     assert gone.startswith(f"{tree}/gone/context.jsonl: it is not there")
     assert "move the newest generation, context_1.jsonl, here" in gone
+
+
+def test_a_session_that_lost_its_present_generation_is_found_among_all_and_by_name(
+    steno: Steno,
+) -> None:
+    for name in ("lost", "well"):
+        steno("append", name, "one")
+        steno("clear", name)
+    steno("stop")
+    (steno.root / "sessions" / "lost" / "context.jsonl").unlink()
+    everything = steno("verify", "--all", "--json")
+    assert everything.code == 7
+    assert [(each["session"], each["damage"]) for each in everything.documents] == [
+        ("lost", 1), ("well", 0),
+    ]  # fmt: skip
+    named = steno("verify", "lost")
+    assert named.code == 7
+    assert "move the newest context_N.jsonl here to go on from it" in named.out
+    assert steno("verify", "nothing").code == 4

@@ -164,7 +164,7 @@ def test_a_list_shows_what_fits() -> None:
     assert ids(title="STRASSE") == ["a"]
     assert ids(title="me", prefix="c") == ["c/d"]
     assert ids(archived="no", after="a", limit=1) == ["c/d"]
-    assert world.trees.sessions(List(archived="no", limit=2))[1]
+    assert world.trees.sessions(List(archived="no", limit=2)).more
     first = world.listed()[0]
     assert (first.title, first.labels, first.archived) == ("Straße am Meer", ("x", "y"), False)
 
@@ -174,3 +174,20 @@ def test_what_is_built_or_thrown_away_is_in_no_list() -> None:
     for hidden in (".forks/k/session", ".trash/1.k.id"):
         world.disk.plant(f"{TREE}/{hidden}/context.jsonl", b"")
     assert world.ids() == ["demo"]
+
+
+def test_what_lost_its_present_generation_is_listed_apart_page_by_page() -> None:
+    world = World(SimulatedDisk())
+    for name in ("a", "c", "e"):
+        world.disk.plant(f"{TREE}/{name}/context.jsonl", b"")
+    for name in ("b", "d/below", "f"):
+        world.disk.plant(f"{TREE}/{name}/context_2.jsonl", b"")
+    world.disk.plant(f"{TREE}/no/context_two.jsonl", b"")
+    listed = world.trees.sessions(List())
+    assert [entry.session for entry in listed.sessions] == ["a", "c", "e"]
+    assert listed.without_context == ("b", "d/below", "f")
+    first = world.trees.sessions(List(limit=2))
+    assert (first.more, first.without_context) == (True, ("b",))
+    rest = world.trees.sessions(List(limit=2, after="c"))
+    assert (rest.more, rest.without_context) == (False, ("d/below", "f"))
+    assert world.trees.sessions(List(prefix="d")).without_context == ("d/below",)

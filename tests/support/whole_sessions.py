@@ -48,7 +48,7 @@ class World:
 
     def listed(self, **fields: Any) -> list[SessionEntry]:
         """What a list shows."""
-        return self.trees.sessions(List(**fields))[0]
+        return self.trees.sessions(List(**fields)).sessions
 
     def ids(self) -> list[str]:
         """The sessions that there are."""

@@ -16,11 +16,11 @@ from steno.cli.transcripts import LocalFolder, Transcripts, is_session_id, trans
 from steno.cli.wording import count, size
 from steno_protocol import limits, places
 from steno_protocol.checks import Check, check_file, check_session
-from steno_protocol.commands import Verify
+from steno_protocol.commands import List, Verify
 from steno_protocol.damage import Finding
 from steno_protocol.dialects import dialect_of
 from steno_protocol.errors import NotFound, StenoError
-from steno_protocol.replies import CheckFinding, Verification
+from steno_protocol.replies import CheckFinding, Sessions, Verification
 
 
 def verify(options: Namespace, output: Output) -> int:
@@ -121,10 +121,37 @@ def verify_session(client: BlockingClient, session: str) -> Verification:
     try:
         return client.request(Verify(session=session), Verification)[0]
     except NotFound as error:
+        if session in _sessions(client, session)[1]:
+            return _without_context(session)
         if Path(session).exists():
             message = f"there is no such session; as a path it is ./{session}"
             raise NotFound(message, session=session) from error
         raise
+
+
+def _sessions(client: BlockingClient, prefix: str = "") -> tuple[list[str], list[str]]:
+    """The sessions with a prefix, and those of which only older generations are there."""
+    found: list[str] = []
+    lost: list[str] = []
+    more = True
+    while more:
+        wanted = List(prefix=prefix, after=found[-1] if found else "")
+        page = client.request(wanted, Sessions)[0]
+        found += [entry.session for entry in page.sessions]
+        lost += page.without_context
+        more = page.more
+    return found, lost
+
+
+def _without_context(session: str) -> Verification:
+    """The report on a session that lost its present generation, which no daemon looks into."""
+    what = (
+        "it is not there, so the session has no present: move the newest context_N.jsonl here to"
+        " go on from it"
+    )
+    check = Check()
+    check.add(places.CONTEXT, Finding("no_context", what))
+    return check.report(session)
 
 
 def patient(options: Namespace) -> Namespace:
@@ -169,7 +196,8 @@ def _summary(report: Verification, where: str) -> str:
 def _verify_sessions(options: Namespace, sessions: list[str], told: _Told) -> None:
     with connected(patient(options)) as client, Progress(told.output, "checking") as progress:
         if options.all:
-            sessions = [entry.session for entry in client.sessions()]
+            found, lost = _sessions(client)
+            sessions = sorted([*found, *lost])
         for session in progress.over(sessions):
             try:
                 report = verify_session(client, session)

@@ -119,7 +119,7 @@ def _in_the_way(folder: Path, there: set[str]) -> Iterator[Finding]:
 def _examined(session: str, folder: Path, there: set[str]) -> list[Finding]:
     """What a session has to tell; that it cannot be looked at ends no look at the others."""
     found = list(_misplaced(session, folder, there))
-    if places.CONTEXT not in there:
+    if places.CONTEXT not in there and _is_settled(session, folder):
         found.append(_without_context(session, folder, there))
     with suppress(FileNotFoundError):  # moved or removed meanwhile
         try:
@@ -154,6 +154,14 @@ def _mode(path: Path) -> int | None:
     with suppress(OSError):
         return path.lstat().st_mode
     return None
+
+
+def _is_settled(session: str, folder: Path) -> bool:
+    """Whether nobody moves the files of a folder about just now; in a mount others do."""
+    with suppress(OSError):
+        age_s = time.time() - folder.stat().st_mtime
+        return ":" not in session or abs(age_s) > limits.FOREIGN_SETTLE_S
+    return False
 
 
 def _without_context(session: str, folder: Path, there: set[str]) -> Finding:
