@@ -49,7 +49,7 @@ def test_labels_that_say_two_things_are_refused(steno: Steno) -> None:
     for words in (("red", "+green"), ("--none", "red"), ("red", "--unknown")):
         ran = steno("label", "demo", *words)
         assert (ran.code, ran.out) == (2, "")
-    assert steno("label", "demo", "a,b").code == 1
+    assert steno("label", "demo", "a,b").code == 2
 
 
 def test_sessions_are_found_by_what_they_are_known_by(steno: Steno) -> None:

@@ -136,7 +136,10 @@ def no_create(parser: argparse.ArgumentParser) -> None:
 def title(parser: argparse.ArgumentParser) -> None:
     """--title, for what makes a session of another one."""
     parser.add_argument(
-        "--title", metavar="TEXT", help="of the new session (default: made of this one's)"
+        "--title",
+        metavar="TEXT",
+        type=title_text,
+        help="of the new session (default: made of this one's)",
     )
 
 
@@ -148,7 +151,7 @@ def key(parser: argparse.ArgumentParser) -> None:
 
 def why(parser: argparse.ArgumentParser) -> None:
     """--why, for what the timeline tells."""
-    parser.add_argument("--why", metavar="TEXT", help="the reason, kept in the timeline")
+    parser.add_argument("--why", metavar="TEXT", type=_why, help="the reason, kept in the timeline")
 
 
 def mutation(
@@ -187,6 +190,38 @@ def _add_key(parser: argparse.ArgumentParser, more: str = "") -> None:
 def position(text: str) -> Position:
     """The type of a position."""
     return _read(Position.parse, text)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can hold a text; bytes of another encoding come from the shell as surrogates.
+
+    >>> is_utf8("\udcff")
+    False
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def title_text(text: str) -> str:
+    """The type of a title."""
+    if any(character < " " or character == "\x7f" for character in text):
+        raise argparse.ArgumentTypeError("a title is one line without control characters")
+    return _no_longer(text, limits.TITLE_CHARS_MAX)
+
+
+def _why(text: str) -> str:
+    return _no_longer(text, limits.WHY_CHARS_MAX)
+
+
+def _no_longer(text: str, most: int) -> str:
+    if len(text) > most:
+        raise argparse.ArgumentTypeError(
+            f"it has {len(text)} characters, at most {most} are allowed: make it shorter"
+        )
+    return text
 
 
 def place(text: str) -> str:

@@ -31,6 +31,12 @@ def export(options: Namespace, output: Output) -> int:
     """Write a session down in the format that is asked for."""
     if options.format is None:
         options.format = "json" if output.as_json else "markdown"
+    if options.format == "markdown" and output.as_json and options.output is None:
+        raise WrongUsage(
+            "--json and --format markdown are two formats: give one, or say with -o where the"
+            " Markdown goes",
+            session=options.session,
+        )
     if options.format == "kimi":
         return _export_folder(options, output)
     return _export_text(options, output, is_json=options.format == "json")

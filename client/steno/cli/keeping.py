@@ -1,6 +1,8 @@
 """The subcommands that keep sessions in order: title, label, archive, unarchive, delete."""
 
+import re
 from argparse import Namespace
+from typing import Final
 
 from steno.blocking import BlockingClient
 from steno.cli import contract
@@ -10,6 +12,9 @@ from steno.cli.output import Output, printable
 from steno.cli.stdin import is_typed, stdin
 from steno.cli.wording import count, moment
 from steno_protocol.replies import SessionStat
+
+_LABEL: Final = r"[^\x00-\x1f\x7f,]{1,64}"
+"""What a label can be."""
 
 
 def title(options: Namespace, output: Output) -> int:
@@ -91,6 +96,13 @@ def _check_labels(options: Namespace) -> None:
             " or the other",
             session=options.session,
         )
+    for label in [each.removeprefix("+") for each in options.labels if each[:1] != "-"]:
+        if re.fullmatch(_LABEL, label) is None:
+            raise WrongUsage(
+                f"{label[:80]!r} is not a label: use 1 to 64 characters, none of them a comma or a"
+                " control character",
+                session=options.session,
+            )
     if options.none and options.labels:
         raise WrongUsage("--none takes all labels away: leave LABEL out", session=options.session)
 

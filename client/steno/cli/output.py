@@ -18,7 +18,7 @@ _STYLES: Final = {
     "cyan": "36",
 }
 
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control and direction characters: a record must not be able to steer the reader's terminal."""
 
 _ASCII: Final = str.maketrans(
@@ -167,7 +167,7 @@ def _code(error: StenoError) -> str:
 def printable(text: str, *, one_line: bool = False) -> str:
     """`text` without characters that could steer a terminal; they are shown as escapes."""
     shown = _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return shown.replace("\n", " ") if one_line else shown
+    return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
 def table(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
-from steno.cli.arguments import HelpFormatter, Subcommands, add_common
+from steno.cli.arguments import HelpFormatter, Subcommands, add_common, is_utf8
 from steno.cli.exits import MEANINGS, Exit
 from steno_protocol import __version__
 
@@ -30,6 +30,9 @@ GROUPS: Final = {
     "demonstration": ("demo",),
 }  # fmt: skip
 """Each module of `steno.cli.parsers` and the subcommands in it, in the order of `steno --help`."""
+
+_PATHS: Final = frozenset({"root", "socket", "key_file", "output", "folder", "target", "targets"})
+"""Arguments that name files, which may have any name."""
 
 _EPILOG: Final = "exit codes:\n" + "\n".join(
     f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items()
@@ -94,6 +97,8 @@ class _Parser(argparse.ArgumentParser):
             # What argparse takes for unknown options are words of this argument.
             getattr(options, many).extend(word for word in rest if not word.startswith("--"))
             rest = [word for word in rest if word.startswith("--")]
+        if (odd := _not_utf8(options)) is not None:
+            self.error(f"argument {odd.upper()}: it is not UTF-8, and only paths may be so")
         if rest:
             words = " ".join(rest)
             told = f"unrecognized arguments: {words}; see `steno {options.command} --help`"
@@ -103,6 +108,16 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line instead of argparse's whole usage."""
         self.exit(Exit.USAGE, f"steno: {message}; see `{self.prog} --help`\n")
+
+
+def _not_utf8(options: argparse.Namespace) -> str | None:
+    """The name of an argument whose text no message to a daemon can hold; None if there is none."""
+    for name, value in vars(options).items():
+        words: list[object] = value if isinstance(value, list) else [value]
+        for word in words if name not in _PATHS else ():
+            if isinstance(word, str) and not word.isascii() and not is_utf8(word):
+                return name
+    return None
 
 
 def _take_value(rest: list[str]) -> str | None:

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from steno.cli import contract
 from steno.cli.connection import connected
-from steno.cli.exits import Exit
+from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable, table
 from steno.cli.wording import count, duration, number, size
 from steno_protocol.commands import Stats
@@ -16,6 +16,8 @@ _BAR_CHARS = 30
 
 def stats(options: Namespace, output: Output) -> int:
     """Print the daemon's numbers."""
+    if options.format == "prometheus" and output.as_json:
+        raise WrongUsage("--json and --format prometheus are two formats: give one of them")
     with connected(options, spawn=False) as client:
         report, _ = client.request(Stats(), StatsReport)
     if options.format == "prometheus":

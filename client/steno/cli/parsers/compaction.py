@@ -4,6 +4,7 @@ import argparse
 
 from steno.cli.arguments import (
     Subcommands,
+    between,
     command,
     key,
     number_from,
@@ -33,8 +34,9 @@ def add_compact(commands: Subcommands) -> None:
     _add_model(parser)
     _add_trigger(parser)
     parser.add_argument(
-        "--preserve", metavar="N", type=number_from(1), default=2,
-        help="how many of the last messages stay as they are (default: 2)",
+        "--preserve", metavar="N", type=_preserve, default=2,
+        help="how many of the last messages stay as they are, 1 to"
+        f" {limits.PRESERVED_MESSAGES_MAX} (default: 2)",
     )  # fmt: skip
     parser.add_argument(
         "--instruction", metavar="TEXT", help="what the summary has to heed before all else"
@@ -85,6 +87,10 @@ def _add_trigger(parser: argparse.ArgumentParser) -> None:
         "--interval", metavar="SECONDS", type=seconds, default=limits.WATCH_INTERVAL_S,
         help=f"how often --watch looks which grew (default: {limits.WATCH_INTERVAL_S:g})",
     )  # fmt: skip
+
+
+def _preserve(text: str) -> int:
+    return between(text, 1, limits.PRESERVED_MESSAGES_MAX)
 
 
 def _ratio(text: str) -> float:

@@ -2,7 +2,14 @@
 
 import argparse
 
-from steno.cli.arguments import Subcommands, command, key, optional_argument, session_argument
+from steno.cli.arguments import (
+    Subcommands,
+    command,
+    key,
+    optional_argument,
+    session_argument,
+    title_text,
+)
 
 
 def add_title(commands: Subcommands) -> None:
@@ -12,7 +19,7 @@ def add_title(commands: Subcommands) -> None:
         example="steno title demo 'What is in this folder?'",
     )  # fmt: skip
     session_argument(parser)
-    optional_argument(parser, "text", str, "one line (default: show the present one)")
+    optional_argument(parser, "text", title_text, "one line (default: show the present one)")
     parser.set_defaults(changes="text")
 
 

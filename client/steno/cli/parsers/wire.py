@@ -1,6 +1,7 @@
 """The command lines about a session's wire file: wire, replay, emit."""
 
 import argparse
+from typing import Final
 
 from steno.cli.arguments import (
     Subcommands,
@@ -9,10 +10,12 @@ from steno.cli.arguments import (
     no_create,
     optional_argument,
     position,
-    seconds,
     session_argument,
 )
 from steno_protocol.limits import REPLAY_PAUSE_S_MAX
+
+_SPEED_MAX: Final = 1e6
+"""So many times as fast no pause is left that anybody would notice."""
 
 
 def add_wire(commands: Subcommands) -> None:
@@ -73,4 +76,12 @@ def _wire_span(parser: argparse.ArgumentParser) -> None:
 
 
 def _speed(text: str) -> float:
-    return 0.0 if text == "0" else seconds(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = -1.0
+    if not 0 <= speed < _SPEED_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number from 0 on, below {_SPEED_MAX:,.0f}"
+        )
+    return speed

@@ -1,0 +1,80 @@
+"""Texts and numbers on the command line that cannot be meant: told as wrong usage, nothing sent."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from steno_protocol import limits
+from support.command import Steno
+
+LATIN = os.fsdecode("é".encode("latin-1"))
+"""What a program sees of an argument that is not UTF-8."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["title", "d", "a\nb"], "a title is one line without control characters"),
+        (["title", "d", "\x1b[31mred"], "a title is one line without control characters"),
+        (["fork", "d", "e", "--title", "a\x07"], "one line without control characters"),
+        (["title", "d", "x" * 201], "it has 201 characters, at most 200"),
+        (["clear", "d", "--why", "x" * 1001], "it has 1001 characters, at most 1000"),
+        (["label", "d", "+a\nb"], "is not a label"),
+        (["label", "d", "a,b"], "is not a label"),
+        (["label", "d", "+"], "is not a label"),
+        (["label", "d", "x" * 65], "is not a label"),
+        (["replay", "d", "--speed", "-1"], "'-1' is not a number from 0 on"),
+        (["replay", "d", "--speed", "nan"], "'nan' is not a number from 0 on"),
+        (["replay", "d", "--speed", "inf"], "'inf' is not a number from 0 on"),
+        (["compact", "d", "--model", "m", "--preserve", "0"], "from 1 to 10000"),
+        (["compact", "d", "--model", "m", "--preserve", "10001"], "from 1 to 10000"),
+        (["stats", "--json", "--format", "prometheus"], "two formats"),
+        (["export", "d", "--json", "--format", "markdown"], "two formats"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_usage(root: Path, arguments: list[str], told: str) -> None:
+    ran = Steno(root)(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["append", "d", LATIN],
+        ["append", LATIN, "hi"],
+        ["title", "d", LATIN],
+        ["label", "d", "+fine", f"+{LATIN}"],
+        ["clear", "d", "--why", LATIN],
+        ["sessions", LATIN],
+        ["sessions", "--label", LATIN],
+        ["grep", LATIN],
+        ["dmail", "send", "d", "0", LATIN],
+        ["emit", "d", LATIN],
+    ],
+)
+def test_an_argument_that_is_no_utf8_is_wrong_usage(root: Path, arguments: list[str]) -> None:
+    ran = Steno(root)(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "it is not UTF-8" in ran.err
+    assert list(root.iterdir()) == []
+
+
+def test_a_speed_of_nothing_waits_for_nothing_however_it_is_written(root: Path) -> None:
+    steno = Steno(root)
+    for at in ("1", "1000000"):
+        assert steno("emit", "d", "x", "--timestamp", at).code == 0
+    for speed in ("0", "0.0", "1e5"):
+        assert len(steno("replay", "d", "--speed", speed).out.splitlines()) == 2
+
+
+def test_a_title_of_another_program_is_one_printable_line_in_a_list(root: Path) -> None:
+    steno = Steno(root)
+    steno("append", "d", "hi")
+    title = r"a\nb\tc\u2028d\u001b[31m"
+    (root / "sessions" / "d" / "state.json").write_text(f'{{"custom_title":"{title}"}}')
+    (line,) = steno("sessions").out.split("\n")[:-1]
+    assert line.endswith(r"a b c\x2028d\x1b[31m")
+    assert limits.TITLE_CHARS_MAX == 200
