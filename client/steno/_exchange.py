@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from math import inf
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -475,7 +475,16 @@ def _is_asked_again(follower: Follower, code: ErrorCode) -> bool:
     return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
 
 
+def _has_bytes(value: object) -> bool:
+    if isinstance(value, tuple):
+        return bytes in map(type, cast("tuple[object, ...]", value))
+    return type(value) is bytes
+
+
 def _encode(command: Command) -> bytes:
+    # As JSON bytes would be Base64: text that nobody meant.
+    if any(map(_has_bytes, msgspec.structs.astuple(command))):
+        raise BadRequest(f"{command_name(command)!r} takes text, and was given bytes: decode them")
     try:
         header = encode_command(command)
     except (UnicodeEncodeError, OverflowError) as error:

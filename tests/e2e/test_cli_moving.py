@@ -350,3 +350,15 @@ def test_a_file_that_two_make_at_once_is_made_by_one(tmp_path: Path) -> None:
     assert sorted(outcomes) == [False, True]
     assert path.read_bytes() in {b"a", b"b"}
     assert names_in(tmp_path) == ["file"]
+
+
+def test_no_session_is_taken_in_under_an_id_that_names_uploads(root: Path, tmp_path: Path) -> None:
+    source = tmp_path / "uploads"
+    source.mkdir()
+    (source / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    steno = Steno(root)
+    for given in ([], ["uploads/a"], ["a/uploads"]):
+        ran = steno("import", str(source), *given)
+        assert (ran.code, ran.out) == (2, "")
+        assert "no new session can have 'uploads' in its id" in ran.err
+    assert steno("import", str(source), "a").code == 0

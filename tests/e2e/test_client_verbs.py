@@ -230,6 +230,24 @@ async def test_a_timeout_that_no_request_can_take_is_refused_before_anything_is_
         await client.status()
 
 
+async def test_text_that_is_given_as_bytes_is_refused_and_not_stored_as_something_else(
+    root: Path,
+) -> None:
+    odd: Any = b"demo"
+    async with connect(root) as client:
+        session = await client.open("demo")
+        for call in (
+            lambda: client.open(odd),
+            lambda: client.delete(odd),
+            lambda: session.fork(odd),
+            lambda: session.describe(title=odd),
+            lambda: session.describe(labels=[odd]),
+        ):
+            with pytest.raises(BadRequest, match="takes text, and was given bytes"):
+                await call()
+        assert [entry.session for entry in await client.sessions()] == ["demo"]
+
+
 async def test_opening_says_whether_a_session_was_wanted_there(root: Path) -> None:
     async with connect(root) as client:
         with pytest.raises(NotFound):

@@ -253,21 +253,20 @@ def _read(parse: Callable[[str], ReadT], text: str) -> ReadT:
 
 def count(text: str) -> int:
     """The type of a number from 0 on."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
-    return int(text)
+    return number_from(0)(text)
 
 
 def number_from(least: int) -> Callable[[str], int]:
     """The type of a number that is not below `least`."""
 
     def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} on")
+        # Python counts further than any message or file does.
+        is_short = text.removeprefix("-").isdecimal() and len(text) <= len(str(limits.COUNT_MAX))
+        value = int(text) if is_short else least - 1
+        if not least <= value <= limits.COUNT_MAX:
+            raise argparse.ArgumentTypeError(
+                f"{text[:40]!r} is not a number from {least} on, up to {limits.COUNT_MAX}"
+            )
         return value
 
     return read

@@ -100,7 +100,7 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             report = check.report(None, generation)
             yield Checked(report, str(found.folder), str(found.folder))
             # What could not be read was told of.
-            looked_at = {each.file for each in [*check.files, *check.findings]}
+            looked_at = {each.file for each in check.files} | {each.file for each in check.findings}
             names = [name for name in names if name not in looked_at]
         for name in names:
             check = Check(tell)

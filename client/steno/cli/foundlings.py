@@ -140,7 +140,12 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _check(start: str) -> None:
-    mount, _ = places.split_session(start)
+    mount, segments = places.split_session(start)
+    if places.UPLOADS in segments:
+        raise WrongUsage(
+            f"no new session can have {places.UPLOADS!r} in its id, the name of a folder of files"
+            " that a session may hold: import it under another id"
+        )
     if mount is not None:
         raise WrongUsage(
             f"{start} lies in a mount, whose tree is another program's: copy the folder there"

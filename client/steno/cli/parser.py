@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast
 
 from steno.cli.arguments import HelpFormatter, Subcommands, add_common, is_utf8
 from steno.cli.exits import MEANINGS, Exit
@@ -113,7 +113,7 @@ class _Parser(argparse.ArgumentParser):
 def _not_utf8(options: argparse.Namespace) -> str | None:
     """The name of an argument whose text no message to a daemon can hold; None if there is none."""
     for name, value in vars(options).items():
-        words: list[object] = value if isinstance(value, list) else [value]
+        words = cast("list[object]", value) if isinstance(value, list) else [value]
         for word in words if name not in _PATHS else ():
             if isinstance(word, str) and not word.isascii() and not is_utf8(word):
                 return name
