@@ -33,6 +33,17 @@ def test_a_command_whose_stdout_is_closed_is_refused_before_anything_is_sent(roo
     assert list(root.iterdir()) == []
 
 
+def test_a_stderr_that_takes_nothing_changes_no_exit_code(root: Path) -> None:
+    for redirection in ("2>/dev/full", "2>&-"):
+        assert run_in_shell(root, redirection, "start").code == 0
+        assert run_in_shell(root, redirection, "append", "demo", "hi").code == 0
+        assert run_in_shell(root, redirection, "clear", "demo").code == 0
+        assert run_in_shell(root, redirection, "stat", "nothing").code == 4
+        assert run_in_shell(root, redirection, "stat", "nothing", "--json").code == 4
+        assert run_in_shell(root, redirection, "append", "demo").code == 0
+        assert run_in_shell(root, redirection, "label", "demo", "a,b").code == 2
+
+
 def test_a_command_whose_stderr_is_closed_does_its_work(root: Path) -> None:
     ran = run_in_shell(root, "2>&-", "append", "demo", "hi")
     assert (ran.code, ran.out) == (0, "0:1\n")

@@ -1,16 +1,14 @@
 """One call of the command: the arguments in, the exit code out, and every error as one line."""
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from io import StringIO
 from typing import TextIO
 
 from steno.cli.exits import Exit, exit_of
-from steno.cli.output import Output
+from steno.cli.output import Output, silence
 from steno.cli.parser import build_parser
 from steno_protocol.errors import NotFound, StenoError
 
@@ -39,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except OSError as error:
-        _silence_stdout()
+        silence(sys.stdout)
         return _end_of_stream(options, output, error)
     return code
 
@@ -99,11 +97,3 @@ def _handler(name: str) -> Handler:
     module, _, function = name.partition(":")
     handler: Handler = getattr(import_module(f"steno.cli.{module}"), function)
     return handler
-
-
-def _silence_stdout() -> None:
-    """What is still buffered has no reader; the interpreter must not try again at its end."""
-    with suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from steno_protocol.errors import OutcomeUnknown, StenoError, Unreachable
@@ -103,20 +104,17 @@ class Output:
         if self.as_json:
             self._tell({"note": text})
             return
-        self._talk.write(_for(self._talk, f"steno: {printable(text, one_line=True)}") + "\n")
-        self._talk.flush()
+        self._utter(_for(self._talk, f"steno: {printable(text, one_line=True)}") + "\n")
 
     def ask(self, question: str) -> None:
         """A question, its answer to be typed behind it."""
-        self._talk.write(_for(self._talk, f"steno: {printable(question, one_line=True)}"))
-        self._talk.flush()
+        self._utter(_for(self._talk, f"steno: {printable(question, one_line=True)}"))
 
     def update(self, text: str) -> None:
         """Talk that replaces the line before it, and that other talk replaces; for terminals."""
         self._is_updated = bool(text)
         width = _columns() - 1
-        self._talk.write(_for(self._talk, f"\r\x1b[K{text[:width]}"))
-        self._talk.flush()
+        self._utter(_for(self._talk, f"\r\x1b[K{text[:width]}"))
 
     def error(self, error: StenoError) -> None:
         """Tell why the command ended: one line, or one JSON object."""
@@ -141,8 +139,23 @@ class Output:
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def _tell(self, document: Mapping[str, Any]) -> None:
-        self._talk.write(_json(self._talk, document))
-        self._talk.flush()
+        self._utter(_json(self._talk, document))
+
+    def _utter(self, text: str) -> None:
+        """Talk at once; that nobody can hear it changes nothing of what was done or will be."""
+        try:
+            self._talk.write(text)
+            self._talk.flush()
+        except OSError:
+            silence(self._talk)
+
+
+def silence(stream: TextIO) -> None:
+    """Let a stream that failed lead nowhere: the interpreter tries it again at its end."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def error_document(error: StenoError) -> dict[str, Any]:
