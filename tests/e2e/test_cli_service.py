@@ -236,7 +236,7 @@ def test_an_error_that_names_no_file_is_told_as_it_is(
     for error, words in zip(errors, ("x is no", "left on device: standard input,"), strict=True):
         monkeypatch.setattr("steno.cli.logs.root_in_use", Mock(side_effect=error))
         with monkeypatch.context() as stdout:
-            stdout.setattr("steno.cli.entry._silence_stdout", lambda: None)
+            stdout.setattr("steno.cli.entry.silence", lambda _: None)
             assert main(["logs"]) == 1
         told = capsys.readouterr().err
         assert words in told
