@@ -7,7 +7,7 @@ import msgspec
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.core.keys import KeyTable
-from stenod.core.speculation import moved
+from stenod.core.speculation import Lines, moved
 from stenod.mailbox import Item
 from stenod.quotas import Room
 from stenod.recovery import Opened
@@ -40,6 +40,13 @@ class Group(msgspec.Struct, eq=False):
     answers: list[Answer] = []
     synced: bool = False
     room: Room | None = None
+
+    def add(self, item: Item, decision: Lines) -> None:
+        """Append what a command decided on."""
+        self.data.append(decision.data)
+        self.lines += decision.count
+        self.answers.append(Answer(item, decision.ack, is_new=True))
+        self.synced |= item.command.durability == "synced"
 
     def repeat(self, item: Item, ack: Ack, keys: KeyTable) -> None:
         """Give a repeat its first answer, once that is durable.

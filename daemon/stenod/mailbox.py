@@ -32,6 +32,8 @@ class Item(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         size: bytes of its records.
         deadline_s: on the daemon's monotonic clock, or None.
+        is_awaited: its answer does not wait for a sync, and whoever sent it waits for the event
+            behind that sync.
     """
 
     command: Mutation
@@ -39,6 +41,7 @@ class Item(msgspec.Struct, frozen=True, eq=False):
     to: ReplyTo
     size: int
     deadline_s: float | None
+    is_awaited: bool = False
 
 
 class Budget(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import anyio
 import msgspec
@@ -69,6 +69,7 @@ class Subscription(msgspec.Struct):
     feed: Feed
     subscriber: Subscriber
     refuse: Callable[[StenoError], None]
+    file: Literal["context", "wire"] = "context"
 
     def resume(self) -> None:
         """The peer takes events again."""
@@ -130,6 +131,13 @@ class Peer(msgspec.Struct, eq=False):
     def takes_events(self) -> bool:
         """False while so much is on its way that its subscriptions have to wait."""
         return self.loans.bytes < limits.PEER_EVENTS_BYTES_MAX
+
+    def follows(self, session: str) -> bool:
+        """Whether it has a subscription to the context of a session."""
+        return any(
+            each.session == session and each.file == "context"
+            for each in self.subscriptions.values()
+        )
 
     def unsubscribe(self, name: str) -> bool:
         """End one subscription; False if there is none of this name."""

@@ -315,7 +315,13 @@ class Router:
             raise doubted(draining(), command)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
-        item = Item(command, request.records, asker, size, deadline_s)
+        # Who follows what it writes is mostly waiting until it reads there what it wrote.
+        is_awaited = (
+            command.durability == "written"
+            and not isinstance(command, AppendWire)
+            and asker.peer.follows(command.session)
+        )
+        item = Item(command, request.records, asker, size, deadline_s, is_awaited)
         self._registry.submit(command.session, item)
 
     def _start(self, asker: _Asker, command: _Slow) -> None:
@@ -417,7 +423,7 @@ class Router:
         )
         # Before anything is sent: who turns out to be gone loses it with the others.
         peer.subscriptions[command.subscription] = Subscription(
-            command.session, feed, subscriber, asker.refuse
+            command.session, feed, subscriber, asker.refuse, command.file
         )
         asker.reply(
             Subscribed(

@@ -193,7 +193,8 @@ class Writer:
         """What was answered becomes the state, and those who follow are told."""
         was_unsynced = self._files.is_unsynced
         self._remember(batch)
-        if self.mailbox or self._files.is_mark_due or self._files.is_unsynced > was_unsynced:
+        is_due = self._files.is_mark_due or self._files.unsynced.is_asked
+        if self.mailbox or is_due or self._files.is_unsynced > was_unsynced:
             self.mailbox.nudge()
 
     def give_up(self, error: Exception) -> None:
@@ -281,10 +282,8 @@ class Writer:
         """Put a decided command into its group; repeats and appended lines only."""
         match decision:
             case Lines():
-                group.data.append(decision.data)
-                group.lines += decision.count
-                group.answers.append(Answer(item, decision.ack, is_new=True))
-                group.synced |= item.command.durability == "synced"
+                group.add(item, decision)
+                self._files.unsynced.is_asked |= item.is_awaited
             case Answered():
                 assert self.opened is not None
                 group.repeat(item, decision.ack, self.opened.machine.keys)

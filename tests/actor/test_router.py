@@ -1,10 +1,11 @@
 """Whom a daemon answers at its end, and what is left of a client that is let in no longer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio.lowlevel
 import pytest
+from msgspec import structs
 
 from steno_protocol import credentials, limits, records
 from steno_protocol.bundles import encode_bundle
@@ -277,3 +278,46 @@ async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_m
     refused = [answer.code for answer in answers if isinstance(answer, ErrorReply)]
     assert len(begun) == limits.SUBSCRIPTIONS_PER_PEER_MAX
     assert refused == ["too_large"] * len(first)
+
+
+# --- written, by who follows it ------------------------------------------------------------------
+
+
+async def test_who_follows_what_it_writes_waits_for_no_timer() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", Open(session=SESSION))
+        await ask(daemon, b"follow", FOLLOW)
+        for number in range(3):
+            name = f"w{number}".encode()
+            written = await ask(
+                daemon, name, append(name.decode(), durability="written"), user("x")
+            )
+            assert isinstance(written, Ack)
+            assert written.durability == "written"
+            # The daemon's clock stands still, so nothing is ever due.
+            await _turns_until(lambda head=written.head: _events(daemon)[-1:] == [head])
+
+
+async def test_who_follows_only_the_events_is_synced_for_as_anybody() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", Open(session=SESSION))
+        await ask(daemon, b"follow", structs.replace(FOLLOW, file="wire"))
+        await ask(daemon, b"w", append("w", durability="written"), user("x"))
+        for _ in range(100):
+            await anyio.lowlevel.checkpoint()
+        assert not daemon.disk.durable(f"{ROOT}/sessions/{SESSION}/context.jsonl")
+
+
+def _events(daemon: DaemonInProcess) -> list[str]:
+    """Where each of the events ends that the follower got."""
+    return [each.next for each in daemon.answers[b"follow"] if isinstance(each, Records)]
+
+
+async def _turns_until(fact: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if fact():
+            return
+        await anyio.lowlevel.checkpoint()
+    raise AssertionError("it did not come true, however often every task had its turn")
