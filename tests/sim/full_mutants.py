@@ -66,7 +66,7 @@ FULL_MUTANTS = {
         [Patch(WireMachine, "_decide", _with_a_header_each_time)]
     ),
     "a read that does not wait for what was written": WholeMutant(
-        [Patch(Writer, "settle", _at_once)], 107
+        [Patch(Writer, "settle", _at_once)], 197
     ),
     "a compaction of a session that was rewritten since": WholeMutant(
         [Patch(compacting, "_lines_named", _lines_of_any_generation)]
