@@ -6,16 +6,9 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+from steno_protocol.kinds import kind_of
 
-_KINDS: Final = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegular(OSError):
@@ -46,15 +39,6 @@ def read_regular(path: Path) -> bytes:
     """All of a file; raises as `open_regular`."""
     with open_regular(path) as file:
         return file.read()
-
-
-def kind_of(mode: int) -> str:
-    """What a file of this mode is, in words.
-
-    >>> kind_of(stat.S_IFIFO | 0o600)
-    'a FIFO'
-    """
-    return _KINDS.get(stat.S_IFMT(mode), "a regular file")
 
 
 def _told(path: Path, mode: int) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from steno_protocol import places
 from steno_protocol.errors import BadRequest
+from steno_protocol.kinds import kind_of
 from steno_protocol.settings import OPTIONS, Settings, read_settings
 
 
@@ -89,9 +90,10 @@ def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 def _read_regular(path: Path) -> bytes:
     """All of a file; a FIFO in its place would be waited for, and none other ever ends."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
-        raise OSError("it is no regular file: move it away")
+        raise OSError(f"it is {kind_of(mode)}, and has to be a regular file: move it away")
     with os.fdopen(handle, "rb") as file:
         return file.read()
 

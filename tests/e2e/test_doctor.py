@@ -370,7 +370,7 @@ def test_other_commands_wait_for_no_fifo_in_the_root_either(root: Path) -> None:
     os.mkfifo(root / places.CONFIG)
     ran = Steno(root)("start")
     assert ran.code == 5
-    assert "config.toml cannot be read: it is no regular file" in ran.err
+    assert "config.toml cannot be read: it is a FIFO, and has to be" in ran.err
 
 
 def test_a_session_without_a_present_generation_is_told_with_what_brings_it_back(

@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from steno._regular import kind_of
 from steno.cli.configuration import read_file
 from steno.cli.findings import Finding, ok, problem, warning
 from steno.cli.wording import size
 from steno_protocol import __version__, credentials, limits, places
 from steno_protocol.errors import BadRequest
+from steno_protocol.kinds import kind_of
 
 _OTHERS: Final = 0o077
 

@@ -13,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from steno._regular import kind_of, open_regular
+from steno._regular import open_regular
 from steno.cli.configuration import read_file
 from steno.cli.findings import Finding, ok, problem, warning
 from steno.cli.wording import count
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
+from steno_protocol.kinds import kind_of
 
 _FILES: Final = frozenset(
     {

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._regular import NotRegular, kind_of
+from steno._regular import NotRegular
 from steno_protocol import limits, places
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.kinds import kind_of
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

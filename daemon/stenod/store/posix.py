@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from steno_protocol.kinds import kind_of
 from steno_protocol.limits import COPY_BYTES
 from stenod.store import kernel_syncs
 from stenod.store.disk import FileStat
@@ -27,15 +28,6 @@ _NO_KERNEL_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTS
 """How the kernel says that it cannot copy between these two files, though a program can."""
 
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-
-_KINDS: Final = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 class PosixDisk:
@@ -193,7 +185,7 @@ def _open_file(folder: int, name: str, flags: int) -> int:
     except OSError as error:
         if error.errno in _WRONG_KIND:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            raise _refused(name, _kind(found)) from None
+            raise _refused(name, kind_of(found.st_mode)) from None
         raise
     try:
         _check_ours(os.fstat(handle), name)
@@ -205,7 +197,7 @@ def _open_file(folder: int, name: str, flags: int) -> int:
 
 def _check_ours(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(name, _kind(found))
+        raise _refused(name, kind_of(found.st_mode))
     if found.st_uid != os.geteuid():
         raise _refused(name, f"a file of user {found.st_uid}, not of user {os.geteuid()}")
 
@@ -213,10 +205,6 @@ def _check_ours(found: os.stat_result, name: str) -> None:
 def _refused(name: str, found: str) -> PermissionError:
     message = f"refused to open: it is {found}; a regular file of our own is needed"
     return PermissionError(errno.EPERM, message, name)
-
-
-def _kind(found: os.stat_result) -> str:
-    return _KINDS.get(stat.S_IFMT(found.st_mode), "a file of an unknown kind")
 
 
 def _file_stat(found: os.stat_result) -> FileStat:
