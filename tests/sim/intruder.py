@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.neighbour import BusyDisk
+from sim.neighbour import CONTEXT, BusyDisk, rotate
 from steno_protocol import places
 from support.simulated_disk import Call, Moment
 from support.simulated_inodes import File
 from support.writing import PATH
 
-CONTEXT = f"{PATH}/{places.CONTEXT}"
 WIRE = f"{PATH}/{places.WIRE}"
 ASIDE = "aside"
 
@@ -212,13 +211,7 @@ class Intruder:
 
     def _rotate(self) -> None:
         """Move the file away as kimi-cli does; some calls later another one is made there."""
-        data = self._disk.content(CONTEXT)
-        number = 1
-        while self._disk.has_file(f"{PATH}/{places.generation_file(number)}"):
-            number += 1
-        self._disk.foreign.rename(CONTEXT, places.generation_file(number))
-        lines = data.splitlines(keepends=True)
-        self._read = b"".join(lines[: self._chance.randint(0, len(lines))])
+        self._read = rotate(self._disk, self._chance)
         if self._chance.random() < 0.7:
             self._put_back()
 

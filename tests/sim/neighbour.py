@@ -113,13 +113,7 @@ class Neighbour:
 
     def _rotate(self) -> None:
         """Move the file away as kimi-cli does; some calls later another one is made there."""
-        data = self._disk.content(CONTEXT)
-        number = 1
-        while self._disk.has_file(f"{PATH}/{places.generation_file(number)}"):
-            number += 1
-        self._disk.foreign.rename(CONTEXT, places.generation_file(number))
-        lines = data.splitlines(keepends=True)
-        self._read = b"".join(lines[: self._chance.randint(0, len(lines))])
+        self._read = rotate(self._disk, self._chance)
         if self._chance.random() < 0.7:
             self._put_back()
 
@@ -127,6 +121,17 @@ class Neighbour:
         if self._read is not None:
             self._disk.foreign.replace(CONTEXT, self._read)
             self._read = None
+
+
+def rotate(disk: SimulatedDisk, chance: random.Random) -> bytes:
+    """Move the present file away, as kimi-cli does; what it puts there some calls later."""
+    data = disk.content(CONTEXT)
+    number = 1
+    while disk.has_file(f"{PATH}/{places.generation_file(number)}"):
+        number += 1
+    disk.foreign.rename(CONTEXT, places.generation_file(number))
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[: chance.randint(0, len(lines))])
 
 
 class NeighbourSimulation:
