@@ -320,8 +320,12 @@ async def test_an_object_that_two_threads_use_at_once_says_so_and_stays_sound(
     context = Context(file_backend=folder / "context.jsonl")
     append = FileSession.append
 
+    async def append_soon(text: str) -> None:
+        with anyio.fail_after(10):
+            await context.append_message(Note(text))
+
     def append_in_a_loop_of_this_thread(text: str) -> None:
-        anyio.run(context.append_message, Note(text), backend=anyio_backend_name)
+        anyio.run(append_soon, text, backend=anyio_backend_name)
 
     refused: list[str] = []
 

@@ -15,7 +15,15 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from steno import BlockingClient, Incompatible, Unreachable, _probe, _start_lock, connect_sync
+from steno import (
+    BlockingClient,
+    Incompatible,
+    Unreachable,
+    _probe,
+    _spawn,
+    _start_lock,
+    connect_sync,
+)
 from steno._start_lock import StartLock
 from steno._target import make_target
 from steno.cli.examining_daemon import examine_daemon
@@ -205,6 +213,12 @@ def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon
         ours = [sum(each) for each in turns]
         assert ours == [1, 1, 2, 2, 3, 4]
         assert turns[-2] == [True, True, True, False], "who has a turn keeps it"
+
+
+def test_who_waits_for_a_daemon_looks_ever_less_often() -> None:
+    pauses = [_spawn._pause_s(waited_s) for waited_s in (0.0, 0.1, 1.0, 5.0, 1000.0)]
+    assert pauses[0] == pauses[1] == limits.START_LOCK_POLL_S
+    assert pauses[1] < pauses[2] < pauses[3] <= pauses[4] == limits.RECONNECT_S_MAX
 
 
 def test_who_waits_for_a_daemon_makes_no_connection_before_somebody_listens(
