@@ -8,8 +8,8 @@ from steno_protocol import limits, places
 from steno_protocol.commands import AppendWire, Command, Open, Read, ReadWire, Stat, Verify
 from steno_protocol.errors import StorageFailed
 from steno_protocol.events import AnyEvent
-from steno_protocol.frames import encode_request
 from steno_protocol.replies import AnyReply, ErrorReply, Lines, SessionStat
+from support import asking
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, foreign, user
 from support.simulated_disk import SimulatedDisk, Survival
@@ -27,10 +27,7 @@ READS: list[Command] = [Stat(session=SESSION), Read(session=SESSION), Verify(ses
 
 
 async def ask(daemon: DaemonInProcess, command: Command, *records: bytes) -> AnyReply | AnyEvent:
-    number = str(len(daemon.answers)).encode()
-    daemon.handle(encode_request(number, command, records))
-    await daemon.wait_for_answer(number)
-    return daemon.answers[number][0]
+    return await asking.ask(daemon, str(len(daemon.answers)), command, *records)
 
 
 def daemon_with(data: bytes, unsynced: bytes) -> DaemonInProcess:

@@ -96,7 +96,7 @@ TRY_FIRST = {
     "what came since a file was synced": 250,
     "what nobody synced in a file that was moved away": 81,
     "marks of a rewrite": 112,
-    "whether a rewrite took place": 1366,
+    "whether a rewrite took place": 1384,
     "a file that was there until now": 83,
     "a replaced file at the end of a writer": 128,
 }

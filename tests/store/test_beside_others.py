@@ -306,3 +306,18 @@ def test_what_an_opening_would_cut_is_not_restored(end: bytes) -> None:
     assert session.file() == kept
     assert restored.head == "2:1"
     assert apply(session.open(), restore("r", 0, repeat=True)).head == "2:1"
+
+
+def test_what_a_rewrite_leaves_behind_is_in_doubt_when_it_cannot_sync_what_others_wrote() -> None:
+    disk, session = simulated()
+    log = session.open().log
+    before = log.stat()
+    disk.foreign.append(FILE, foreign("late"))
+    disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+    with pytest.raises(OSError, match="error"):
+        log.replace([user("new") + b"\n"], b'{"kind":"cleared"}\n')
+    left = disk.stat_name(disk.open_root(PATH), places.generation_file(1))
+    assert left is not None
+    assert left.inode == before.inode
+    assert log._doubts.has(left)
+    log.close()

@@ -102,7 +102,6 @@ class JsonlLog:
         self._file = SharedHandle(disk, handle)
         self._doubts = Doubts() if doubts is None else doubts
         self._identity = disk.stat(handle)
-        self._inode = self._identity.inode
         self._unsynced: list[bytes] = []
         self._told: int | None = None
         self._known_from, self._crc = self._end_of(handle, size)
@@ -202,7 +201,7 @@ class JsonlLog:
 
     def is_foreign_changed(self) -> bool:
         """True when another program appended to, cut or replaced the file."""
-        return not self._disk.has(self._folder, self._name, self._inode, self.size)
+        return not self._disk.has(self._folder, self._name, self._identity.inode, self.size)
 
     def may_be_foreign_changed(self) -> bool:
         """As `is_foreign_changed`, for who would open the files again when nobody knows."""
@@ -229,12 +228,11 @@ class JsonlLog:
         Returns whether it had to be kept; a file that was moved to a generation's name is one
         already, and a file that was only appended to or cut is still in its place.
         """
-        named = self._disk.stat_name(self._folder, self._name)
-        if self._name != places.CONTEXT or (named is not None and named.inode == self._inode):
+        if self._name != places.CONTEXT or self._is_in_place():
             return False
         past = past_generations(self._disk, self._folder)
         for generation in past:
-            if stat_generation(self._disk, self._folder, generation).inode == self._inode:
+            if stat_generation(self._disk, self._folder, generation).inode == self._identity.inode:
                 return False
         # It may have been cut, too; and nothing is kept of what held nothing.
         size = min(self.synced, self._disk.stat(self._file.handle).size)
@@ -315,7 +313,7 @@ class JsonlLog:
             self._disk.fsync(self._folder)  # 6. now it cannot be undone
             if self._disk.stat(self._file.handle).size > self.synced:
                 # What another program appended until then is read there, too.
-                self._disk.fdatasync(self._file.handle)
+                self.check()
             identity = self._disk.stat(fresh)
         except OSError:
             self._disk.close(fresh)
@@ -326,7 +324,7 @@ class JsonlLog:
             self.generation, self.size, self.synced = generation, size, size
             self._known_from, self._crc = known_from, crc
             self.confirm()
-        self._identity, self._inode = identity, identity.inode
+        self._identity = identity
         return f"{self.path}/{rotated}"
 
     def _link_present(self, rotated: str) -> None:
@@ -337,15 +335,19 @@ class JsonlLog:
             # Nobody but another program takes the first name away, or the second one.
             raise Replaced(error.errno, "another program moves this file", self._name) from error
         linked = self._disk.stat_name(self._folder, rotated)
-        if linked is None or linked.inode != self._inode:
+        if linked is None or linked.inode != self._identity.inode:
             remove(self._disk, self._folder, rotated)
             raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
 
     def _check_in_place(self) -> None:
         """Refuse to replace a file that another program has just put there."""
-        named = self._disk.stat_name(self._folder, self._name)
-        if named is None or named.inode != self._inode:
+        if not self._is_in_place():
             raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
+
+    def _is_in_place(self) -> bool:
+        """True while the file's name leads to the one that is open."""
+        named = self._disk.stat_name(self._folder, self._name)
+        return named is not None and named.inode == self._identity.inode
 
     @_holding
     def save_mark(self, mark: bytes) -> None:
