@@ -151,6 +151,7 @@ class Daemon:
             self._registry.retire_idle()
             self._registry.end_stalled()
             self._router.forget_gone()
+            self._spawn(self._router.watch.look)
             self._look_around()
             if not self._transport.is_reachable:
                 journal.tell("socket_lost", socket=str(self._config.socket))

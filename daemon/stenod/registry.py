@@ -171,7 +171,7 @@ class Registry:
         """
         # One that was moved there is still locked under its old name.
         beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
-        await self._leave_strays([(each, each.place) for each in beside])
+        await self.leave_strays([(each, each.place) for each in beside])
         found = [each for each in self._sessions.values() if each.place.is_within(place)]
         for session in found:
             await self._end(session)
@@ -218,7 +218,7 @@ class Registry:
         """
         found = self._addresses.get(session)
         if found is not None:
-            await self._leave_strays([(found, found.place), (found, self._trees.place(session))])
+            await self.leave_strays([(found, found.place), (found, self._trees.place(session))])
         return self._addresses.get(session)
 
     async def look(self, session: str) -> tuple[Inspection, FileView | None]:
@@ -353,12 +353,17 @@ class Registry:
             identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
             other = self._sessions.get(identity)
             if other is not None:
-                await self._leave_strays([(other, other.place)])
+                await self.leave_strays([(other, other.place)])
             self._check_kept_out(place)
             found = self._addresses.get(session) or self._add(place, identity)
         return found
 
-    async def _leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
+    @property
+    def followed(self) -> list[Session]:
+        """The sessions that somebody follows."""
+        return [session for session in self._sessions.values() if session.is_followed]
+
+    async def leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
         """End the sessions whose folder is not at its place any more; what is queued is written."""
         looks = [(session, place, self._names[session][0]) for session, place in known]
 

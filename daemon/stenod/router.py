@@ -82,6 +82,7 @@ from stenod.refusals import Refusals, doubted, draining
 from stenod.registry import Registry
 from stenod.reporting import Reporter
 from stenod.sessions import File
+from stenod.watching import Watch
 from stenod.workshop import Workshop
 
 
@@ -154,6 +155,7 @@ class Router:
         self._shop = workshop
         self._spawn = spawn
         self._crowded = Crowded(spawn)
+        self.watch = Watch(registry, spawn)
         self._admission = admission
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
@@ -445,6 +447,7 @@ class Router:
         self._outbox.flush()
         if not subscriber.gone:
             feed.add(subscriber)
+            self.watch.begin()
 
     def _position(self, command: Subscribe, head: Position) -> Position:
         match command.after:

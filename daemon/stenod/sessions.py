@@ -172,6 +172,11 @@ class Session:
         return all(writer.is_idle for writer in self.writers)
 
     @property
+    def is_followed(self) -> bool:
+        """True while anybody follows one of its files."""
+        return any(writer.feed for writer in self.writers)
+
+    @property
     def used_at(self) -> float:
         """Monotonic time at which it was last written to."""
         return max(writer.used_at for writer in self.writers)
@@ -195,6 +200,12 @@ class Session:
         """What the files of its context say, if they are open."""
         opened = self.context.opened
         return inspection_of(opened) if opened is not None else None
+
+    async def look(self) -> None:
+        """Take in what other programs changed, for those who follow."""
+        for writer in reversed(self.writers):
+            if writer.feed:
+                await writer.look()
 
     def retire(self) -> None:
         """Close its files now; it is idle."""

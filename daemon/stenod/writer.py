@@ -109,6 +109,7 @@ class Writer:
         """Take in what another program changed; a command that waits does so by itself."""
         if not (self.is_serving or self.mailbox):
             await self._files.look()
+            await self._open_for_followers()
 
     async def rest(self) -> None:
         """Return at an instant when all lines that were decided are durable, or withdrawn."""

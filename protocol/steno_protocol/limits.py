@@ -262,6 +262,9 @@ FINGERPRINT_BYTES: Final = 64 * KIB
 FOREIGN_SETTLE_S: Final = 2.0
 """A half line in a folder that others write too is theirs until it has stood still this long."""
 
+FOLLOWED_LOOK_S: Final = 5.0
+"""Between two looks for what others write into a followed mount; each find is told the timeline."""
+
 MEND_LOOKS_MAX: Final = 8
 """Looks at a file's torn end, each time longer by then, before who writes there is left to it."""
 

@@ -31,6 +31,8 @@ from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S
 
 ROOT = "/disk"
+MOUNTED = "/mounted"
+"""The tree of another program, which the daemon knows as `kimi:`."""
 
 T = TypeVar("T")
 
@@ -64,6 +66,7 @@ class DaemonInProcess:
         self.wall_s = NOW_S
         self._tasks: TaskGroup | None = None
         disk.foreign.make_folder(f"{ROOT}/{places.SESSIONS}")
+        disk.foreign.make_folder(MOUNTED)
         disk.sync_all()
         outbox = Outbox(self._send, lambda: None, lambda: None)
         workshop = Workshop(
@@ -76,7 +79,7 @@ class DaemonInProcess:
             tell=self._told,
         )
         self.workshop = workshop
-        config = Config(Path(ROOT), Path(f"{ROOT}/socket"))
+        config = Config(Path(ROOT), Path(f"{ROOT}/socket"), {"kimi": Path(MOUNTED)})
         trees = Trees(config, disk)
         self.registry = Registry(trees, disk, workshop, self._spawn, handles_max)
         self._outbox = outbox

@@ -1,0 +1,59 @@
+"""What other programs write into sessions that somebody follows: nobody else asks for it there.
+
+A command takes in by itself what came before it. Who only follows gives none, so the files are
+looked at for them: every few seconds in a mount, where other programs live, else with the rest of
+the housekeeping. While nobody follows anything in a mount no timer runs here.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
+
+from steno_protocol import limits
+from steno_protocol.errors import StenoError
+from stenod.feed import Spawn
+from stenod.registry import Registry
+from stenod.sessions import Session
+
+
+class Watch:
+    """Looks at the files of followed sessions now and then.
+
+    Args:
+        registry: who has the sessions.
+        spawn: starts the task that looks at mounts, while anybody follows something there.
+    """
+
+    def __init__(self, registry: Registry, spawn: Spawn) -> None:
+        self._registry = registry
+        self._spawn = spawn
+        self._is_at_mounts = False
+
+    def begin(self) -> None:
+        """Somebody follows a session, perhaps one in a mount."""
+        if not self._is_at_mounts and self._in_mounts():
+            self._is_at_mounts = True
+            self._spawn(self._watch_mounts)
+
+    async def look(self) -> None:
+        """Look at all that is followed, once."""
+        await self._look_at(self._registry.followed)
+
+    async def _watch_mounts(self) -> None:
+        try:
+            while self._in_mounts():
+                await anyio.sleep(limits.FOLLOWED_LOOK_S)
+                await self._look_at(self._in_mounts())
+        finally:
+            self._is_at_mounts = False
+
+    def _in_mounts(self) -> list[Session]:
+        return [session for session in self._registry.followed if session.place.shared]
+
+    async def _look_at(self, sessions: Sequence[Session]) -> None:
+        # Who cannot look now looks again the next time, and a command says what is the matter.
+        with suppress(StenoError, OSError):
+            await self._registry.leave_strays([(session, session.place) for session in sessions])
+        for session in sessions:
+            await session.look()

@@ -1,0 +1,163 @@
+"""Who follows a session is told of what another program writes there, without any command."""
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from steno_protocol import limits
+from steno_protocol.commands import Open, Subscribe, Timeline, Unsubscribe
+from steno_protocol.events import Gone, Records, Reset
+from steno_protocol.replies import Ack, Happening, TimelineReport
+from support.asking import ask, send
+from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
+from support.lines import append, foreign, user
+from support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.anyio
+
+OWN, SHARED = "demo", "kimi:demo"
+FOLDERS = {OWN: f"{ROOT}/sessions/demo", SHARED: f"{MOUNTED}/demo"}
+BOTH = pytest.mark.parametrize("session", [OWN, SHARED])
+
+
+async def followed(daemon: DaemonInProcess, session: str) -> None:
+    """A session of one line, which somebody follows."""
+    await ask(daemon, "open", Open(session=session))
+    command = msgspec.structs.replace(append("k1"), session=session)
+    assert isinstance(await ask(daemon, "k1", command, user("one")), Ack)
+    await ask(daemon, "f", Subscribe(session=session, subscription="mine"))
+    await until(lambda: told(daemon, Records) != [])
+
+
+def told(daemon: DaemonInProcess, kind: type) -> list[object]:
+    """The events of one kind that the follower got."""
+    return [event for event in daemon.answers[b"f"] if isinstance(event, kind)]
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if fact():
+            return
+        await anyio.lowlevel.checkpoint()
+    raise AssertionError("it did not come about, however often every task had its turn")
+
+
+async def turns(number: int = 300) -> None:
+    for _ in range(number):
+        await anyio.lowlevel.checkpoint()
+
+
+@BOTH
+async def test_what_was_appended_is_told_by_the_next_look(session: str) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, session)
+        daemon.disk.foreign.append(f"{FOLDERS[session]}/context.jsonl", foreign("theirs"))
+        await turns()
+        assert len(told(daemon, Records)) == 1, "nobody looked yet"
+        await daemon.router.watch.look()
+        await until(lambda: len(told(daemon, Records)) == 2)
+        event = told(daemon, Records)[-1]
+        assert isinstance(event, Records)
+        assert (event.first, event.next) == ("0:1", "0:2")
+
+
+@BOTH
+async def test_a_look_that_finds_nothing_writes_nothing(session: str) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, session)
+        before = daemon.disk.tree()
+        await daemon.router.watch.look()
+        await turns()
+        assert daemon.disk.tree() == before
+        assert len(daemon.answers[b"f"]) == len(told(daemon, Records)) + 2
+
+
+@BOTH
+async def test_a_file_that_was_replaced_or_removed_is_told_as_a_reset(session: str) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    file = f"{FOLDERS[session]}/context.jsonl"
+    async with daemon.running():
+        await followed(daemon, session)
+        daemon.disk.foreign.replace(f"{file}~", foreign("edited"))
+        daemon.disk.foreign.rename(f"{file}~", "context.jsonl")
+        await daemon.router.watch.look()
+        await until(lambda: len(told(daemon, Reset)) == 1)
+
+        daemon.disk.foreign.rename(file, "elsewhere")
+        await daemon.router.watch.look()
+        await turns()
+        assert not daemon.disk.has_file(file), "another one may be about to come"
+        daemon.now_s += 2 * limits.FOREIGN_SETTLE_S
+        daemon.wall_s += 2 * limits.FOREIGN_SETTLE_S
+        await daemon.router.watch.look()
+        await until(lambda: len(told(daemon, Reset)) == 2)
+        assert daemon.disk.content(file) == b""
+
+
+@BOTH
+async def test_a_folder_that_was_moved_is_told_as_gone(session: str) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, session)
+        parent = daemon.disk.open_root(FOLDERS[session].rpartition("/")[0])
+        daemon.disk.move(parent, "demo", parent, "moved")
+        daemon.disk.close(parent)
+        await daemon.router.watch.look()
+        await until(lambda: told(daemon, Gone) != [])
+
+
+async def test_who_follows_in_a_mount_needs_no_look_of_the_housekeeping() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    with patch.object(limits, "FOLLOWED_LOOK_S", 0.0):
+        async with daemon.running():
+            await followed(daemon, SHARED)
+            for number in range(2, 5):
+                daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
+                await until(lambda number=number: len(told(daemon, Records)) == number)
+            await ask(daemon, "e", Unsubscribe(subscription="mine"))
+            await turns()
+            assert not daemon.router.watch._is_at_mounts
+            # And the next one has it begin anew.
+            daemon.answers.pop(b"f")
+            await ask(daemon, "f", Subscribe(session=SHARED, subscription="mine", after="now"))
+            daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
+            await until(lambda: told(daemon, Records) != [])
+
+
+async def test_no_timer_runs_for_who_follows_in_the_root() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, OWN)
+        assert not daemon.router.watch._is_at_mounts
+
+
+async def test_events_that_another_program_wrote_are_told_too() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, SHARED)
+        command = Subscribe(session=SHARED, subscription="wire", file="wire")
+        send(daemon, "w", command)
+        await daemon.wait_for_answer(b"w")
+        daemon.disk.foreign.append(f"{MOUNTED}/demo/wire.jsonl", b'{"timestamp":1,"message":{}}\n')
+        await daemon.router.watch.look()
+        await until(lambda: any(isinstance(each, Records) for each in daemon.answers[b"w"]))
+
+
+async def test_files_that_failed_are_opened_again_for_who_follows() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, SHARED)
+        daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
+        daemon.disk.fail_next("open_append", 5)
+        await daemon.router.watch.look()
+        await daemon.router.watch.look()
+        await until(lambda: len(told(daemon, Records)) == 2)
+        report = await ask(daemon, "t", Timeline(session=SHARED))
+        assert isinstance(report, TimelineReport)
+        kinds = [entry.kind for entry in report.entries if isinstance(entry, Happening)]
+        assert kinds.count("foreign") == 1
