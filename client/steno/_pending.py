@@ -69,7 +69,9 @@ class Pending:
     @property
     def key(self) -> str | None:
         """The idempotency key of a command that changes something."""
-        return self.command.key if isinstance(self.command, Mutation | Fork | Delete) else None
+        return (
+            self.command.key if isinstance(self.command, Mutation | Fork | Delete | Open) else None
+        )
 
     @property
     def session(self) -> str | None:

@@ -5,11 +5,11 @@ from typing import Any, Literal, TypeVar
 from steno._keys import new_key
 from steno.values import Ack, File
 from steno_protocol import limits
-from steno_protocol.commands import Fork, Mutation
+from steno_protocol.commands import Fork, Mutation, Open
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError
 from steno_protocol.places import check_key, key_time_ms
 from steno_protocol.positions import Position
-from steno_protocol.replies import AnyReply, Reply, SessionStat
+from steno_protocol.replies import AnyReply, Reply, SessionStat, Welcome
 
 Durability = Literal["synced", "written"]
 Place = Position | str
@@ -46,6 +46,32 @@ def mutation(
         by=by,
         **fields,
     )
+
+
+def opening(
+    session: str,
+    by: str,
+    key: str | None,
+    welcome: Welcome | None,
+    *,
+    create: bool = True,
+    exclusive: bool = False,
+    stamp: bool = True,
+) -> Open:
+    """The command that opens a session, which bears a key if the daemon takes one.
+
+    Raises:
+        BadRequest: the key cannot be one, or is the caller's and the daemon takes none.
+    """
+    if welcome is not None and welcome.keyed_open:
+        key = new_key() if key is None else check_key(key)
+    elif key is not None:
+        raise BadRequest(
+            "the daemon is from before sessions could be opened by key: restart it with"
+            " `steno restart`, or open without key",
+            session=session,
+        )
+    return Open(session=session, create=create, exclusive=exclusive, stamp=stamp, by=by, key=key)
 
 
 def place(position: Place) -> str:
@@ -133,12 +159,15 @@ def _made_unfollowed(error: StenoError, session: str, remedy: str, key: str | No
     )
 
 
-def open_unfollowed(error: StenoError, stat: SessionStat) -> StenoError:
+def open_unfollowed(error: StenoError, stat: SessionStat, key: str | None) -> StenoError:
     """What `open` ends with when the session is open and cannot be followed."""
     if not stat.created:
         return error
-    remedy = "open it again without exclusive, with follow=False if that is enough"
-    return _made_unfollowed(error, stat.session, remedy, None)
+    if key is None:
+        remedy = "open it again without exclusive, with follow=False if that is enough"
+    else:
+        remedy = f"repeat it with the key {key}, with follow=False if that is enough"
+    return _made_unfollowed(error, stat.session, remedy, key)
 
 
 def fork_unfollowed(error: StenoError, command: Fork) -> StenoError:

@@ -11,7 +11,7 @@ from steno._blocking_subscription import BlockingSubscription
 from steno._forking import delete_command
 from steno._target import make_target
 from steno._uncopied import Uncopied
-from steno._verbs import ReplyT, open_unfollowed
+from steno._verbs import ReplyT, open_unfollowed, opening
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
@@ -98,18 +98,20 @@ class BlockingClient(Uncopied):
         create: bool = True,
         exclusive: bool = False,
         stamp: bool = True,
+        key: str | None = None,
     ) -> BlockingSession:
         """Open a session for writing, creating it when there is none; see `Client.open`."""
-        opening = commands.Open(
-            session=session, create=create, exclusive=exclusive, stamp=stamp, by=self._link.name
-        )
-        stat = self._link.ask(opening, replies.SessionStat)
+        command = opening(
+            session, self._link.name, key, self._link.welcome,
+            create=create, exclusive=exclusive, stamp=stamp,
+        )  # fmt: skip
+        stat = self._link.ask(command, replies.SessionStat)
         opened = BlockingSession(self._link, session, stat)
         if follow:
             try:
                 opened.load()
             except StenoError as error:
-                raise open_unfollowed(error, stat) from error
+                raise open_unfollowed(error, stat, command.key) from error
         return opened
 
     def session(self, session: str) -> BlockingSession:

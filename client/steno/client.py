@@ -9,7 +9,7 @@ from steno._forking import delete_command
 from steno._link import Link
 from steno._target import make_target
 from steno._uncopied import Uncopied
-from steno._verbs import ReplyT, open_unfollowed
+from steno._verbs import ReplyT, open_unfollowed, opening
 from steno.session import Session
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
@@ -92,6 +92,7 @@ class Client(Uncopied):
         create: bool = True,
         exclusive: bool = False,
         stamp: bool = True,
+        key: str | None = None,
     ) -> Session:
         """Open a session for writing, creating it when there is none.
 
@@ -102,22 +103,25 @@ class Client(Uncopied):
             exclusive: Exists when there is one already.
             stamp: for a new session: mark its lines with `_id` and `_by`, so that a repeat is
                 harmless across crashes. False keeps the caller's bytes as they are.
+            key: names this call, so that a repeat of it is told, too, that it made the session, and
+                is no Exists; a fresh one by default.
 
         Raises:
             BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: it is not open.
             OutcomeUnknown: there was no answer, and it may have been made, or it was and cannot be
                 followed; open it again.
         """
-        opening = commands.Open(
-            session=session, create=create, exclusive=exclusive, stamp=stamp, by=self._link.name
-        )
-        stat = await self._link.ask(opening, replies.SessionStat)
+        command = opening(
+            session, self._link.name, key, self._link.welcome,
+            create=create, exclusive=exclusive, stamp=stamp,
+        )  # fmt: skip
+        stat = await self._link.ask(command, replies.SessionStat)
         opened = Session(self._link, session, stat)
         if follow:
             try:
                 await opened.load()
             except StenoError as error:
-                raise open_unfollowed(error, stat) from error
+                raise open_unfollowed(error, stat, command.key) from error
         return opened
 
     def session(self, session: str) -> Session:

@@ -111,13 +111,7 @@ class Custody:
         return await self._stat_of(session, inspection, is_open=view is None)
 
     async def _open(self, command: Open) -> SessionStat:
-        opened = await self._registry.open(
-            command.session,
-            create=command.create,
-            exclusive=command.exclusive,
-            stamp=command.stamp,
-            by=command.by,
-        )
+        opened = await self._registry.open(command)
         inspection, view = await self._registry.look(command.session)
         if view is not None:
             view.release()

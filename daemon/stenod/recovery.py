@@ -45,6 +45,7 @@ class Opening(msgspec.Struct, frozen=True):
         stamp: whether a new session's lines bear `_id`.
         shared: other programs write in this folder too, so a fresh half line may be theirs.
         by: the client that asks.
+        key: of the command that asks.
         proven: the length that was durable when a sync of this file failed in this process.
         taken_in: another program changed the files while they were open in this process.
         doubts: files of which a sync failed in this process, whoever had them open.
@@ -58,6 +59,7 @@ class Opening(msgspec.Struct, frozen=True):
     stamp: bool = True
     shared: bool = False
     by: str | None = None
+    key: str | None = None
     proven: int | None = None
     taken_in: bool = False
     doubts: Doubts = msgspec.field(default_factory=Doubts)
@@ -70,6 +72,7 @@ class OpenHow(msgspec.Struct, frozen=True):
         create: make the session if there is none.
         stamp: whether a new session's lines bear `_id`.
         by: the client that asks.
+        key: of the command that asks.
         proven: the length that was durable when a sync failed, or None.
         taken_in: another program changed the files while they were open.
     """
@@ -77,17 +80,24 @@ class OpenHow(msgspec.Struct, frozen=True):
     create: bool = False
     stamp: bool = True
     by: str | None = None
+    key: str | None = None
     proven: int | None = None
     taken_in: bool = False
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A session that is open for its writer."""
+    """A session that is open for its writer.
+
+    Attributes:
+        created: this opening made it.
+        made_by_key: the key of the command that made it, whenever that was, if it had one.
+    """
 
     log: JsonlLog
     machine: Speculation
     incarnation: str
     created: bool
+    made_by_key: str | None = None
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -282,7 +292,7 @@ def _open_files(
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
-    return Opened(log, machine, _incarnation(entries) or "", created)
+    return Opened(log, machine, _incarnation(entries) or "", created, _made_by_key(entries))
 
 
 def _tell_changed(
@@ -412,13 +422,19 @@ def _last_at(log: JsonlLog) -> Position:
 
 
 def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happening:
+    key = {"key": opening.key} if created and opening.key is not None else {}
     return Happening(
         kind="created" if created else "adopted",
         generation=generation,
         at=opening.now,
         by=opening.by,
-        details={"incarnation": opening.incarnation, "stamp": opening.stamp},
+        details={"incarnation": opening.incarnation, "stamp": opening.stamp, **key},
     )
+
+
+def _made_by_key(entries: list[Happening]) -> str | None:
+    key = next((entry.details.get("key") for entry in entries if entry.kind == "created"), None)
+    return key if isinstance(key, str) else None
 
 
 def _incarnation(entries: list[Happening]) -> str | None:

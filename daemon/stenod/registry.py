@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.commands import AppendWire, List
+from steno_protocol.commands import AppendWire, List, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from steno_protocol.replies import Happening, Mail, Sessions
 from stenod import trash
@@ -182,9 +182,7 @@ class Registry:
         finally:
             _end_feeds(found, why)
 
-    async def open(
-        self, session: str, *, create: bool, exclusive: bool, stamp: bool, by: str | None
-    ) -> Opened:
+    async def open(self, command: Open) -> Opened:
         """Open a session for writing, making it if it is not there.
 
         Raises:
@@ -192,12 +190,15 @@ class Registry:
             Exists: it is there, and `exclusive` asks for a new one.
             StenoError, OSError: it cannot be opened.
         """
-        found = await self._session(session, create=create)
-        opened = await found.context.open(OpenHow(create=create, stamp=stamp, by=by))
-        # Of several who asked at the same time, one made it.
-        is_made = opened.created and not found.is_claimed
+        session, key = command.session, command.key
+        found = await self._session(session, create=command.create)
+        how = OpenHow(create=command.create, stamp=command.stamp, by=command.by, key=key)
+        opened = await found.context.open(how)
+        # Of several who asked at the same time, one made it: who has the key, or else the first.
+        is_first = opened.created and not found.is_claimed
+        is_made = is_first if opened.made_by_key is None else key == opened.made_by_key
         found.is_claimed = True
-        if exclusive and not is_made:
+        if command.exclusive and not is_made:
             raise Exists("the session is there already: open it without exclusive", session=session)
         return msgspec.structs.replace(opened, created=is_made)
 

@@ -71,6 +71,7 @@ class Reporter:
             started_at=self._started_at,
             clock_ms=int(self._shop.monotonic() * 1000),
             limits=told_in_hello(),
+            keyed_open=True,
         )
 
     def report(self, question: Question, peers: Collection[Peer], ignored: int) -> Reply:

@@ -90,6 +90,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             stamp=how.stamp,
             shared=self.place.shared,
             by=how.by,
+            key=how.key,
             proven=how.proven,
             taken_in=how.taken_in,
             doubts=self.trees.doubts,

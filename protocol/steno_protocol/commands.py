@@ -135,12 +135,14 @@ class Open(SessionCommand, frozen=True, kw_only=True):
         stamp: for a session that the daemon did not know: whether the lines that it writes bear
             `_id` and `_by`. Never changed later.
         by: who creates it.
+        key: names this very call: whoever repeats it is told again that it made the session.
     """
 
     create: bool = True
     exclusive: bool = False
     stamp: bool = True
     by: Name | None = None
+    key: Key | None = None
 
 
 class Append(Mutation, frozen=True, kw_only=True):

@@ -20,7 +20,11 @@ class Reply(
 
 
 class Welcome(Reply, frozen=True, kw_only=True):
-    """The answer to `hello`: who this daemon is and what it allows."""
+    """The answer to `hello`: who this daemon is and what it allows.
+
+    Attributes:
+        keyed_open: it takes the field `key` of `open`, which daemons before it refuse.
+    """
 
     version: str
     protocol: int
@@ -29,6 +33,7 @@ class Welcome(Reply, frozen=True, kw_only=True):
     started_at: float
     clock_ms: int
     limits: dict[str, int]
+    keyed_open: bool = False
 
 
 class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):

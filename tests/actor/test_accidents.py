@@ -15,10 +15,10 @@ from steno_protocol.frames import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
 from stenod.peers import Peer
 from stenod.refusals import doubted
-from support.asking import ask, send
+from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user, uuid7
-from support.simulated_disk import SimulatedDisk
+from support.simulated_disk import ProcessKilled, SimulatedDisk
 from support.stored_session import NOW_S
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +44,65 @@ async def test_of_several_who_make_a_session_at_the_same_time_one_made_it() -> N
         refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
         assert [answer.created for answer in made] == [True]
         assert [answer.code for answer in refused] == [ErrorCode.EXISTS] * 2
+
+
+async def test_of_several_who_make_a_session_by_key_at_the_same_time_one_is_told_so_for_ever() -> (
+    None
+):
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        made: list[list[bool]] = []
+        for attempt in range(3):
+            names = [b"%d.%d" % (attempt, number) for number in range(3)]
+            for number, name in enumerate(names):
+                send(daemon, name, Open(session="demo", key=f"k{number}"))
+            answers = [await answered(daemon, name) for name in names]
+            made.append([answer.created for answer in answers])
+            await ask(daemon, b"a%d" % attempt, append_to("demo", f"a{attempt}"), user("more"))
+            await close_all(daemon)
+        assert made == [made[0]] * 3
+        assert made[0].count(True) == 1
+        send(daemon, b"x", OPEN)
+        assert not (await answered(daemon, b"x")).created
+        refused = await ask(daemon, b"e", Open(session="demo", exclusive=True, key="another"))
+        assert isinstance(refused, ErrorReply)
+        assert refused.code is ErrorCode.EXISTS
+
+
+async def test_who_lost_the_answer_to_an_opening_is_told_by_the_next_daemon_that_it_made_it() -> (
+    None
+):
+    command = Open(session="team/demo", exclusive=True, key="k1")
+    number = 0
+    while True:
+        disk = SimulatedDisk()
+        first = DaemonInProcess(disk)
+        disk.kill_at(len(disk.calls) + number, "after")
+        try:
+            async with first.running():
+                send(first, b"o", command)
+                for _ in range(200):
+                    await anyio.lowlevel.checkpoint()
+        except* ProcessKilled:
+            pass
+        if not disk.died:
+            break
+        disk.restart()
+        again = DaemonInProcess(disk)
+        async with again.running():
+            answer = await ask(again, b"o", command)
+            assert isinstance(answer, SessionStat), f"killed behind call {number}: {answer}"
+            assert answer.created
+        number += 1
+    assert number > 10
+
+
+async def answered(daemon: DaemonInProcess, name: bytes) -> SessionStat:
+    """The answer to an opening."""
+    await daemon.wait_for_answer(name)
+    answer = daemon.answers[name][0]
+    assert isinstance(answer, SessionStat)
+    return answer
 
 
 async def test_what_is_left_behind_a_group_that_writes_nothing_is_answered_too() -> None:

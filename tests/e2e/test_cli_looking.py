@@ -21,7 +21,8 @@ def test_a_session_is_made_once_and_may_be_wanted_new_or_old(root: Path) -> None
     assert "was there already" in steno("open", "demo").err
     ran = steno("open", "demo", "--exclusive", "--json")
     assert (ran.code, ran.error["code"]) == (1, "exists")
-    told = steno("open", "other", "--exclusive", "--json").document
+    told = steno("open", "other", "--exclusive", "--key", "k1", "--json").document
+    assert steno("open", "other", "--exclusive", "--key", "k1", "--json").document == told
     assert (set(told), told["created"], told["stamp"]) == (STAT, True, True)
 
 

@@ -255,6 +255,13 @@ async def test_opening_says_whether_a_session_was_wanted_there(root: Path) -> No
         await client.open("demo", exclusive=True)
         with pytest.raises(Exists):
             await client.open("demo", exclusive=True)
+        made = await client.open("mine", exclusive=True, follow=False, key="k1")
+        await made.append_message({"role": "user", "content": "hi"})
+        again = await client.open("mine", exclusive=True, follow=False, key="k1")
+        assert again.incarnation == made.incarnation
+        with pytest.raises(Exists):
+            await client.open("mine", exclusive=True, follow=False, key="k2")
+        assert (await client.delete("mine")).trash
         await client.open("team/planner", follow=False)
         assert [entry.session for entry in await client.sessions()] == ["demo", "team/planner"]
         assert [entry.session for entry in await client.sessions("team/")] == ["team/planner"]

@@ -284,18 +284,18 @@ def test_expired_too_early_asks_for_the_clock_and_tries_again() -> None:
     assert command.deadline_ms == pytest.approx(9_000_000 + 30_000, abs=1)
 
 
-def test_a_session_that_may_have_been_made_by_a_lost_first_try_is_no_exists() -> None:
-    driver = Driver()
-    command = Open(session="demo", exclusive=True)
-    sure = driver.exchange.submit(command, (), lambda: None, driver.now, 30.0)
+@pytest.mark.parametrize("key", [None, "k1"])
+def test_a_session_made_by_a_lost_first_try_without_key_is_no_exists(key: str | None) -> None:
+    driver, command = Driver(), Open(session="demo", exclusive=True, key=key)
+    sure = driver.ask(command)
     driver.refuse(sure.id, ErrorCode.EXISTS)
     with pytest.raises(Exists):
         sure.result()
-    unsure = driver.exchange.submit(command, (), lambda: None, driver.now, 30.0)
+    unsure = driver.ask(command)
     driver.exchange.disconnected("lost")
     driver.connect()
     driver.refuse(unsure.id, ErrorCode.EXISTS)
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(OutcomeUnknown if key is None else Exists):
         unsure.result()
 
 
@@ -305,7 +305,7 @@ def test_a_session_that_may_have_been_made_by_a_lost_first_try_is_no_exists() ->
         (Fork(session="demo", new_session="other", key="k2"), "k2"),
         (Delete(session="demo", key="k3"), "k3"),
         (Describe(session="demo", title="t"), None),
-        (Open(session="demo"), None),
+        (Open(session="demo", key="k5"), "k5"),
         (CompactBegin(session="demo", lease="k4"), None),
         (CompactAbort(session="demo", lease="k4"), None),
         (Gc(trash=True), None),

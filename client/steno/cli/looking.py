@@ -2,12 +2,12 @@
 
 from argparse import Namespace
 
+from steno._verbs import opening
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, table
 from steno.cli.wording import number, size
-from steno_protocol.commands import Open
 from steno_protocol.replies import SessionStat
 
 
@@ -27,13 +27,10 @@ def open_session(options: Namespace, output: Output) -> int:
     """Make a session ready for writing, and make it if there is none."""
     with connected(options) as client:
         # Not `client.open`, which does not hand out what it was told.
-        asked = Open(
-            session=options.session,
-            create=not options.no_create,
-            exclusive=options.exclusive,
-            stamp=not options.no_stamp,
-            by=client.name,
-        )
+        asked = opening(
+            options.session, client.name, options.key, client.welcome,
+            create=not options.no_create, exclusive=options.exclusive, stamp=not options.no_stamp,
+        )  # fmt: skip
         told, _ = client.request(asked, SessionStat)
     if output.as_json:
         output.document(contract.reply(told))

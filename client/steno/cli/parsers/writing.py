@@ -6,6 +6,7 @@ from steno.cli.arguments import (
     Subcommands,
     command,
     count,
+    key,
     mutation,
     no_create,
     optional_argument,
@@ -34,7 +35,7 @@ def add_open(commands: Subcommands) -> None:
         help="for a new session: its lines bear no _id and _by, so that they are the caller's byte"
         " for byte, and a repeat is recognised only while the daemon lives",
     )  # fmt: skip
-    parser.set_defaults(changes=True)
+    key(parser)
 
 
 def add_append(commands: Subcommands) -> None:
