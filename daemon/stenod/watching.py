@@ -29,6 +29,7 @@ class Watch:
         self._registry = registry
         self._spawn = spawn
         self._is_at_mounts = False
+        self._is_looking = False
 
     def begin(self) -> None:
         """Somebody follows a session, perhaps one in a mount."""
@@ -52,8 +53,16 @@ class Watch:
         return [session for session in self._registry.followed if session.place.shared]
 
     async def _look_at(self, sessions: Sequence[Session]) -> None:
-        # Who cannot look now looks again the next time, and a command says what is the matter.
-        with suppress(StenoError, OSError):
-            await self._registry.leave_strays([(session, session.place) for session in sessions])
-        for session in sessions:
-            await session.look()
+        # A mount that hangs, hangs one look and one thread with it, not another one each time.
+        if self._is_looking:
+            return
+        self._is_looking = True
+        try:
+            # Who cannot look now looks again the next time, and a command says what is the matter.
+            with suppress(StenoError, OSError):
+                places = [(session, session.place) for session in sessions]
+                await self._registry.leave_strays(places)
+            for session in sessions:
+                await session.look()
+        finally:
+            self._is_looking = False

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from unittest.mock import patch
 
+import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
@@ -127,6 +128,27 @@ async def test_who_follows_in_a_mount_needs_no_look_of_the_housekeeping() -> Non
             await ask(daemon, "f", Subscribe(session=SHARED, subscription="mine", after="now"))
             daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
             await until(lambda: told(daemon, Records) != [])
+
+
+async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await followed(daemon, SHARED)
+        begun, answers = [], anyio.Event()
+
+        async def hang(_: object) -> None:
+            begun.append(1)
+            await answers.wait()
+
+        with patch.object(daemon.registry, "leave_strays", hang):
+            async with anyio.create_task_group() as looks:
+                looks.start_soon(daemon.router.watch.look)
+                await until(lambda: begun != [])
+                await daemon.router.watch.look()
+                assert begun == [1]
+                answers.set()
+            await daemon.router.watch.look()
+        assert begun == [1, 1]
 
 
 async def test_no_timer_runs_for_who_follows_in_the_root() -> None:
