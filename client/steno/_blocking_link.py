@@ -315,12 +315,27 @@ class BlockingLink:
             connection = self._connect_again(until)
         if connection is not None:
             self._flush(connection)
-            has_come, may_have_ended = connection.wait(until, to_send=bool(self._exchange.outbox))
-            if has_come:
-                self._receive(connection)
-            if may_have_ended and connection.is_lost():
-                self._hang_up("the connection to the daemon was lost")
+            has_come = self._receive_soon(connection, until) or self._receive(connection, until)
         self._exchange.tick(time.monotonic())
+        return has_come
+
+    def _receive_soon(self, connection: Connection, until: float) -> bool:
+        """Take in one message if it comes at once, as most answers do; True when it came."""
+        if self._exchange.outbox or until - time.monotonic() < limits.ANSWER_SOON_MS / 1000:
+            return False
+        message = connection.receive_soon()
+        if message is None:
+            return False
+        self._absorb(connection, [message])
+        return True
+
+    def _receive(self, connection: Connection, until: float) -> bool:
+        """Take in what comes before `until`, or the connection's end; True when something came."""
+        has_come, may_have_ended = connection.wait(until, to_send=bool(self._exchange.outbox))
+        if has_come:
+            self._absorb(connection, connection.receive(limits.CLIENT_TURN_MESSAGES))
+        if may_have_ended and connection.is_lost():
+            self._hang_up("the connection to the daemon was lost")
         return has_come
 
     def _signs(self) -> tuple[tuple[int, ...], float]:
@@ -345,10 +360,10 @@ class BlockingLink:
             self._break_off()
             raise
 
-    def _receive(self, connection: Connection) -> None:
+    def _absorb(self, connection: Connection, messages: Sequence[Sequence[bytes]]) -> None:
         now = time.monotonic()
         try:
-            for frames in connection.receive(limits.CLIENT_TURN_MESSAGES):
+            for frames in messages:
                 self._exchange.receive(frames, now)
         except Incompatible as error:
             self._exchange.fail(error, for_ever=True)

@@ -63,8 +63,7 @@ COMPACTION_LEASE_MS: Final = 60_000
 """A compactor that says nothing for so long has gone; a living one renews at a third of it."""
 
 COMPACTION_SILENT_LEASE_MS: Final = 600_000
-"""The lease of a compactor that cannot renew it: a model's answer takes minutes at the most, and
-one that was killed keeps the others waiting for all of it."""
+"""The lease of a compactor that cannot renew it: a model's answer takes minutes at the most."""
 
 COMPACTION_LEASE_MS_MAX: Final = 3_600_000
 """The longest lease: for a compactor that cannot renew while its model thinks."""
@@ -97,8 +96,10 @@ HEARTBEAT_MS: Final = 10_000
 """Between two signs of life over TCP, where a dead machine does not hang up."""
 
 HEARTBEAT_TIMEOUT_MS: Final = 3 * HEARTBEAT_MS
-"""Silence over TCP that ends the connection, at either end: three signs of life may miss. libzmq
-hears a frame when it is whole, so the largest record needs a line of 5 Mbit/s."""
+"""Silence over TCP that ends a connection: whole frames are heard, a record at 5 Mbit/s or more."""
+
+ANSWER_SOON_MS: Final = 20
+"""So long a blocking client waits for an answer alone, before it watches the connection, too."""
 
 CLIENT_TURN_MESSAGES: Final = 256
 """Messages that a client takes in before the tasks beside it get a turn: about 10 ms of blocks."""
@@ -108,8 +109,7 @@ CLIENT_TURNS_MAX: Final = 16
 events fits into them, and a session that is written to all the time keeps nobody from sending."""
 
 EVENT_COST_BYTES: Final = 1 * KIB
-"""What a records event costs of the window beside its block, so that small ones cannot fill the
-peer's queue before the window ends."""
+"""What a records event costs beside its block: the window ends before small ones fill the queue."""
 
 FANOUT_MAX: Final = 16
 """Followers who are handed a commit before the next command is looked at: about 0.2 ms."""
