@@ -48,6 +48,10 @@ def _always() -> bool:
     return True
 
 
+def _nobody(_: "Subscriber") -> None:
+    """Nobody keeps a list of the subscriptions."""
+
+
 class Subscriber(msgspec.Struct, eq=False):
     """One subscription.
 
@@ -61,6 +65,7 @@ class Subscriber(msgspec.Struct, eq=False):
         lost: its position is of a file that is there no more; a reset comes before anything else.
         mail_seen: how many of the feed's D-Mail events it does not need any more.
         untold: how it ended, while its peer had no room to be told.
+        forget: called with it once its peer was told how it ended.
     """
 
     send: Callable[[Event, bytes | None], bool]
@@ -78,6 +83,13 @@ class Subscriber(msgspec.Struct, eq=False):
     gone: bool = False
     stalled_since: float | None = None
     untold: Event | None = None
+    forget: Callable[["Subscriber"], None] = _nobody
+
+    def tell_end(self) -> None:
+        """Tell the peer how it ended, if it did and the peer has room for that."""
+        if self.untold is not None and self.send(self.untold, None):
+            self.untold = None
+            self.forget(self)
 
 
 class _Turn(NamedTuple):
@@ -247,8 +259,8 @@ class Feed:
 
     def _dismiss(self, subscriber: Subscriber, event: Event) -> None:
         """Send no more but how it ended: later, if the peer's queue is full now."""
-        if not subscriber.send(event, None):
-            subscriber.untold = event
+        subscriber.untold = event
+        subscriber.tell_end()
         self.remove(subscriber)
 
     def _advance(self, subscriber: Subscriber) -> None:

@@ -77,9 +77,7 @@ class Subscription(msgspec.Struct):
 
     def tell_end(self) -> None:
         """Tell the peer how the subscription ended, if it had no room for that then."""
-        event = self.subscriber.untold
-        if event is not None and self.subscriber.send(event, None):
-            self.subscriber.untold = None
+        self.subscriber.tell_end()
 
     def lag(self, why: str) -> None:
         """Tell the peer that it has to subscribe again."""
@@ -146,6 +144,12 @@ class Peer(msgspec.Struct, eq=False):
             return False
         subscription.feed.remove(subscription.subscriber)
         return True
+
+    def forget(self, name: str, subscriber: Subscriber) -> None:
+        """Its subscription is over, and it was told; one that took its name is another."""
+        found = self.subscriptions.get(name)
+        if found is not None and found.subscriber is subscriber:
+            del self.subscriptions[name]
 
     def unsubscribe_all(self) -> None:
         """End all subscriptions: the peer is gone."""

@@ -422,6 +422,7 @@ class Router:
             command.window,
             takes=lambda: self._crowded.takes_events(peer),
             reading=peer.reading,
+            forget=lambda ended: peer.forget(command.subscription, ended),
         )
         # Before anything is sent: who turns out to be gone loses it with the others.
         peer.subscriptions[command.subscription] = Subscription(

@@ -13,6 +13,7 @@ from steno_protocol.commands import (
     Append,
     Clients,
     Command,
+    Delete,
     Drain,
     Hello,
     Open,
@@ -22,7 +23,7 @@ from steno_protocol.commands import (
     Unsubscribe,
 )
 from steno_protocol.credentials import Allowed
-from steno_protocol.events import Records
+from steno_protocol.events import Gone, Records
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import (
     Ack,
@@ -278,6 +279,41 @@ async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_m
     refused = [answer.code for answer in answers if isinstance(answer, ErrorReply)]
     assert len(begun) == limits.SUBSCRIPTIONS_PER_PEER_MAX
     assert refused == ["too_large"] * len(first)
+
+
+async def test_a_subscription_that_was_told_its_end_is_none_any_more() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    most = limits.SUBSCRIPTIONS_PER_PEER_MAX
+    async with daemon.running():
+        for number in range(most + 1):
+            follow = Subscribe(session=f"s{number}", subscription=f"mine-{number}")
+            await ask(daemon, f"o{number}", Open(session=follow.session))
+            told = await ask(daemon, f"f{number}", follow)
+            assert isinstance(told, Subscribed)
+            await ask(daemon, f"d{number}", Delete(session=follow.session, key=f"d{number}"))
+            assert isinstance(daemon.answers[f"f{number}".encode()][-1], Gone)
+        clients = await ask(daemon, b"clients", Clients())
+        ended = await ask(daemon, b"end", Unsubscribe(subscription="mine-0"))
+
+    assert isinstance(clients, ClientsReport)
+    assert [client.subscriptions for client in clients.clients] == [[]]
+    assert isinstance(ended, ErrorReply)
+    assert ended.code == "not_found"
+
+
+async def test_the_end_of_a_subscription_takes_none_that_has_its_name_since() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", Open(session=SESSION))
+        await ask(daemon, b"first", FOLLOW)
+        (peer,) = daemon.router.peers.values()
+        first = peer.subscriptions["mine"].subscriber
+        await ask(daemon, b"second", FOLLOW)
+        first.forget(first)
+        clients = await ask(daemon, b"clients", Clients())
+
+    assert isinstance(clients, ClientsReport)
+    assert [client.subscriptions for client in clients.clients] == [[SESSION]]
 
 
 # --- written, by who follows it ------------------------------------------------------------------
