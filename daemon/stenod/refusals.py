@@ -38,7 +38,7 @@ class Refusals:
         """What is told of an error that was met before anything was written."""
         match error:
             case StenoError():
-                return error
+                return forget_way(error)
             case OSError():
                 return self.storage_failed(error)
             case _:
@@ -92,6 +92,16 @@ class Refusals:
     def _note(self, event: str, error: str) -> None:
         self.last_error = error
         self._tell(event, session=self._session, error=error)
+
+
+def forget_way(error: StenoError) -> StenoError:
+    """The error without the calls that it came through, which nobody looks at.
+
+    They hold the message that was refused, and through who called them the error itself: a cycle,
+    which keeps up to 64 MiB until the collector looks for it, and that is seldom.
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
 
 
 def draining() -> ShuttingDown:

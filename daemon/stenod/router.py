@@ -78,7 +78,7 @@ from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Crowded, Peer, Subscription
-from stenod.refusals import Refusals, doubted, draining
+from stenod.refusals import Refusals, doubted, draining, forget_way
 from stenod.registry import Registry
 from stenod.reporting import Reporter
 from stenod.sessions import File
@@ -101,7 +101,7 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the answer."""
-        told = ErrorReply.of(error, self.session)
+        told = ErrorReply.of(forget_way(error), self.session)
         self.refused(told.code, told.session)
         self.reply(told)
 

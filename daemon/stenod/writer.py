@@ -130,6 +130,7 @@ class Writer:
                     await left()
                 elif self.mailbox:
                     await self._serve_rest(*self._take())
+                del left  # It holds the records of a group, and the next wait may be long.
                 await self._open_for_followers()
                 self._shop.flush()
                 await self._sync_when_due()

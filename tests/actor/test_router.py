@@ -1,5 +1,7 @@
 """Whom a daemon answers at its end, and what is left of a client that is let in no longer."""
 
+import gc
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -228,6 +230,44 @@ async def test_a_bundle_needs_the_rights_of_each_of_its_requests(tmp_path: Path)
     refused = daemon.answers[b"2"][0]
     assert isinstance(refused, ErrorReply)
     assert refused.code == "unauthorized"
+
+
+# --- what is left of what was refused --------------------------------------------------------------
+
+LARGE = user("x" * 100)
+NO_SESSION = Append(session="nobody", key="k1")
+
+
+@pytest.mark.parametrize(
+    ("command", "records"),
+    [
+        (Stat(session=SESSION), [LARGE]),
+        (append("k1"), [LARGE] * (limits.BATCH_RECORDS_MAX + 1)),
+        (append("k1", expect="0:9"), [LARGE]),
+        (append("k1"), [LARGE, b"{}"]),
+        (NO_SESSION, [LARGE]),
+        (structs.replace(NO_SESSION, repeat=True), [LARGE]),
+        (structs.replace(NO_SESSION, session=".."), [LARGE]),
+    ],
+)
+async def test_nothing_is_kept_of_a_message_that_was_refused(
+    command: Command, records: list[bytes]
+) -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, b"o", Open(session=SESSION))
+        gc.collect()
+        gc.disable()
+        try:
+            before = sys.getrefcount(LARGE)
+            refused = await ask(daemon, b"1", command, *records)
+            await settle()
+            after = sys.getrefcount(LARGE)
+        finally:
+            gc.enable()
+
+    assert isinstance(refused, ErrorReply)
+    assert after == before
 
 
 # --- a client that asks for more than its share ---------------------------------------------------
