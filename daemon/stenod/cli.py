@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -108,6 +109,7 @@ def _detach(settings: Config) -> int:
     os.setsid()
     if os.fork():
         os._exit(0)
+    _close_inherited(writer)
     _leave_terminal(settings.root)
     os._exit(_serve_detached(settings, writer))
 
@@ -129,6 +131,20 @@ def _tell_parent(writer: int, text: str) -> None:
     except OSError:
         # It was ready, and told its parent so, long ago: the log has the reason.
         return
+
+
+def _close_inherited(ours: int) -> None:
+    """Close what whoever started this process had open, but the standard streams.
+
+    A lock or a pipe of theirs is not to be held for the daemon's life: `flock start.lock stenod`
+    would keep the start lock, and who reads that pipe to its end would wait for that.
+    """
+    with suppress(OSError):
+        found = {int(each.name) for each in Path("/proc/self/fd").iterdir()}
+        for handle in found - {0, 1, 2, ours}:
+            # One of them is that of the listing itself.
+            with suppress(OSError):
+                os.close(handle)
 
 
 def _leave_terminal(root: Path) -> None:

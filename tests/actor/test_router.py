@@ -232,7 +232,7 @@ async def test_a_bundle_needs_the_rights_of_each_of_its_requests(tmp_path: Path)
     assert refused.code == "unauthorized"
 
 
-# --- what is left of what was refused --------------------------------------------------------------
+# --- what is left of what was refused ------------------------------------------------------------
 
 LARGE = user("x" * 100)
 NO_SESSION = Append(session="nobody", key="k1")

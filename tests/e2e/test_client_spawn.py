@@ -200,6 +200,24 @@ def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
         os.close(stopped)
 
 
+def test_a_daemon_keeps_no_handle_of_who_started_it(root: Path) -> None:
+    lock = os.open(root / places.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    reader, writer = os.pipe()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    command = [sys.executable, "-m", "stenod", "--root", str(root)]
+    try:
+        subprocess.run(command, pass_fds=(lock, writer), check=True)
+    finally:
+        os.close(lock)
+        os.close(writer)
+    with connect_sync(root, spawn=False) as client, closing(StartLock(str(root), 60.0)) as other:
+        assert other.try_turn()
+        with os.fdopen(reader, "rb") as pipe:
+            os.set_blocking(reader, False)
+            assert pipe.read() == b"", "nobody else holds the other end"
+        client.drain()
+
+
 def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
