@@ -30,7 +30,7 @@ Why = Annotated[str, msgspec.Meta(max_length=limits.WHY_CHARS_MAX)]
 Title = Annotated[str, msgspec.Meta(max_length=limits.TITLE_CHARS_MAX)]
 """What a person calls a session."""
 
-Label = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f,]{1,64}\Z")]
+Label = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f,]{1,64}\Z")]
 """A word that sessions are found by."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]

@@ -1,6 +1,7 @@
 """Frames: what is sent arrives, and what is malformed is refused by name and with advice."""
 
 import typing
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -286,6 +287,17 @@ def test_a_value_that_could_harm_a_line_or_a_number_is_refused(field: str, value
     error = _refusal_of(msgspec.json.encode(header), RECORD)
     assert type(error) is BadRequest
     assert f"$.{field}" in error.message
+
+
+def test_a_label_has_no_comma_and_no_control_character() -> None:
+    for character in map(chr, range(0x300)):
+        header = msgspec.json.encode(
+            {"command": "describe", "session": "demo", "labels": [f"a{character}b"]}
+        )
+        if character == "," or unicodedata.category(character) == "Cc":
+            assert type(_refusal_of(header)) is BadRequest
+        else:
+            assert decode_request([PROTOCOL_MAGIC, b"r1", header]).records == []
 
 
 def test_a_long_field_name_does_not_make_a_long_message() -> None:

@@ -13,7 +13,7 @@ from steno.cli.stdin import is_typed, stdin
 from steno.cli.wording import count, moment
 from steno_protocol.replies import SessionStat
 
-_LABEL: Final = r"[^\x00-\x1f\x7f,]{1,64}"
+_LABEL: Final = r"[^\x00-\x1f\x7f-\x9f,]{1,64}"
 """What a label can be."""
 
 
