@@ -61,7 +61,7 @@ class Transport:
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
-        self._socket.set(zmq.MAXMSGSIZE, limits.RECORD_BYTES_MAX + limits.KIB)
+        self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
         self._path: Path | None = None
         self._is_lent = False
         self._inode = 0

@@ -12,6 +12,7 @@ def told_in_hello() -> dict[str, int]:
         "batch_bytes_max": limits.BATCH_BYTES_MAX,
         "header_bytes_max": limits.HEADER_BYTES_MAX,
         "bundle_requests_max": limits.BUNDLE_REQUESTS_MAX,
+        "frame_bytes_max": limits.FRAME_BYTES_MAX,
         "request_id_bytes_max": limits.REQUEST_ID_BYTES_MAX,
         "key_chars_max": limits.KEY_CHARS_MAX,
         "name_chars_max": limits.NAME_CHARS_MAX,

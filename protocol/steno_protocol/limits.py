@@ -23,6 +23,9 @@ TOGETHER_BYTES_MAX: Final = 1 * MIB
 """Records that are looked at together: decoded they take up to thirty times as much memory. What
 is larger a client sends as frames, which need no copy, and not as a bundle."""
 
+FRAME_BYTES_MAX: Final = RECORD_BYTES_MAX + KIB
+"""One frame; a record that is a little too large is still refused by name."""
+
 BUNDLE_REQUESTS_MAX: Final = 256
 """Requests in one frame: as many as are taken in before the writers get their turn."""
 

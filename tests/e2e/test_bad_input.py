@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 import steno
 from steno_protocol import PROTOCOL_MAGIC, limits
 from support.crowd import wait_until
-from support.raw_peer import RawPeer
+from support.raw_peer import ANSWER_MS, RawPeer
 
 GOOD = b'{"role":"user","content":"good"}'
 
@@ -256,6 +257,23 @@ def test_a_bad_bundle_is_refused_or_ignored_and_a_good_one_beside_it_is_served(
     assert (served[b"s"]["kind"], served[b"a"]["kind"]) == ("status", "ack")
     assert served[b"a"]["first"] == "0:1"
     assert peer.ask("stats")["ignored"] == ignored + 6
+
+
+def test_a_bundle_as_large_as_a_frame_may_be_is_served_and_a_larger_one_hangs_up(
+    peer: RawPeer, demo: str
+) -> None:
+    command = json.dumps({"command": "append", "session": demo, "key": "large"})
+    head = f'STENO/1\n[["a",2,{command}]]\n'.encode()
+    padded = GOOD.replace(b"good", b"x" * (limits.FRAME_BYTES_MAX // 2))
+    rest = limits.FRAME_BYTES_MAX - len(head + padded + GOOD) - 2
+    body = padded + b"\n" + GOOD.replace(b"good", b"good" + b"x" * rest) + b"\n"
+    with peer.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED) as monitor:
+        peer.send(head + body)
+        assert peer.answer(b"a")["last"] == "0:2"
+        assert not monitor.poll(0)
+        peer.send(head.replace(b"large", b"larger") + body)
+        assert monitor.poll(ANSWER_MS)
+        peer.socket.disable_monitor()
 
 
 def test_no_session_is_made_among_the_uploads_of_another_and_one_that_is_there_stays(
