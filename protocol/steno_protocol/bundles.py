@@ -115,9 +115,9 @@ def _records(body: bytes, count: int) -> list[bytes]:
     *records, unfinished = body.split(b"\n")
     if len(records) != count or unfinished:
         raise BadRequest(
-            f"the requests of the bundle have {count} records, and"
-            f" {len(records) + bool(unfinished)} lines follow: send each record as one line that"
-            " ends"
+            f"the requests of the bundle have {count} records, and {len(records)} lines that end"
+            f" follow{', and one that does not' if unfinished else ''}: send each record as a line"
+            " that ends with a newline"
         )
     return records
 

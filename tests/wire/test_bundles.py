@@ -135,6 +135,12 @@ def test_one_record_is_one_line_that_ends(body: bytes) -> None:
     assert requests_of(bundle(append, body=b"\n"))[0].records == [b""]
 
 
+def test_a_line_that_does_not_end_is_told_from_one_that_is_missing() -> None:
+    append = '["r1",1,{"command":"append","session":"demo","key":"k"}]'
+    told = refusals_of(bundle(append, body=b"{}"))[b"r1"].message
+    assert "have 1 records, and 0 lines that end follow, and one that does not" in told
+
+
 def test_a_bundle_of_too_many_requests_is_refused_and_one_less_is_not() -> None:
     entries = [f'["r{number}",0,{{"command":"status"}}]' for number in range(257)]
     assert len(requests_of(bundle(*entries[: limits.BUNDLE_REQUESTS_MAX]))) == 256
