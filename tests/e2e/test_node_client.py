@@ -21,6 +21,17 @@ MESSAGES = 150
 LISTENING = re.compile(r'listening endpoint="(tcp://127\.0\.0\.1:\d+)"')
 
 
+FOLLOW_A_MAIL = """
+(async () => {
+  for await (const event of new Steno(process.argv[2]).follow("talk"))
+    if (event.kind === "dmail") {
+      console.log(event.id);
+      process.exit();
+    }
+})();
+"""
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of the appendix, in a folder that has the package it needs."""
@@ -78,6 +89,17 @@ def test_each_message_of_node_is_stored_once_while_the_daemon_is_killed(
     stored = (root / places.SESSIONS / "talk" / "context.jsonl").read_text()
     assert _contents(stored) == texts
     assert out == stored
+
+
+def test_node_is_told_which_mail_waits(root: Path, program: Path) -> None:
+    follower = program.with_name("follower.cjs")
+    follower.write_text(program.read_text().replace("main(process.argv.slice(2));", FOLLOW_A_MAIL))
+    with ForegroundDaemon(root) as daemon:
+        command = Steno(root)
+        assert command("checkpoint", "talk").code == 0
+        assert command("dmail", "send", "talk", "0", "turn back", "--key", "the-mail").code == 0
+        out, err = _start(follower, daemon.endpoint).communicate(timeout=60)
+    assert out == "the-mail\n", err
 
 
 def test_node_is_let_in_over_tcp_by_its_key_and_held_to_its_right(
