@@ -17,6 +17,7 @@ from steno_protocol.errors import (
     ShuttingDown,
     StorageFailed,
 )
+from steno_protocol.replies import Ack
 from stenod.core.keys import KeyTable
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
@@ -531,6 +532,30 @@ async def test_a_command_past_its_deadline_is_not_applied() -> None:
 
         assert isinstance(late.error, Expired)
         assert in_time.ack.first == "0:0"
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+async def test_a_repeat_gets_its_first_answer_however_late_it_comes(
+    *, is_opened_again: bool
+) -> None:
+    first = Desk()
+    async with first.open() as desk:
+        ack = (await desk.do(append("k1"), user("one"))).ack
+        told = None if is_opened_again else await _late_repeat(desk)
+    if is_opened_again:
+        async with Desk(first.disk).open() as desk:
+            told = await _late_repeat(desk)
+
+    assert told == msgspec.structs.replace(ack, duplicate=True)
+
+
+async def _late_repeat(desk: Desk) -> Ack:
+    """What a command gets that comes again past its deadline, and expects what is long past."""
+    late = desk.send(
+        append("k1", repeat=True, expect="7:7"), b"no record", deadline_s=desk.now_s - 1
+    )
+    await desk.wait_for(lambda: late.answer is not None)
+    return late.ack
 
 
 async def test_a_full_mailbox_is_busy_and_takes_nothing() -> None:
