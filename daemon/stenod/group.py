@@ -83,6 +83,19 @@ class Batch(msgspec.Struct, eq=False):
     sync_s: float = 0.0
     error: OSError | None = None
 
+    def shift_in(self, region: bytes) -> int | None:
+        """How many lines of others come before its own.
+
+        Args:
+            region: what stands in the file from `start` on.
+
+        Returns:
+            None if another program's half line swallowed them.
+        """
+        found = region.find(self.data)
+        is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
+        return region.count(b"\n", 0, found) if is_there else None
+
 
 def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> None:
     """Tell a stored group's commands, in their order, where their records are.

@@ -125,12 +125,7 @@ class Writer:
         try:
             while await self._wait():
                 self.is_serving = True
-                left, self._left = self._left, None
-                if left is not None:
-                    await left()
-                elif self.mailbox:
-                    await self._serve_rest(*self._take())
-                del left  # It holds the records of a group, and the next wait may be long.
+                await self._serve_next()
                 await self._open_for_followers()
                 self._shop.flush()
                 await self._sync_when_due()
@@ -143,6 +138,14 @@ class Writer:
         finally:
             self._close()
 
+    async def _serve_next(self) -> None:
+        """Do what was left, or else what waits; nothing of it is held any longer than that."""
+        left, self._left = self._left, None
+        if left is not None:
+            await left()
+        elif self.mailbox:
+            await self._serve_rest(*self._take())
+
     async def _wait(self) -> bool:
         """Wait for commands, or until unsynced bytes are due; False at the end."""
         since = self._files.unsynced.since
@@ -152,8 +155,8 @@ class Writer:
                 await self.mailbox.wait()
         else:
             await self.mailbox.wait()
-        has_work = bool(self.mailbox) or self._left is not None
-        return has_work or not self.mailbox.is_closed or self._files.is_unsynced
+        has_work = bool(self.mailbox or self._left or self._files.is_unsynced)
+        return has_work or not self.mailbox.is_closed
 
     # --- without giving way ----------------------------------------------------------------------
 
@@ -384,10 +387,6 @@ class Writer:
         if batch.synced:
             # Those who follow come last: their events leave behind the answers.
             self._files.publish(batch.opened, self._files.commit(batch.opened))
-        self._count(batch)
-
-    def _count(self, batch: Batch) -> None:
-        if batch.synced:
             self._shop.count_sync(self.session, batch.sync_s)
             self.last_sync_at = self._shop.wall()
         if batch.data:
@@ -415,12 +414,11 @@ class Writer:
         except (OSError, StenoError) as error:
             refuse_all(answers, self._refusals.unknown(f"a foreign program interfered: {error}"))
             return
-        found = region.find(batch.data)
-        is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
-        if not is_there or again.log.generation != generation:
+        shift = batch.shift_in(region)
+        if shift is None or again.log.generation != generation:
             refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
             return
-        answer_all(answers, synced=True, shift=region.count(b"\n", 0, found))
+        answer_all(answers, synced=True, shift=shift)
 
     async def _fail(self, opened: Opened, answers: list[Answer], error: OSError) -> None:
         """A write or sync failed: nobody of the group is acknowledged, and the log is buried.
