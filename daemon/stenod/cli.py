@@ -6,6 +6,7 @@ Exit codes: 0 it ended (in the foreground) or it is ready (detached); 1 it could
 
 import argparse
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from steno_protocol import __version__, places
-from steno_protocol.errors import Held, StenoError
+from steno_protocol.errors import BadRequest, Held, StenoError
+from steno_protocol.kinds import kind_of
 from stenod import config, journal, lifecycle
 from stenod.config import Config
 from stenod.store.lock import RootLock, check_private
@@ -61,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = _settings(options.root, options.socket)
         if options.foreground:
             log = Path(options.log).absolute() if options.log else None
+            if log is not None:
+                _check_log(log)
             return _serve(settings, log=log, ready=None, supervisor=supervisor)
+        _check_log(settings.root / places.LOG)
         return _detach(settings)
     except Held as error:
         print(f"stenod: {error}", file=sys.stderr)
@@ -78,6 +83,21 @@ def _settings(root: str | None, socket: str | None) -> Config:
     check_private(folder)
     path = places.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))
+
+
+def _check_log(path: Path) -> None:
+    """Refuse a log that only has the name of one: who opens a FIFO waits for its reader.
+
+    Raises:
+        BadRequest: something lies there that no log can be written to.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    # A device takes what it is told, `/dev/null` for one.
+    if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+        raise BadRequest(f"the log {path} is {kind_of(mode)}, and has to be a file: move it away")
 
 
 def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor) -> int:

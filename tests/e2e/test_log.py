@@ -1,8 +1,12 @@
 """The daemon's log: one event a line, rotated, and never a word of what is in a session."""
 
 import json
+import os
 import re
 import resource
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import steno
+from steno_protocol import places
 from stenod.faults import fault_of
 from support.command import Steno
 from support.foreground import ForegroundDaemon
@@ -156,3 +161,26 @@ def test_the_log_is_rotated_and_only_so_many_old_ones_are_kept(root: Path) -> No
     assert logs == ["stenod.log", "stenod.log.1", "stenod.log.2"]
     assert all((root / name).stat().st_size <= 64 * 1024 for name in logs)
     assert steno_call("logs", "-n", "1").out.split()[3] == "ended"
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a socket"])
+def test_a_log_that_no_daemon_can_write_is_told_at_once(root: Path, kind: str) -> None:
+    log = root / places.LOG
+    with socket.socket(socket.AF_UNIX) as unix:
+        match kind:
+            case "a FIFO":
+                os.mkfifo(log)
+            case "a folder":
+                log.mkdir()
+            case _:
+                unix.bind(str(log))
+        ran = Steno(root)("start")
+        assert (ran.code, ran.out) == (5, "")
+        told = f"the log {log} is {kind}, and has to be a file: move it away"
+        assert told in ran.err
+        words = ["--foreground", "--root", str(root), "--log", str(log)]
+        daemon = subprocess.run(
+            [sys.executable, "-m", "stenod", *words],
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        assert (daemon.returncode, daemon.stderr) == (1, f"stenod: cannot start: {told}\n")
