@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 from steno._probe import NeedsRestart, Ready, Unreachable, probe
-from steno._target import Target
-from steno_protocol import errors, limits
+from steno._target import Target, start_command
+from steno_protocol import errors, limits, places
 
 
 class StartFailed(errors.Unreachable):
@@ -49,8 +49,19 @@ def not_there(
     silent = _silent(target, time.monotonic() - began)
     if silent is not None:
         return silent
-    hint = "see the daemon's log" if target.spawn else "start it with `steno start`"
-    return errors.Unreachable(f"no daemon: {outcome.why}; {hint}")
+    return errors.Unreachable(f"no daemon: {outcome.why}; {_remedy(target)}")
+
+
+def _remedy(target: Target) -> str:
+    """How a daemon comes to be where this one was looked for, and no other one elsewhere."""
+    if target.endpoint is not None:
+        if places.is_remote(target.endpoint):
+            return "see on that machine, with `steno status`, whether it runs and listens there"
+        return "an address starts none: start the daemon of its root, `steno start --root DIR`"
+    assert target.root is not None
+    if target.spawn:
+        return f"see {Path(target.root, places.LOG)}"
+    return f"start it with `{start_command(target.root)}`"
 
 
 def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:

@@ -78,6 +78,16 @@ def make_target(
     )
 
 
+def start_command(root: str) -> str:
+    """The command that starts the daemon of a root, with the root unless it is the caller's own."""
+    if root == _real_root(None):
+        return "steno start"
+    # Imported only now: this is for errors.
+    import shlex  # noqa: PLC0415
+
+    return f"steno start --root {shlex.quote(root)}"
+
+
 def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
     # Imported only now: most clients are on the daemon's own machine and have no key.
     from steno._key_files import client_key  # noqa: PLC0415

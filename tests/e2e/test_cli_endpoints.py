@@ -67,6 +67,22 @@ def test_nobody_at_an_address_is_told_and_is_not_the_own_daemon(
     assert list(root.iterdir()) == []
 
 
+def test_the_remedy_when_nobody_is_there_starts_the_daemon_that_was_named(root: Path) -> None:
+    own, other = root / "own", root / "my other"
+    for endpoint in (f"ipc://{other}/x.sock", NOWHERE):
+        for command in (["start"], ["append", "demo", "hi"], ["stop"]):
+            told = Steno(own)(*command, "--endpoint", endpoint).err
+            assert endpoint in told
+            assert "`steno start`" not in told
+            remedy = "on that machine" if endpoint == NOWHERE else "`steno start --root DIR`"
+            assert remedy in told
+    assert "start it with `steno start`" in Steno(own)("status").err
+    for command in ("status", "logs"):
+        told = Steno(own)(command, "--root", str(other)).err
+        assert f"with `steno start --root '{other}'`" in told
+    assert list(root.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ABOUT_FILES)
 def test_what_works_on_files_is_refused_for_another_machine(root: Path, command: list[str]) -> None:
     ran = Steno(root)(*command, "--endpoint", NOWHERE)

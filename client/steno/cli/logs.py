@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from steno._regular import open_regular
+from steno._target import start_command
 from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
 from steno.cli.output import Output
@@ -32,7 +33,7 @@ def _open(path: Path) -> BinaryIO:
     except FileNotFoundError:
         raise NotFound(
             f"there is no log at {path}: no daemon ever ran there; check --root, or start one with"
-            " `steno start`"
+            f" `{start_command(str(path.parent))}`"
         ) from None
 
 
