@@ -136,9 +136,27 @@ def test_what_is_about_a_root_takes_no_endpoint(root: Path, command: list[str]) 
     assert "is about a root" in ran.err
 
 
-@pytest.mark.parametrize("option", ["--root", "--socket", "--key-file"])
-def test_an_empty_path_is_wrong_usage_and_not_the_present_folder(root: Path, option: str) -> None:
-    ran = Steno(root)("sessions", option, "")
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        (["sessions", "--root", ""], "--root"),
+        (["sessions", "--socket", ""], "--socket"),
+        (["sessions", "--key-file", ""], "--key-file"),
+        (["import", ""], "FOLDER"),
+        (["import", "", "demo"], "FOLDER"),
+        (["verify", ""], "TARGET"),
+        (["verify", "demo", ""], "TARGET"),
+        (["repair", ""], "TARGET"),
+        (["repair", "--apply", ""], "TARGET"),
+        (["export", "demo", "-o", ""], "-o/--output"),
+        (["export", "demo", "--format", "kimi", "-o", ""], "-o/--output"),
+        (["keys", "new", "one", "-o", ""], "-o/--output"),
+    ],
+)
+def test_an_empty_path_is_wrong_usage_and_not_the_present_folder(
+    root: Path, words: list[str], argument: str
+) -> None:
+    ran = Steno(root)(*words)
     assert (ran.code, ran.out) == (2, "")
-    assert f"argument {option}: the path is empty" in ran.err
+    assert f"argument {argument}: the path is empty" in ran.err
     assert list(root.iterdir()) == []

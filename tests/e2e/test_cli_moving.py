@@ -37,6 +37,24 @@ def _told(root: Path) -> Steno:
     return Steno(root)
 
 
+@pytest.mark.parametrize("form", ["markdown", "kimi"])
+def test_an_export_into_no_folder_names_that_folder(root: Path, tmp_path: Path, form: str) -> None:
+    steno = _told(root)
+    ran = steno("export", "demo", "--format", form, "-o", str(tmp_path / "no" / "x"))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(f"steno: {tmp_path}/no is no folder: make it")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_id_to_import_under_is_none(root: Path, tmp_path: Path) -> None:
+    steno = _told(root)
+    assert steno("export", "demo", "--format", "kimi", "-o", str(tmp_path / "demo")).code == 0
+    for folder in (tmp_path / "demo", tmp_path):
+        ran = steno("import", str(folder), "")
+        assert (ran.code, ran.out) == (1, "")
+        assert "'' is not a session id" in ran.err
+
+
 def lines_in(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 

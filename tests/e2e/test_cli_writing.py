@@ -81,7 +81,7 @@ def test_a_refused_line_of_stdin_says_which_and_what_is_stored(root: Path) -> No
     assert (ran.code, ran.out) == (1, "0:1\n")
     first, second = ran.err.splitlines()
     assert first == (
-        "steno: line 2 of stdin was not acknowledged; 1 record before it stay appended"
+        "steno: line 2 of stdin was not acknowledged; 1 record before it stays appended"
     )
     assert second.startswith("steno: ")
     assert "JSON" in second

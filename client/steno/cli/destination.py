@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from steno_protocol.errors import Exists
+from steno_protocol.errors import BadRequest, Exists
 
 _HERE: Final = -100
 """AT_FDCWD: a path is what it says."""
@@ -25,9 +25,10 @@ def new_file(path: Path) -> Generator[BinaryIO]:
 
     Raises:
         Exists: something lies there already.
+        BadRequest: it would lie in no folder.
         OSError: it cannot be written; nothing is left of it.
     """
-    _refuse_taken(path)
+    _check_place(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -50,9 +51,10 @@ def new_folder(path: Path) -> Generator[Path]:
 
     Raises:
         Exists: something lies there already.
+        BadRequest: it would lie in no folder.
         OSError: it cannot be written; nothing is left of it.
     """
-    _refuse_taken(path)
+    _check_place(path)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield aside
@@ -105,9 +107,17 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def _refuse_taken(path: Path) -> None:
+def _check_place(path: Path) -> None:
+    """Refuse a place that is taken, or that lies in no folder: what is made aside has other names.
+
+    Raises:
+        Exists: something lies there already.
+        BadRequest: it would lie in nothing.
+    """
     if path.is_symlink() or path.exists():
         raise _taken(path)
+    if not path.parent.is_dir():
+        raise BadRequest(f"{path.parent} is no folder: make it, or name a place in one that is there")
 
 
 def _taken(path: Path) -> Exists:

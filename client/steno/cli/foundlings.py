@@ -73,12 +73,12 @@ def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
         raise NotFound(f"{folder} is no folder: name a session's folder, or a tree of them")
     tree = folder.resolve()
     if _has_context(tree):
-        start = given or tree.name
+        start = tree.name if given is None else given
     else:
         start = (given or "").rstrip("/")
         # The folder of kimi-cli itself was meant: its sessions lie one below.
         tree = tree / places.SESSIONS if (tree / places.SESSIONS).is_dir() else tree
-    if start:
+    if start or given is not None:
         _check(start)
     found: list[Foundling] = []
     nameless: list[Path] = []

@@ -145,7 +145,8 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
             try:
                 ack = _apply(client, options, *_appending(line), key)
             except StenoError:
-                stored = f"; {count(done, 'record')} before it stay appended" if done else ""
+                stay = "stays" if done == 1 else "stay"
+                stored = f"; {count(done, 'record')} before it {stay} appended" if done else ""
                 output.say(f"line {line_number} of stdin was not acknowledged{stored}")
                 raise
             _print_ack(options, output, ack)

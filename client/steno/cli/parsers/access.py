@@ -1,6 +1,6 @@
 """The command line of access from other machines: keys new, list, revoke."""
 
-from steno.cli.arguments import Subcommands, actions, command
+from steno.cli.arguments import Subcommands, actions, command, place
 from steno_protocol.rights import RIGHTS, Right
 
 
@@ -35,5 +35,5 @@ def _add_new(commands: Subcommands) -> None:
         help="what the client may do (default: write)",
     )  # fmt: skip
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="where to (default: keys/NAME.key in the root)"
+        "-o", "--output", metavar="FILE", type=place, help="where to (default: keys/NAME.key in the root)"
     )

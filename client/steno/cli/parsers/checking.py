@@ -1,6 +1,6 @@
 """The command lines that look for damage: verify, repair."""
 
-from steno.cli.arguments import Subcommands, command, key, why
+from steno.cli.arguments import Subcommands, command, key, place, why
 
 
 def add_verify(commands: Subcommands) -> None:
@@ -15,6 +15,7 @@ def add_verify(commands: Subcommands) -> None:
         "targets",
         metavar="TARGET",
         nargs="*",
+        type=place,
         help="a session's id, or the path of a file or folder",
     )
     parser.add_argument("--all", action="store_true", help="every session of the daemon")
@@ -30,7 +31,10 @@ def add_repair(commands: Subcommands) -> None:
         example="steno repair demo\nsteno repair demo --apply\nsteno repair ./notes.jsonl --apply",
     )  # fmt: skip
     parser.add_argument(
-        "target", metavar="TARGET", help="a session's id, or the path of a file or folder"
+        "target",
+        metavar="TARGET",
+        type=place,
+        help="a session's id, or the path of a file or folder",
     )
     parser.add_argument("--apply", action="store_true", help="do it; the default is to say it")
     why(parser)

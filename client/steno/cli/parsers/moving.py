@@ -1,6 +1,12 @@
 """The command lines that bring sessions out of steno and into it: export, import."""
 
-from steno.cli.arguments import Subcommands, command, optional_argument, session_argument
+from steno.cli.arguments import (
+    Subcommands,
+    command,
+    optional_argument,
+    place,
+    session_argument,
+)
 
 FORMATS = ("markdown", "json", "kimi")
 
@@ -18,7 +24,7 @@ def add_export(commands: Subcommands) -> None:
         "--format", choices=FORMATS, help="(default: markdown, or json with --json)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="PATH",
+        "-o", "--output", metavar="PATH", type=place,
         help="the file or, for kimi, the folder to make (default: stdout; kimi needs one)",
     )  # fmt: skip
 
@@ -31,7 +37,9 @@ def add_import(commands: Subcommands) -> None:
         " harmless. FOLDER itself is only read. The root has to be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
     )  # fmt: skip
-    parser.add_argument("folder", metavar="FOLDER", help="a session folder, or a tree of them")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=place, help="a session folder, or a tree of them"
+    )
     optional_argument(
         parser, "session", str,
         "the id of the session, or what the ids of a tree begin with (default: a session's folder"
