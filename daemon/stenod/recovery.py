@@ -224,12 +224,16 @@ def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
     if is_fresh or (opening.taken_in and not opening.create):
         raise _moved_away(opening)
     if has_past and not opening.taken_in:
-        raise Corrupt(
-            f"{opening.path} has older generations and no {places.CONTEXT}: move the newest"
-            f" context_N.jsonl to {places.CONTEXT} to go on from it",
-            session=opening.session,
-        )
+        raise Corrupt(present_lost(opening.path), session=opening.session)
     return False
+
+
+def present_lost(path: str) -> str:
+    """What is said of a session's folder that has a past and no present, and what to do."""
+    return (
+        f"{path} has older generations and no {places.CONTEXT}: move the newest context_N.jsonl to"
+        f" {places.CONTEXT} to go on from it"
+    )
 
 
 def _moved_away(opening: Opening) -> Busy:

@@ -16,11 +16,11 @@ import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.commands import Delete
-from steno_protocol.errors import BadRequest, ErrorCode, Held, NotFound, OutcomeUnknown
+from steno_protocol.errors import BadRequest, ErrorCode, Held, OutcomeUnknown
 from steno_protocol.replies import Deleted
 from stenod.removing import remove_all
 from stenod.store.disk import Disk, close_with
-from stenod.trees import Place, Trees
+from stenod.trees import Place, Trees, no_present
 
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
 _ID_CHARS_MAX: Final = 128
@@ -96,7 +96,7 @@ def discard(
     with contextlib.ExitStack() as held:
         folder = close_with(held, disk, trees.open_folder(place))
         if disk.stat_name(folder, places.CONTEXT) is None:
-            raise NotFound("there is no such session", session=place.session)
+            raise no_present(disk, folder, place)
         _lock_all(held, disk, folder, place)
         tree = close_with(held, disk, trees.open_tree(place))
         trash = close_with(held, disk, disk.open_folder(tree, places.TRASH, create=True))

@@ -124,7 +124,7 @@ class Trees:
         folder = self.open_folder(found, create=create)
         try:
             if not create and self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise _no_session(found)
+                raise no_present(self._disk, folder, found)
             stat = self._disk.stat(folder)
             return stat.device, stat.inode
         finally:
@@ -173,7 +173,7 @@ class Trees:
                 shared.release()
                 raise
         except FileNotFoundError:
-            raise _no_session(found) from None
+            raise no_present(self._disk, folder, found) from None
         finally:
             self._disk.close(folder)
         return inspection, FileView(shared, inspection.size)
@@ -232,7 +232,7 @@ class Trees:
         try:
             shared = SharedHandle(self._disk, self._disk.open_read(folder, name))
         except FileNotFoundError:
-            raise _no_session(found) from None
+            raise no_present(self._disk, folder, found) from None
         try:
             size = recovery.readable_size(
                 self._disk, folder, shared.handle, name, generation, self.doubts
@@ -272,7 +272,7 @@ class Trees:
         folder = self.open_folder(found)
         try:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise _no_session(found)
+                raise no_present(self._disk, folder, found)
             entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
             rotated: dict[int, float] = {}
             for generation in past_generations(self._disk, folder):
@@ -287,7 +287,7 @@ class Trees:
         folder = self.open_folder(found)
         try:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise _no_session(found)
+                raise no_present(self._disk, folder, found)
             return recovery.pending_mail(self._disk, folder)
         finally:
             self._disk.close(folder)
@@ -427,3 +427,16 @@ def _no_session(found: Place) -> NotFound:
         "there is no such session: `open` makes it (the command: `steno append`)",
         session=found.session,
     )
+
+
+def no_present(disk: Disk, folder: int, found: Place) -> NotFound:
+    """What is said of a folder without a context: it is no session, or one that lost its present.
+
+    What it lost may be in use by nobody, yet `open` would refuse to make it anew.
+    """
+    if not past_generations(disk, folder):
+        return _no_session(found)
+    told = recovery.present_lost(found.path)
+    if found.shared:
+        told += ", unless the program that moved it away is about to write another"
+    return NotFound(told, session=found.session)

@@ -393,3 +393,26 @@ def test_a_session_without_a_present_generation_is_told_with_what_brings_it_back
     (folder / "context_2.jsonl").rename(folder / "context.jsonl")
     assert _examine(root)[0] == WELL
     assert [each["content"] for each in steno("read", "team/demo").documents] == ["two"]
+
+
+def test_whoever_asks_for_a_session_without_a_present_generation_is_told_what_brings_it_back(
+    root: Path,
+) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "one")
+    steno("clear", "demo")
+    steno("append", "demo-2", "another")
+    steno("stop")
+    folder = root / places.SESSIONS / "demo"
+    (folder / places.CONTEXT).unlink()
+    remedy = f"{folder} has older generations and no context.jsonl: move the newest"
+    for command in ("read", "stat", "timeline", "tail", "show", "wire", "title", "export", "usage"):
+        ran = steno(command, "demo")
+        assert (ran.code, ran.out) == (4, ""), command
+        # Nor is the only other one that begins so taken for it.
+        assert ran.err.startswith(f"steno: {remedy}"), command
+    assert steno("dmail", "show", "demo").code == 4
+    assert remedy in steno("delete", "demo").err
+    assert remedy in steno("append", "demo", "x").err
+    shown = steno("read", "demo", "--generation", "0").documents
+    assert [each["content"] for each in shown] == ["one"]

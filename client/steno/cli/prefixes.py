@@ -24,8 +24,10 @@ def meant(options: Namespace, error: NotFound) -> str | None:
         return None
     with connected(options) as client:
         asked = List(prefix=options.session, limit=_NAMED_MAX + 1)
-        found = [entry.session for entry in client.request(asked, Sessions)[0].sessions]
-    if options.session in found or not found:
+        page = client.request(asked, Sessions)[0]
+    found = [entry.session for entry in page.sessions]
+    if options.session in (*found, *page.without_context) or not found:
+        # Also one that lost its present generation was meant, and no other.
         return None
     if len(found) == 1:
         return found[0]
