@@ -1,9 +1,15 @@
 """`steno completion`: what Tab offers in bash and zsh, without a daemon and without Python."""
 
+import fcntl
+import os
+import select
 import shutil
+import struct
 import subprocess
+import termios
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -29,6 +35,39 @@ _steno
 """
 
 Complete = Callable[..., list[str]]
+
+
+class Terminal:
+    """A shell that believes that a person types into it."""
+
+    def __init__(self, words: list[str], root: Path, folder: Path) -> None:
+        self._controller, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(folder)}
+        self._process = subprocess.Popen(
+            words,
+            stdin=terminal, stdout=terminal, stderr=terminal,
+            cwd=folder, env={**environment, "STENO_HOME": str(root)}, start_new_session=True,
+        )  # fmt: skip
+        os.close(terminal)
+        self._shown = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._controller)
+
+    def type(self, keys: str, *, until: str) -> None:
+        """Type, and wait until something is shown that was not there before."""
+        os.write(self._controller, keys.encode())
+        self._shown = ""
+        while until not in self._shown:
+            ready, _, _ = select.select([self._controller], [], [], 20)
+            assert ready, f"{until!r} was never shown: {self._shown!r}"
+            self._shown += os.read(self._controller, 4096).decode()
 
 
 @pytest.fixture(scope="module", params=["bash", "zsh"])
@@ -153,6 +192,42 @@ def test_paths_are_offered_where_a_path_belongs(
     else:
         assert complete("import fo") == ["<paths -/>"]
         assert complete("export demo -o fi") == ["<paths >"]
+
+
+def test_what_is_verified_is_a_session_or_else_a_path(
+    complete: Complete, root: Path, tmp_path: Path, script: Path
+) -> None:
+    plant(root / "sessions", "demo")
+    (tmp_path / "notes.jsonl").touch()
+    for command in ("verify", "repair --apply"):
+        assert complete(f"{command} de") == ["demo"]
+        paths = ["notes.jsonl"] if script.name == "bash" else ["<paths >"]
+        assert complete(f"{command} no") == paths
+        assert complete(f"{command} ./no") == [each.replace("no", "./no", 1) for each in paths]
+
+
+@pytest.mark.parametrize("way", ["bash", "zsh", "zsh from its fpath"])
+def test_a_person_gets_what_tab_completes(root: Path, tmp_path: Path, way: str) -> None:
+    shell = way.split()[0]
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    plant(root / "sessions", "demo", "team/a")
+    (tmp_path / "notes.jsonl").touch()
+    (tmp_path / "_steno").write_text(Steno(root)("completion", shell).out)
+    compinit = "autoload -Uz compinit; compinit -u -D"
+    begin = {
+        "bash": "source ./_steno",
+        "zsh": f'{compinit}; eval "$(cat _steno)"',
+        "zsh from its fpath": f"fpath=($PWD $fpath); {compinit}",
+    }[way]
+    with Terminal([shell, "--norc" if shell == "bash" else "-f", "-i"], root, tmp_path) as terminal:
+        terminal.type(f"{begin}; echo rea''dy\n", until="ready")
+        terminal.type("steno una\t", until="steno unarchive ")
+        terminal.type("\x15steno show de\t", until="steno show demo ")
+        # No space behind what goes on.
+        terminal.type("\x15steno show te\ta\t", until="steno show team/a ")
+        terminal.type("\x15steno append demo --role as\t", until="--role assistant ")
+        terminal.type("\x15steno verify no\t", until="steno verify notes.jsonl ")
 
 
 def test_a_script_as_json_is_the_same_script(root: Path) -> None:

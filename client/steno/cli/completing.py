@@ -18,8 +18,8 @@ from steno.cli.parser import build_parser
 _KINDS: Final = {
     "session": "session",
     "prefix": "session",
-    "target": "session",
-    "targets": "session",
+    "target": "target",
+    "targets": "target",
     "folder": "folder",
 }
 """What an argument of this name is completed with."""

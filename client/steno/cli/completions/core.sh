@@ -68,6 +68,11 @@ _steno_argument() {
     shift "$_steno_place"
     case $1 in
         session) _steno_sessions "$_steno_typed" ;;
+        target)
+            # A path where no session begins so; its own name may be that of a session's folder.
+            _steno_found=$(_steno_sessions "$_steno_typed")
+            printf '%s\n' "${_steno_found:-<files>}"
+            ;;
         folder) echo '<folders>' ;;
         choice) _steno_choices "$_steno_command" ;;
     esac
