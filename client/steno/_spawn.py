@@ -81,8 +81,11 @@ def _start_lock(root: str, patience_s: float) -> StartLock:
         make_private(Path(root))
         return StartLock(root, patience_s)
     except OSError as error:
+        # What lies there is told of as a file that "exists".
+        is_taken = isinstance(error, FileExistsError | NotADirectoryError)
+        what = f"{error.filename} is no folder" if is_taken else error
         raise StartFailed(
-            f"the root {root} cannot be used: {error}; choose another with root=, --root or"
+            f"the root {root} cannot be used: {what}; choose another with root=, --root or"
             " STENO_HOME"
         ) from error
 

@@ -208,7 +208,7 @@ def test_what_is_verified_is_a_session_or_else_a_path(
 
 @pytest.mark.parametrize("way", ["bash", "zsh", "zsh from its fpath"])
 def test_a_person_gets_what_tab_completes(root: Path, tmp_path: Path, way: str) -> None:
-    shell = way.split()[0]
+    shell = way.split(maxsplit=1)[0]
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
     plant(root / "sessions", "demo", "team/a")

@@ -312,8 +312,9 @@ def test_what_stands_in_the_lock_may_be_anything(root: Path) -> None:
 def test_a_root_that_cannot_be_one_is_told(root: Path) -> None:
     file = root / "file"
     file.write_text("")
-    with pytest.raises(Unreachable, match="cannot be used"):
-        connect_sync(file)
+    for place in (file, file / "below"):
+        with pytest.raises(Unreachable, match=r"cannot be used: .*file is no folder; choose"):
+            connect_sync(place)
 
 
 def test_the_folder_that_a_client_works_in_lends_no_modules_to_the_daemon(

@@ -272,6 +272,16 @@ def number_from(least: int) -> Callable[[str], int]:
     return read
 
 
+def checkpoint_id(text: str) -> int:
+    """The type of a checkpoint's id; which ids there are, the daemon says."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not the number of a checkpoint, for example 0"
+        ) from None
+
+
 def seconds(text: str) -> float:
     """The type of a time span that takes time."""
     try:

@@ -117,7 +117,9 @@ def _check_place(path: Path) -> None:
     if path.is_symlink() or path.exists():
         raise _taken(path)
     if not path.parent.is_dir():
-        raise BadRequest(f"{path.parent} is no folder: make it, or name a place in one that is there")
+        raise BadRequest(
+            f"{path.parent} is no folder: make it, or name a place in one that is there"
+        )
 
 
 def _taken(path: Path) -> Exists:

@@ -35,5 +35,9 @@ def _add_new(commands: Subcommands) -> None:
         help="what the client may do (default: write)",
     )  # fmt: skip
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=place, help="where to (default: keys/NAME.key in the root)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=place,
+        help="where to (default: keys/NAME.key in the root)",
     )

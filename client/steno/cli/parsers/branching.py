@@ -2,6 +2,7 @@
 
 from steno.cli.arguments import (
     Subcommands,
+    checkpoint_id,
     command,
     key,
     number_from,
@@ -25,7 +26,10 @@ def add_fork(commands: Subcommands) -> None:
         "--at", metavar="POSITION", type=position, help="what there was before this position"
     )
     instant.add_argument(
-        "--checkpoint", metavar="N", type=int, help="what a revert to this checkpoint would leave"
+        "--checkpoint",
+        metavar="N",
+        type=checkpoint_id,
+        help="what a revert to this checkpoint would leave",
     )
     instant.add_argument(
         "--turn", metavar="N", type=number_from(-1),

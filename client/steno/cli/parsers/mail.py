@@ -3,6 +3,7 @@
 from steno.cli.arguments import (
     Subcommands,
     actions,
+    checkpoint_id,
     command,
     mutation,
     optional_argument,
@@ -29,7 +30,9 @@ def _add_send(commands: Subcommands) -> None:
         example="steno dmail send demo 3 - < insight.txt",
     )  # fmt: skip
     session_argument(parser)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=int, help="the id of one")
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", type=checkpoint_id, help="the id of one"
+    )
     parser.add_argument("text", metavar="TEXT", help="the message, or - for stdin")
     parser.add_argument(
         "--replaces", metavar="MAIL_ID", help="the one that waits, to be given up for this one"

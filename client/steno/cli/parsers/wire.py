@@ -1,6 +1,7 @@
 """The command lines about a session's wire file: wire, replay, emit."""
 
 import argparse
+from math import isfinite, nan
 from typing import Final
 
 from steno.cli.arguments import (
@@ -64,7 +65,10 @@ def add_emit(commands: Subcommands) -> None:
     parser.add_argument("type", metavar="TYPE", help="what kind of event it is")
     optional_argument(parser, "payload", str, "a JSON object, or - for stdin (default: {})")
     parser.add_argument(
-        "--timestamp", metavar="SECONDS", type=float, help="when it was, Unix time (default: now)"
+        "--timestamp",
+        metavar="SECONDS",
+        type=_unix_time,
+        help="when it was, Unix time (default: now)",
     )
     no_create(parser)
     mutation(parser)
@@ -73,6 +77,16 @@ def add_emit(commands: Subcommands) -> None:
 def _wire_span(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after", metavar="POSITION", type=position, help="begin here")
     parser.add_argument("--until", metavar="POSITION", type=position, help="end here")
+
+
+def _unix_time(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = nan
+    if not isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give seconds since 1970")
+    return found
 
 
 def _speed(text: str) -> float:

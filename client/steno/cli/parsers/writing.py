@@ -4,6 +4,7 @@ from typing import Final
 
 from steno.cli.arguments import (
     Subcommands,
+    checkpoint_id,
     command,
     count,
     key,
@@ -77,7 +78,7 @@ def add_revert(commands: Subcommands) -> None:
         example="steno revert demo 3 --why 'wrong way'",
     )  # fmt: skip
     session_argument(parser)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=int, help="its id")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=checkpoint_id, help="its id")
     why(parser)
     mutation(parser)
 
