@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from steno._blocking_linked import BlockingLinkedSession
 from steno._blocking_streams import fetch
-from steno._compacting import Begun, Compacting, lease_ms
+from steno._compacting import Begun, Compacting, check_asking, lease_ms
 from steno._reading import PastReader
 from steno.compaction import BlockingSummarize
 from steno.values import Compacted
@@ -34,6 +34,7 @@ class BlockingCompactionSession(BlockingLinkedSession):
         Args:
             lease: seconds after which others may begin, whatever became of this process.
         """
+        check_asking(summarize, instruction)
         job = Compacting(self.id, self._link.name, key, preserve, lease_ms(lease))
         # Asked first: after a rewrite there may be nothing to do any more, and a model costs much.
         repeated = None if key is None else self._repeated(job)

@@ -9,6 +9,7 @@ from steno._blocking_repair import BlockingRepairSession
 from steno._blocking_streams import BlockingRecords, blocking_lines, fetch
 from steno._blocking_subscription import BlockingSubscription
 from steno._blocking_wire import BlockingWireSession
+from steno._given import given_seconds
 from steno._messages import Message, encode_messages
 from steno._reading import LineReader, PastReader, PastState
 from steno._verbs import (
@@ -208,6 +209,7 @@ class BlockingSession(
             False when that took longer than `timeout` seconds.
         """
         target = Position.parse(place(position))
+        given_seconds(timeout, "timeout")
         mirror = self._followed()
         return self._link.wait_until(mirror.arrival(target), timeout)
 

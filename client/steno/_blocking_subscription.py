@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from steno._follower import Follower
 from steno._following import Following
+from steno._given import given_seconds
 from steno._turnstile import Turnstile
 from steno._uncopied import Uncopied
 from steno.values import File, SubscriptionEvent
@@ -66,6 +67,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], Uncopied):
         Raises:
             NotFound: the session cannot be followed any longer.
         """
+        given_seconds(timeout, "timeout")
         deadline = inf if timeout is None else time.monotonic() + timeout
         while not self._is_closed and self._link.wait_until(self._has_news, timeout):
             taken = None

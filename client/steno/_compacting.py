@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from steno._given import check_function, given_number, given_text
 from steno._keys import new_key
 from steno._messages import encode_messages
 from steno._reading import PastReader
@@ -202,9 +203,17 @@ class Applied(msgspec.Struct, frozen=True):
         )
 
 
+def check_asking(summarize: object, instruction: object) -> None:
+    """Raise BadRequest if no model can be asked so: before anything is, and before the lease."""
+    check_function(summarize, "summarize")
+    if instruction is not None:
+        given_text(instruction, "instruction")
+
+
 def lease_ms(lease_s: float) -> int:
-    """A lease in whole milliseconds, within its limits."""
-    return max(1, min(int(lease_s * 1000), limits.COMPACTION_LEASE_MS_MAX))
+    """A lease in whole milliseconds, within its limits; raises BadRequest when it is no number."""
+    lease = 1000 * given_number(lease_s, "lease, in seconds,")
+    return int(max(1, min(lease, limits.COMPACTION_LEASE_MS_MAX)))
 
 
 def too_late(session: str, timeout_s: float | None) -> Expired:

@@ -1,11 +1,13 @@
 """What an async session does to be compacted."""
 
 from contextlib import suppress
+from inspect import isawaitable
 
 import anyio
 import anyio.lowlevel
 
-from steno._compacting import Begun, Compacting, too_late
+from steno._compacting import Begun, Compacting, check_asking, too_late
+from steno._given import given_seconds
 from steno._linked import LinkedSession
 from steno._reading import PastReader
 from steno.compaction import Summarize, Summary
@@ -13,7 +15,7 @@ from steno.subscription import fetch
 from steno.values import Compacted
 from steno_protocol import commands, limits, replies
 from steno_protocol.context import ContextState, Message
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import BadRequest, StenoError
 
 
 class CompactionSession(LinkedSession):
@@ -65,6 +67,8 @@ class CompactionSession(LinkedSession):
             the summary was there, nothing was changed.
         """
         self._refuse_when_ended()
+        check_asking(summarize, instruction)
+        given_seconds(timeout, "timeout")
         job = Compacting(self.id, self._link.name, key, preserve, limits.COMPACTION_LEASE_MS)
         # Asked first: after a rewrite there may be nothing to do any more, and a model costs much.
         repeated = None if key is None else await self._repeated(job)
@@ -151,7 +155,13 @@ class CompactionSession(LinkedSession):
 
 async def _answer(summarize: Summarize, request: list[Message]) -> str | Summary | BaseException:
     try:
-        return await summarize(request)
+        answer = summarize(request)
+        if not isawaitable(answer):
+            return BadRequest(
+                f"summarize returned {type(answer).__name__!r} and nothing to await: make it an"
+                " async function; nothing was changed"
+            )
+        return await answer
     except anyio.get_cancelled_exc_class():
         raise
     except BaseException as error:

@@ -21,11 +21,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from math import inf
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from steno._follower import Follower
+from steno._headers import encode_header
 from steno._pending import Pending
 from steno_protocol import events, limits
 from steno_protocol.bundles import can_be_bundled, encode_bundle
@@ -36,10 +37,7 @@ from steno_protocol.commands import (
     Grant,
     Hello,
     Mutation,
-    Subscribe,
     Unsubscribe,
-    command_name,
-    encode_command,
 )
 from steno_protocol.errors import (
     BadRequest,
@@ -48,7 +46,6 @@ from steno_protocol.errors import (
     Incompatible,
     Outcome,
     StenoError,
-    TooLarge,
     Unreachable,
 )
 from steno_protocol.frames import Answer, decode_answers
@@ -57,9 +54,6 @@ from steno_protocol.version import PROTOCOL_MAGIC
 
 RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
 """Refusals that a later try can turn into a yes."""
-
-_LATER_BYTES: Final = 64
-"""Room in a header for what is added when it is sent: the deadline, and `repeat`."""
 
 
 class Exchange:
@@ -135,7 +129,7 @@ class Exchange:
         if self.is_connected:
             self._send(pending, now)
         else:
-            _encode(command)
+            encode_header(command)
         self._pending[pending.id] = pending
         self._arm(min(pending.due, pending.deadline))
         return pending
@@ -234,9 +228,15 @@ class Exchange:
     # --- subscriptions ---------------------------------------------------------------------------
 
     def follow(self, follower: Follower, now: float, timeout_s: float) -> None:
-        """Begin to follow a session; the follower's `wake` is called after each event."""
+        """Begin to follow a session; the follower's `wake` is called after each event.
+
+        Raises:
+            TooLarge, BadRequest: it cannot be asked for at all.
+        """
         if self._failure is not None:
             raise self._failure
+        # Here it is its caller's mistake; on the next connection it would end everybody's.
+        encode_header(follower.asked_as("s"))
         follower.deadline = now + timeout_s
         follower.timeout_s = timeout_s
         self._followers[self._next_id(b"s")] = follower
@@ -285,7 +285,7 @@ class Exchange:
             command = msgspec.structs.replace(command, deadline_ms=deadline_ms, repeat=True)
         else:
             command = msgspec.structs.replace(command, deadline_ms=deadline_ms)
-        self.outbox.append([PROTOCOL_MAGIC, pending.id, _encode(command), *pending.records])
+        self.outbox.append([PROTOCOL_MAGIC, pending.id, encode_header(command), *pending.records])
         pending.copies += 1
         pending.due = now + pending.interval_s
 
@@ -298,7 +298,7 @@ class Exchange:
         elif isinstance(answer.body, Subscribed):
             # An attempt that was given up has its answer after all: nobody takes what it sends.
             command = Unsubscribe(subscription=answer.id.decode())
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), _encode(command)])
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
         elif isinstance(answer.body, Welcome):
             self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
 
@@ -326,7 +326,7 @@ class Exchange:
         pending.refusal = body.exception(pending.key)
         if body.code is ErrorCode.EXPIRED:
             # Our idea of its clock is wrong, for instance after one of the machines slept.
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"h"), _encode(self._hello)])
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"h"), encode_header(self._hello)])
         if not pending.copies:
             # Clients that were refused together should not come back together.
             pending.due = now + pending.backoff_s * (1 + self._number % 8 / 16)
@@ -400,15 +400,8 @@ class Exchange:
         # A daemon that is slow to answer because much is asked of it must not be asked ever more.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
-        command = Subscribe(
-            session=follower.session,
-            subscription=follower.name,
-            file=follower.file,
-            after=follower.resume_after,
-            window=follower.window,
-            incarnation=follower.incarnation,
-        )
-        self.outbox.append([PROTOCOL_MAGIC, request_id, _encode(command)])
+        asked = follower.asked_as(follower.name)
+        self.outbox.append([PROTOCOL_MAGIC, request_id, encode_header(asked)])
 
     def _subscribe_later(self, follower: Follower, now: float) -> None:
         follower.name = None
@@ -437,7 +430,7 @@ class Exchange:
     def _unsubscribe(self, follower: Follower) -> None:
         if follower.name is not None and self.is_connected:
             command = Unsubscribe(subscription=follower.name)
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), _encode(command)])
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
         follower.name = None
 
     def _grant(self, name: str, owed_bytes: int) -> None:
@@ -445,7 +438,7 @@ class Exchange:
             portion = min(owed_bytes, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
             command = Grant(subscription=name, bytes=portion)
             # Under the id of its subscription: a daemon that forgot it answers with an event.
-            self.outbox.append([PROTOCOL_MAGIC, name.encode(), _encode(command)])
+            self.outbox.append([PROTOCOL_MAGIC, name.encode(), encode_header(command)])
             owed_bytes -= portion
 
     def _drop_ids(self, follower: Follower, but: bytes | None = None) -> bool:
@@ -473,27 +466,3 @@ def _is_asked_again(follower: Follower, code: ErrorCode) -> bool:
     # Nobody could renew a mirror that was ended because the disk failed for a moment.
     is_mirror = follower.until_live and follower.is_live
     return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
-
-
-def _has_bytes(value: object) -> bool:
-    if isinstance(value, tuple):
-        return bytes in map(type, cast("tuple[object, ...]", value))
-    return type(value) is bytes
-
-
-def _encode(command: Command) -> bytes:
-    # As JSON bytes would be Base64: text that nobody meant.
-    if any(map(_has_bytes, msgspec.structs.astuple(command))):
-        raise BadRequest(f"{command_name(command)!r} takes text, and was given bytes: decode them")
-    try:
-        header = encode_command(command)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise BadRequest(
-            f"the command {command_name(command)!r} cannot be written as JSON: {error}"
-        ) from None
-    if len(header) > limits.HEADER_BYTES_MAX - _LATER_BYTES:
-        raise TooLarge(
-            f"the header of {command_name(command)!r} has {len(header)} bytes, at most"
-            f" {limits.HEADER_BYTES_MAX} are allowed: shorten its longest field"
-        )
-    return header

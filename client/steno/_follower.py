@@ -7,6 +7,7 @@ from typing import assert_never
 
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
+from steno_protocol.commands import Subscribe
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
@@ -94,6 +95,17 @@ class Follower:
     def resume_after(self) -> str:
         """The `after` of the next attempt."""
         return self.after if self.position is None else str(self.position)
+
+    def asked_as(self, name: str) -> Subscribe:
+        """The command that asks for what comes next, as the subscription of this name."""
+        return Subscribe(
+            session=self.session,
+            subscription=name,
+            file=self.file,
+            after=self.resume_after,
+            window=self.window,
+            incarnation=self.incarnation,
+        )
 
     def begin(self, reply: Subscribed) -> None:
         """The daemon said yes."""

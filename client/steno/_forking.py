@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from zlib import crc32
 
+from steno._given import given_labels, given_number
 from steno._keys import new_key
 from steno._verbs import Place, place
 from steno_protocol import limits
@@ -55,7 +56,7 @@ def undo_command(
     Raises:
         BadRequest: there is nothing to undo.
     """
-    if turns < 1:
+    if given_number(turns, "turns") < 1:
         raise BadRequest(
             f"{turns} turns cannot be undone: give 1 for the last turn, 2 for the last two",
             session=session,
@@ -85,16 +86,14 @@ def describe_command(
     """The command that sets what people know a session by.
 
     Raises:
-        BadRequest: nothing is to be set, or the labels are one text.
+        BadRequest: nothing is to be set, or the labels are no list of them.
     """
     if title is None and labels is None and archived is None:
         raise BadRequest("give a title, labels or archived: there is nothing to set")
-    if isinstance(labels, str):
-        raise BadRequest(f"labels is the text {labels!r}: give a list of labels", session=session)
     return Describe(
         session=session,
         title=title,
-        labels=None if labels is None else tuple(labels),
+        labels=None if labels is None else given_labels(labels),
         archived=archived,
     )
 

@@ -36,10 +36,12 @@ def read_private(path: str) -> str:
         raise NotFound(f"there is no key file {path}: `steno keys new` makes one") from None
     except OSError as error:
         raise Unauthorized(f"the key file {path} cannot be opened: {error.strerror}") from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+        # No file object can be made of a folder.
+        os.close(handle)
+        raise Unauthorized(f"{path} is no file of yours: a key has to be")
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise Unauthorized(f"{path} is no file of yours: a key has to be")
         if found.st_mode & 0o077:
             raise Unauthorized(f"others may read {path}: chmod 600 {path}, or make a new key")
         return file.read(_FILE_BYTES_MAX).decode(errors="replace")

@@ -1,6 +1,6 @@
 """What both clients say when a session is repaired as it was verified."""
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from steno_protocol import places
 from steno_protocol.errors import BadRequest
@@ -21,6 +21,12 @@ def repair_fields(report: Verification) -> RepairFields:
     Raises:
         BadRequest: the report is not one of a session's context.
     """
+    # It comes from the caller's code, which no type checker may have seen.
+    given: Any = report
+    if not isinstance(given, Verification):
+        raise BadRequest(
+            f"the report is a {type(given).__name__}: give what verify() of this session returned"
+        )
     for file in report.files:
         if file.file == places.CONTEXT:
             return {"generation": report.generation, "bytes": file.bytes, "crc": file.crc}

@@ -4,12 +4,14 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steno._given import briefly, given_text
 from steno._regular import read_regular
 from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest
 
 if TYPE_CHECKING:
     from steno_protocol.credentials import ClientKey
@@ -66,12 +68,12 @@ def make_target(
     """What the arguments of `connect` mean, not yet resolved.
 
     Raises:
-        BadRequest: the name cannot be one, the endpoint is no UTF-8, or the file holds no key.
+        BadRequest: the name, the root or the endpoint cannot be one, or the file holds no key.
         NotFound, Unauthorized: the key file is not there, or not ours alone.
     """
     return Target(
-        root=None if root is None else os.fspath(root),
-        endpoint=None if endpoint is None else places.check_path(endpoint, "endpoint"),
+        root=None if root is None else _path(root, "root"),
+        endpoint=None if endpoint is None else _endpoint(endpoint),
         spawn=spawn and endpoint is None,
         name=_default_name() if name is None else places.check_name(name),
         key=None if key_file is None else _client_key(key_file),
@@ -92,7 +94,22 @@ def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
     # Imported only now: most clients are on the daemon's own machine and have no key.
     from steno._key_files import client_key  # noqa: PLC0415
 
-    return client_key(path)
+    return client_key(_path(path, "key_file"))
+
+
+def _path(path: Any, what: str) -> str:
+    """A path as text, of what `open` would take for one."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        text = "\0"
+    if "\0" in text:
+        raise BadRequest(f"the {what} is {briefly(path)}: give a path, as text or a pathlib.Path")
+    return text
+
+
+def _endpoint(endpoint: str) -> str:
+    return places.check_path(given_text(endpoint, "the endpoint"), "endpoint")
 
 
 def _real_root(root: str | None) -> str:

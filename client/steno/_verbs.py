@@ -76,7 +76,8 @@ def opening(
 
 def place(position: Place) -> str:
     """The text of a position; raises BadRequest when it is none."""
-    return str(position if isinstance(position, Position) else Position.parse(position))
+    # A Position can hold any numbers, and the text of a str of one's own can be another one.
+    return str(Position.parse(str(position) if isinstance(position, Position) else position))
 
 
 def seconds(timeout: object) -> float:

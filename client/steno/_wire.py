@@ -48,6 +48,9 @@ def encode_events(
         raise BadRequest(
             "an append to the wire file takes a type and a payload, or a sequence of events"
         )
+    # What callers give without a type checker may be anything.
+    if not hasattr(event, "__iter__"):
+        raise BadRequest(f"an event is a type, or a sequence of events, not {event!r:.80}")
     return encode_messages([_event(each, at) for each in event])
 
 

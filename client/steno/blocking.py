@@ -9,6 +9,7 @@ from steno._blocking_link import BlockingLink
 from steno._blocking_session import BlockingSession
 from steno._blocking_subscription import BlockingSubscription
 from steno._forking import delete_command
+from steno._given import given_labels
 from steno._target import make_target
 from steno._uncopied import Uncopied
 from steno._verbs import ReplyT, open_unfollowed, opening
@@ -138,7 +139,11 @@ class BlockingClient(Uncopied):
         while more:
             after = entries[-1].session if entries else ""
             asked = commands.List(
-                prefix=prefix, after=after, archived=archived, labels=tuple(labels), title=title
+                prefix=prefix,
+                after=after,
+                archived=archived,
+                labels=given_labels(labels),
+                title=title,
             )
             page = self._link.ask(asked, replies.Sessions)
             entries += page.sessions

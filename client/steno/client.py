@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from steno._forking import delete_command
+from steno._given import given_labels
 from steno._link import Link
 from steno._target import make_target
 from steno._uncopied import Uncopied
@@ -148,7 +149,11 @@ class Client(Uncopied):
         while more:
             after = entries[-1].session if entries else ""
             asked = commands.List(
-                prefix=prefix, after=after, archived=archived, labels=tuple(labels), title=title
+                prefix=prefix,
+                after=after,
+                archived=archived,
+                labels=given_labels(labels),
+                title=title,
             )
             page = await self._link.ask(asked, replies.Sessions)
             entries += page.sessions

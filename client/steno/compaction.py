@@ -8,6 +8,7 @@ from typing import Any, Final, TypeGuard, cast
 
 import msgspec
 
+from steno._given import given_number
 from steno._told import THOUGHTS, told
 from steno_protocol import limits
 from steno_protocol.context import CHARS_PER_TOKEN, Message
@@ -131,6 +132,11 @@ def should_compact(
             number, or the answer is always True.
         ratio: part of `max_context_size` that may be full.
     """
+    for name, number in (
+        ("token_count", token_count), ("max_context_size", max_context_size),
+        ("reserved", reserved), ("ratio", ratio),
+    ):  # fmt: skip
+        given_number(number, name)
     return token_count >= max_context_size * ratio or token_count + reserved >= max_context_size
 
 

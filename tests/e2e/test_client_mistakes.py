@@ -1,0 +1,146 @@
+"""What callers get wrong without a type checker: told in words, and nobody else suffers from it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steno import BadRequest, Position, Unauthorized, connect, connect_sync
+from steno.compaction import should_compact
+
+pytestmark = pytest.mark.anyio
+
+MESSAGE = {"role": "user", "content": "hi"}
+
+
+class Unwritable:
+    """What JSON has no value for."""
+
+    def __repr__(self) -> str:
+        return "<unwritable>"
+
+
+Call = Callable[[Any], Any]
+
+OF_A_SESSION: list[tuple[str, Call]] = [
+    ("why is <unwritable>", lambda session: session.clear(why=Unwritable())),
+    ("durability is <unwritable>", lambda session: session.checkpoint(durability=Unwritable())),
+    ("prompt is <unwritable>", lambda session: session.write_system_prompt(Unwritable())),
+    ("checkpoint_id is <unwritable>", lambda session: session.revert_to(Unwritable())),
+    ("new_session is <unwritable>", lambda session: session.fork(Unwritable())),
+    ("turns is None", lambda session: session.undo(None)),
+    ("'-1:0' is not a position", lambda session: session.fork("other", at=Position(-1, 0))),
+    ("labels is 'draft'", lambda session: session.describe(labels="draft")),
+    ("labels is 5", lambda session: session.describe(labels=5)),
+    ("report is a NoneType", lambda session: session.repair(None)),
+    ("not 5", lambda session: session.append_wire(5)),
+    ("summarize is None", lambda session: session.compact(None)),
+    ("instruction is 5", lambda session: session.compact(len, instruction=5)),
+    ("preserve is <unwritable>", lambda session: session.compact(len, preserve=Unwritable())),
+]
+
+OF_A_CLIENT: list[tuple[str, Call]] = [
+    ("session is <unwritable>", lambda client: client.stat(Unwritable())),
+    ("session is PosixPath", lambda client: client.open(Path("demo"))),
+    ("labels is 'draft'", lambda client: client.sessions(labels="draft")),
+    ("labels is None", lambda client: client.sessions(labels=None)),
+    ("title is <unwritable>", lambda client: client.sessions(title=Unwritable())),
+]
+
+OF_CONNECTING: list[tuple[str, dict[str, Any]]] = [
+    ("the root is 5", {"root": 5}),
+    (r"the root is 'a\\x00b'", {"root": "a\0b"}),
+    ("the endpoint is 5", {"endpoint": 5}),
+    ("the endpoint is PosixPath", {"endpoint": Path("x")}),
+    ("the key_file is 5", {"key_file": 5}),
+]
+
+
+async def test_a_mistake_is_told_by_the_name_of_what_was_given(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.append_message(MESSAGE)
+        for told, call in OF_A_SESSION:
+            with pytest.raises(BadRequest) as raised:
+                await call(session)
+            assert told in raised.value.message
+        for told, call in OF_A_CLIENT:
+            with pytest.raises(BadRequest) as raised:
+                await call(client)
+            assert told in raised.value.message
+        assert [entry.kind for entry in await session.timeline()] == ["created"]
+        assert [entry.session for entry in await client.sessions()] == ["demo"]
+
+
+def test_a_mistake_is_told_alike_by_the_blocking_client(root: Path) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_message(MESSAGE)
+        for told, call in OF_A_SESSION:
+            with pytest.raises(BadRequest) as raised:
+                call(session)
+            assert told in raised.value.message
+        for told, call in OF_A_CLIENT:
+            with pytest.raises(BadRequest) as raised:
+                call(client)
+            assert told in raised.value.message
+        for timeout in ("1", float("nan")):
+            with pytest.raises(BadRequest, match="timeout, in seconds,"):
+                session.wait_for("0:0", timeout=timeout)  # type: ignore[arg-type]  # the mistake
+            with session.subscribe() as events, pytest.raises(BadRequest, match="timeout"):
+                events.next_event(timeout)  # type: ignore[arg-type]  # the mistake
+            with pytest.raises(BadRequest, match="lease, in seconds,"):
+                session.compact(str, lease=timeout)  # type: ignore[arg-type]  # the mistake
+        assert [entry.kind for entry in session.timeline()] == ["created"]
+
+
+@pytest.mark.parametrize(("told", "given"), OF_CONNECTING)
+def test_a_mistake_in_connecting_is_told(told: str, given: dict[str, Any]) -> None:
+    for way in (connect, connect_sync):
+        with pytest.raises(BadRequest, match=told):
+            way(**given)
+
+
+def test_a_folder_is_no_key_file(root: Path) -> None:
+    with pytest.raises(Unauthorized, match="is no file of yours"):
+        connect(root, key_file=root)
+
+
+async def test_only_an_async_function_can_ask_a_model_while_others_go_on(root: Path) -> None:
+    async with connect(root) as client:
+        session = await client.open("demo")
+        await session.append_message([MESSAGE] * 5)
+        with pytest.raises(BadRequest, match="summarize returned 'str' and nothing to await"):
+            await session.compact(lambda _: "short")  # type: ignore[arg-type]  # the mistake
+        with pytest.raises(BadRequest, match="timeout, in seconds, is nan"):
+            await session.compact(_short, timeout=float("nan"))
+        done = await session.compact(_short)
+        assert done is not None
+        assert done.summary == "short"
+
+
+async def _short(_: object) -> str:
+    return "short"
+
+
+def test_how_full_a_context_may_be_is_told_in_numbers() -> None:
+    with pytest.raises(BadRequest, match="max_context_size is None"):
+        should_compact(1, None)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(BadRequest, match="ratio is nan"):
+        should_compact(1, 2, ratio=float("nan"))
+
+
+@pytest.mark.parametrize("incarnation", [b"bytes", Unwritable(), "\udcff"])
+async def test_a_subscription_that_cannot_be_asked_for_harms_no_other_request(
+    root: Path, incarnation: Any
+) -> None:
+    async with connect(root, timeout=5) as client:
+        session = await client.open("demo")
+        for is_connected in (True, False):
+            if not is_connected:
+                await client.drain()
+            with pytest.raises(BadRequest, match="subscribe"):
+                session.subscribe(incarnation=incarnation)
+            # Asked for once more with each new connection, it would have ended the client.
+            assert (await session.append_message(MESSAGE)).durability == "synced"
