@@ -52,6 +52,8 @@ class Link:
         self._armed = inf
         self._crash: Exception | None = None
         self._is_open = False
+        self._was_opened = False
+        self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_turn = False
         self._tasks: anyio.abc.TaskGroup
@@ -66,7 +68,22 @@ class Link:
         Raises:
             Unreachable: there is no daemon, and none was to be started or could be.
             Incompatible: what answers is not the daemon that was wanted.
+            BadRequest: it was opened before; what is open stays so.
         """
+        if self._was_opened:
+            # A second connection would take the place of the first, and its end be that of both.
+            raise BadRequest(
+                "the client was entered before, and is one connection: use it where it is open, or"
+                " make another one with `connect`"
+            )
+        self._was_opened = True
+        try:
+            await self._open()
+        except BaseException:
+            self._was_opened = False
+            raise
+
+    async def _open(self) -> None:
         self._target = await anyio.to_thread.run_sync(self._target.resolved)
         self._adopt(await self._reach(self._target))
         self._timer = anyio.Event()
@@ -86,12 +103,22 @@ class Link:
     async def close(self) -> None:
         """End the tasks and the connection; whoever waits is told so.
 
-        On asyncio any task may do so, on trio the one that opened.
+        On asyncio any task may do so, on trio the one that opened. Closing twice is harmless.
+
+        Raises:
+            BadRequest: it was never opened, or in another event loop, where it stays open.
         """
+        if self._is_closed:
+            await anyio.lowlevel.checkpoint()
+            return
+        if not self._was_opened:
+            self.check_open()
+        self.check_loop()
         try:
             await self._say_farewell()
         finally:
             await self._end()
+            self._is_closed = True
 
     async def _end(self) -> None:
         self._refuse_all()
@@ -120,6 +147,17 @@ class Link:
             raise _fork.inherited_error()
         if not self._is_open:
             raise BadRequest("the client is not connected: use it inside `async with`")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raise BadRequest in another event loop of asyncio than the client's: nothing wakes there.
+
+        On trio a client cannot outlive the run that it was opened in.
+        """
+        if self._loop is not None and self._loop is not _running_loop():
+            raise BadRequest(
+                "the client belongs to another event loop: make one in this loop with `connect`"
+            )
 
     async def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
         """Send a command and wait for its reply, which has to be of this kind."""
@@ -191,6 +229,7 @@ class Link:
         has_come = mirror.arrival(position)
         if has_come():
             return
+        self.check_loop()
         mirror.follower.waiters += urgent
         try:
             while not has_come():
@@ -401,6 +440,13 @@ class Link:
             self._crash = error
             error = Internal(f"the client failed: {error!r}; please report it")
         self._exchange.fail(error, for_ever=True)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _wake(answered: asyncio.Future[None]) -> None:

@@ -121,6 +121,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], Uncopied):
         """Wait until something has come; raises why nothing will any more."""
         if self._following.error is not None:
             raise self._following.error
+        self._link.check_loop()
         if self._event is not None:
             raise Busy(
                 "another task waits for the next event of this subscription: give each task a"

@@ -1,12 +1,14 @@
 """What callers get wrong without a type checker: told in words, and nobody else suffers from it."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from steno import BadRequest, Position, Unauthorized, connect, connect_sync
+from steno import BadRequest, Position, Unauthorized, Unreachable, connect, connect_sync
 from steno.compaction import should_compact
 
 pytestmark = pytest.mark.anyio
@@ -144,3 +146,52 @@ async def test_a_subscription_that_cannot_be_asked_for_harms_no_other_request(
                 session.subscribe(incarnation=incarnation)
             # Asked for once more with each new connection, it would have ended the client.
             assert (await session.append_message(MESSAGE)).durability == "synced"
+
+
+async def test_a_client_is_entered_once_and_what_is_open_stays_so(root: Path) -> None:
+    client = connect(root)
+    with pytest.raises(BadRequest, match="use it inside `async with`"):
+        await client.__aexit__(None, None, None)
+    async with client:
+        with pytest.raises(BadRequest, match="entered before"):
+            async with client:
+                pass
+        session = await client.open("demo")
+        await session.append_message(MESSAGE)
+    with pytest.raises(BadRequest, match="entered before"):
+        async with client:
+            pass
+    await client.__aexit__(None, None, None)
+
+
+async def test_a_client_that_could_not_be_entered_can_be_entered_later(root: Path) -> None:
+    client = connect(root, spawn=False)
+    with pytest.raises(Unreachable):
+        async with client:
+            pass
+    async with connect(root), client:
+        assert await client.sessions() == []
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_client_of_another_event_loop_says_so_at_once(root: Path) -> None:
+    async with connect(root, timeout=5) as client:
+        session = await client.open("demo")
+        events = session.subscribe("now")
+
+        async def misuse() -> None:
+            for misused in (
+                lambda: session.append_message(MESSAGE),
+                lambda: session.wait_for("9:9"),
+                client.status,
+                lambda: anext(events),
+                lambda: client.__aexit__(None, None, None),
+            ):
+                with pytest.raises(BadRequest, match="belongs to another event loop"):
+                    await misused()
+
+        # In a thread, so that this loop could go on if it had to.
+        await anyio.to_thread.run_sync(asyncio.run, misuse())
+        assert session.history == []
+        await session.append_message(MESSAGE)
+        assert session.history == [MESSAGE]
