@@ -25,7 +25,7 @@ from steno.adapters._address import find_address
 from steno.adapters._daemons import _clients
 from steno.adapters._file_session import FileSession
 from steno.adapters._wire_session import WireFileSession
-from steno.adapters.kimi import Context
+from steno.adapters.kimi import Context, DenwaRenji, DenwaRenjiError, WireFile
 from steno.adapters.kosong import MemoryLinearStorage, StenoLinearStorage
 from support.daemons import end_daemons_below
 
@@ -364,3 +364,22 @@ async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None
         await storage.append_message(Note("b"))
         assert (texts(storage.messages), storage.token_count) == (["a", "b"], 3)
     assert roles(folder / "context.jsonl") == ["user", "_usage", "user"]
+
+
+async def test_what_is_no_model_is_refused_in_words_and_changes_nothing(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    context, storage = Context(path), StenoLinearStorage(path)
+    message: Any = {"role": "user", "content": "hi"}
+    for append in (context.append_message, storage.append_message):
+        with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a dict"):
+            await append(message)
+    with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a object"):
+        await context.append_message([Note("fine"), object(), Note("fine")])  # type: ignore[list-item]  # the mistake
+    assert (context.history, path.exists()) == ([], False)
+    # kimi-cli gives a Path; a text is as good.
+    wire = WireFile(str(folder / "wire.jsonl"))  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(steno.BadRequest, match=r"a pydantic model here, .* not a dict"):
+        await wire.append_record(message)
+    assert wire.is_empty()
+    with pytest.raises(DenwaRenjiError, match="is not a str"):
+        DenwaRenji(path).send_dmail("hi")  # type: ignore[arg-type]  # the mistake

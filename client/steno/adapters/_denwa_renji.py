@@ -63,6 +63,11 @@ class DenwaRenji:
         Raises:
             DenwaRenjiError: another mail waits, there is no such checkpoint, or the mail is empty.
         """
+        if not (hasattr(dmail, "checkpoint_id") and hasattr(dmail, "message")):
+            raise _refused(
+                "a D-Mail has a checkpoint_id and a message, as kimi-cli's DMail, and is not a"
+                f" {type(dmail).__name__}: make one"
+            )
         try:
             self._file.send_dmail(dmail.checkpoint_id, dmail.message, self._given_up())
         except (Exists, NotFound, BadRequest) as error:

@@ -73,7 +73,7 @@ class Transcript:
     def take_messages(self, messages: Sequence[MessageLike], encoded: Iterable[bytes]) -> None:
         """Apply messages that were appended by one call."""
         self.messages.extend(messages)
-        chars = sum(text_chars(json.loads(data)["content"]) for data in encoded)
+        chars = sum(text_chars(json.loads(data).get("content")) for data in encoded)
         self.pending += chars // CHARS_PER_TOKEN
 
     def counted(self, token_count: int) -> None:
@@ -100,7 +100,17 @@ class Transcript:
 
 
 def encode(messages: Sequence[MessageLike]) -> list[bytes]:
-    """Each message as the program itself would write it, without the newline."""
+    """Each message as the program itself would write it, without the newline.
+
+    Raises:
+        BadRequest: one of them is no pydantic model.
+    """
+    for message in messages:
+        if not hasattr(message, "model_dump_json"):
+            raise BadRequest(
+                f"a message is a pydantic model here, as kosong's Message is, and not a"
+                f" {type(message).__name__}: make one of it, or append it with steno.connect"
+            )
     return [message.model_dump_json(exclude_none=True).encode() for message in messages]
 
 

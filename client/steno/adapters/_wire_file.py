@@ -55,6 +55,7 @@ class WireFile:
     _lock: Turns = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self.path = Path(self.path)
         self._session = WireFileSession(self.path)
         self._lock = Turns()
         self.protocol_version = self._session.version()
@@ -98,7 +99,16 @@ class WireFile:
         await self.append_record(_record_type().from_wire_message(msg, timestamp=at))
 
     async def append_record(self, record: RecordLike) -> None:
-        """Append an event; missing folders are made."""
+        """Append an event; missing folders are made.
+
+        Raises:
+            BadRequest: it is no pydantic model.
+        """
+        if not hasattr(record, "model_dump"):
+            raise BadRequest(
+                "an event is a pydantic model here, as kimi-cli's WireMessageRecord is, and not a"
+                f" {type(record).__name__}: make one of it, or append it with steno.connect"
+            )
         data = json.dumps(
             record.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":")
         ).encode()
