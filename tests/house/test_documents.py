@@ -58,6 +58,20 @@ def test_a_python_example_of_the_readme_runs(block: Block, root: Path, tmp_path:
     _run([sys.executable, "-W", "error", "-c", block.code], root, tmp_path)
 
 
+def test_the_python_examples_of_the_readme_are_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="it comes with the extra `lint`")
+    for block in _examples("python"):
+        (tmp_path / f"line_{block.line}.py").write_text(block.code)
+    words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".cache", "."]
+    # As their readers have it, and not as this project is configured.
+    rooms = os.pathsep.join(str(PROJECT / room) for room in ("protocol", "daemon", "client"))
+    ran = subprocess.run(
+        words, cwd=tmp_path, env={**os.environ, "MYPYPATH": rooms},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+
+
 @pytest.mark.parametrize("block", _examples("sh"), ids=_line_of)
 def test_a_shell_example_of_the_readme_runs(block: Block, root: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", block.code], root, tmp_path)
