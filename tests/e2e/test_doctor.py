@@ -412,6 +412,10 @@ def test_whoever_asks_for_a_session_without_a_present_generation_is_told_what_br
         # Nor is the only other one that begins so taken for it.
         assert ran.err.startswith(f"steno: {remedy}"), command
     assert steno("dmail", "show", "demo").code == 4
+    listed = steno("sessions", "demo")
+    assert (listed.code, listed.out.split()[0]) == (0, "demo-2")
+    assert "demo has older generations and no context.jsonl: `steno doctor`" in listed.err
+    assert "no session" not in listed.err
     assert remedy in steno("delete", "demo").err
     assert remedy in steno("append", "demo", "x").err
     shown = steno("read", "demo", "--generation", "0").documents

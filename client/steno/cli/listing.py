@@ -2,12 +2,14 @@
 
 from argparse import Namespace
 
+from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, shortened, table
 from steno.cli.wording import moment, number, size
-from steno_protocol.replies import SessionEntry
+from steno_protocol.commands import List
+from steno_protocol.replies import SessionEntry, Sessions
 
 _HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
 
@@ -15,21 +17,41 @@ _HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
 def sessions(options: Namespace, output: Output) -> int:
     """List the sessions; archived ones only when they are asked for."""
     with connected(options) as client:
-        entries = client.sessions(
-            options.prefix or "",
-            archived=options.archived,
-            labels=options.labels,
-            title=options.title,
-        )
+        entries, lost = _listed(client, options)
         root = client.welcome.root
     if output.as_json:
         output.document({"sessions": [contract.reply(entry) for entry in entries]})
         return Exit.DONE
     for line in _lines(output, entries):
         output.write(line)
-    if not entries:
+    for session in lost:
+        output.say(
+            f"{printable(session)} has older generations and no context.jsonl: `steno doctor` says"
+            " what brings it back"
+        )
+    if not entries and not lost:
         output.say(f"{_nothing(options)} in {root}: `steno append SESSION TEXT` makes one")
     return Exit.DONE
+
+
+def _listed(client: BlockingClient, options: Namespace) -> tuple[list[SessionEntry], list[str]]:
+    """The sessions that are asked for, and what lost its present generation, among whatever."""
+    found: list[SessionEntry] = []
+    lost: list[str] = []
+    more = True
+    while more:
+        asked = List(
+            prefix=options.prefix or "",
+            after=found[-1].session if found else "",
+            archived=options.archived,
+            labels=tuple(options.labels),
+            title=options.title,
+        )
+        page = client.request(asked, Sessions)[0]
+        found += page.sessions
+        lost += page.without_context
+        more = page.more
+    return found, lost
 
 
 def _lines(output: Output, entries: list[SessionEntry]) -> list[str]:
