@@ -50,7 +50,8 @@ class Client(Uncopied):
     Several tasks may use one client at once. A cancelled call leaves the client sound; whether its
     command was applied is then not known to the caller, who may repeat it with the same key.
 
-    On asyncio one task may enter it and another one leave it; on trio that has to be one task.
+    It is entered once, and belongs to the event loop that it was entered in. On asyncio one task
+    may enter it and another one leave it; on trio that has to be one task.
     """
 
     def __init__(self, link: Link) -> None:
