@@ -3,12 +3,15 @@
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import anyio
 import msgspec
+
+from steno_protocol import limits
 
 T = TypeVar("T")
 
@@ -75,12 +78,22 @@ class Threads:
                 # Set before the loop is told and taken back before it looks: a job that ends in
                 # between is found by that look, or tells again.
                 self._is_told = True
-                try:
-                    loop.call_soon_threadsafe(self._take_back)
-                except RuntimeError:
-                    # The loop was closed: nobody waits any more.
+                if not self._tell(loop):
                     return
             del job
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Have the loop look; False when it was closed, and nobody waits any more."""
+        while True:
+            try:
+                loop.call_soon_threadsafe(self._take_back)
+            except RuntimeError:
+                return False
+            except MemoryError:
+                # A thread that ended here would leave all who wait for one waiting for ever.
+                time.sleep(limits.OUT_OF_MEMORY_PAUSE_S)
+            else:
+                return True
 
     def _take_back(self) -> None:
         self._is_told = False

@@ -138,8 +138,8 @@ class Transport:
             send(identity, _MORE)
             for frame in firsts:
                 send(frame, _MORE)
-            if loans.is_lent(len(last)):
-                loans.add(cast("Loan", send(last, _NOW, False, True)), len(last))
+            if loans.is_lent(len(last)) and (loan := self._lend(last)) is not None:
+                loans.add(loan, len(last))
             else:
                 send(last, _NOW)
                 loans.copied(len(last))
@@ -148,8 +148,27 @@ class Transport:
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return Sent.GONE
+            self._fail(error)
+            raise
+        except Exception as error:
+            self._fail(error)
             raise
         return Sent.OK
+
+    def _lend(self, frame: bytes) -> Loan | None:
+        """Send a frame without a copy of it; None if nothing was sent, and a copy has to be.
+
+        pyzmq starts a thread for what is lent, and the system may have none left, or no memory.
+        """
+        try:
+            return cast("Loan", self._send(frame, _NOW, False, True))
+        except (RuntimeError, MemoryError):
+            return None
+
+    def _fail(self, error: Exception) -> None:
+        """End `serve`: behind half a message, what is for the next peer would go to this one."""
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
 
     def sender(self) -> str:
         """Who sent the message that is being handled: uid:gid:pid, as the kernel knows them."""
@@ -191,8 +210,7 @@ class Transport:
             is_empty = self._drain(handle)
             self._end_burst()
         except Exception as error:
-            if self._failed is not None and not self._failed.done():
-                self._failed.set_exception(error)
+            self._fail(error)
             return
         if not is_empty:
             self.look_soon()

@@ -285,6 +285,9 @@ as one after the other, and with 16 hardly more."""
 READ_THREADS_MAX: Final = 16
 """Reads, copies and recoveries at a time; more would only wait for the disk, or for each other."""
 
+OUT_OF_MEMORY_PAUSE_S: Final = 0.01
+"""A thread without the memory to tell the event loop of its work tries again after this long."""
+
 SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose quicker quarter tells how fast a disk is, whatever hiccups are among them."""
 

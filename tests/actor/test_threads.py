@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import anyio
 import pytest
@@ -87,3 +88,24 @@ async def test_a_system_without_another_thread_is_asked_again_and_meanwhile_othe
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with anyio.fail_after(10):
         assert await asyncio.gather(*(threads(lambda: 2) for _ in range(5))) == [2] * 5
+
+
+async def test_a_thread_without_memory_to_tell_of_its_work_tells_it_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = Threads(1)
+    loop = asyncio.get_running_loop()
+    tell = loop.call_soon_threadsafe
+    refused: list[object] = []
+
+    def tell_at_the_third_try(callback: Any, *arguments: Any) -> asyncio.Handle:
+        if len(refused) < 2:
+            refused.append(callback)
+            raise MemoryError
+        return tell(callback, *arguments)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", tell_at_the_third_try)
+    with anyio.fail_after(10):
+        assert await threads(lambda: 1) == 1
+        assert await threads(lambda: 2) == 2
+    assert len(refused) == 2

@@ -1,0 +1,101 @@
+"""The daemon's socket when the system has nothing left to give."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+import zmq
+from anyio.abc import TaskGroup
+from zmq.utils import garbage
+
+from steno_protocol import limits
+from stenod.peers import Loans
+from stenod.transport import Sent, Transport
+
+LARGE = b"x" * limits.LENT_FRAME_BYTES
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module", params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The daemon's socket knows asyncio's loop only."""
+    return str(request.param)
+
+
+@pytest.fixture
+def transport(root: Path) -> Generator[Transport]:
+    transport = Transport()
+    transport.bind(root / "stenod.sock")
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def peers(root: Path) -> Generator[dict[bytes, zmq.Socket[bytes]]]:
+    """Two that are connected, by what the daemon's socket calls them."""
+    with zmq.Context() as context:
+        found: dict[bytes, zmq.Socket[bytes]] = {}
+        for name in (b"one", b"other"):
+            found[name] = context.socket(zmq.DEALER)
+            found[name].set(zmq.IDENTITY, name)
+            found[name].set(zmq.LINGER, 0)
+            found[name].set(zmq.RCVTIMEO, 10_000)
+            found[name].connect(f"ipc://{root / 'stenod.sock'}")
+            found[name].send(b"here")
+        yield found
+        for peer in found.values():
+            peer.close()
+
+
+async def serve_until_here(transport: Transport, count: int, tasks: TaskGroup) -> None:
+    """Serve in a task; returns once so many messages came, and so both peers can be sent to."""
+    came: list[bytes] = []
+
+    def take(identity: bytes, _: list[bytes]) -> int:
+        came.append(identity)
+        return 1
+
+    tasks.start_soon(transport.serve, take, lambda: None)
+    while len(came) < count:
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_a_large_answer_is_copied_when_nothing_can_be_lent(
+    transport: Transport,
+    peers: dict[bytes, zmq.Socket[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def store(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    loans = Loans()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            await serve_until_here(transport, len(peers), tasks)
+            monkeypatch.setattr(garbage.gc, "store", store)
+            assert transport.send(b"one", [b"to one", LARGE], loans) is Sent.OK
+            assert transport.send(b"other", [b"to other", b"short"], Loans()) is Sent.OK
+            tasks.cancel_scope.cancel()
+    assert peers[b"one"].recv_multipart() == [b"to one", LARGE]
+    assert peers[b"other"].recv_multipart() == [b"to other", b"short"]
+    assert loans.bytes == len(LARGE)
+
+
+async def test_half_a_message_ends_the_service(
+    transport: Transport, peers: dict[bytes, zmq.Socket[bytes]]
+) -> None:
+    nothing = cast("bytes", None)
+
+    async def serve() -> None:
+        async with anyio.create_task_group() as tasks:
+            await serve_until_here(transport, len(peers), tasks)
+            with pytest.raises(TypeError):
+                transport.send(b"one", [b"begin", nothing], Loans())
+            await anyio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as failed, anyio.fail_after(10):
+        await serve()
+    assert isinstance(failed.value.exceptions[0], TypeError)
