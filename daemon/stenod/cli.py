@@ -24,6 +24,9 @@ from stenod.supervisor import Supervisor, take_supervisor
 EXIT_FAILED: Final = 1
 EXIT_HELD: Final = 3
 
+_OUTPUTS: Final = (1, 2)
+"""The handles of stdout and stderr."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `stenod`."""
@@ -101,7 +104,9 @@ def _check_log(path: Path) -> None:
 
 
 def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor) -> int:
-    journal.start(log)
+    # In the background nobody reads what goes to stderr, but for what stands in the log.
+    is_detached = ready is not None
+    journal.start(log, outputs=_OUTPUTS if is_detached else ())
     journal.adopt(settings.settings)
 
     def on_ready() -> None:
@@ -170,9 +175,6 @@ def _close_inherited(ours: int) -> None:
 def _leave_terminal(root: Path) -> None:
     os.chdir(root)
     null = os.open(os.devnull, os.O_RDWR)
-    log = os.open(root / places.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(null, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    for handle in (0, *_OUTPUTS):
+        os.dup2(null, handle)
     os.close(null)
-    os.close(log)

@@ -8,12 +8,11 @@ Values are JSON, so a line never ends inside one and can be taken apart again.
 import json
 import logging
 import sys
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import limits
 from steno_protocol.settings import Settings
+from stenod.log_file import LogFile
 
 _logger = logging.getLogger("stenod")
 
@@ -29,15 +28,14 @@ _WARNINGS: Final = frozenset(
 _ERRORS: Final = frozenset({"internal", "cannot_start", "outcome_unknown", "config_refused"})
 
 
-def start(path: Path | None) -> None:
-    """Write events to a file that is rotated, or to stderr without one."""
-    handler: logging.Handler
-    if path is None:
-        handler = logging.StreamHandler(sys.stderr)
-    else:
-        handler = RotatingFileHandler(
-            path, maxBytes=limits.LOG_BYTES_MAX, backupCount=limits.LOG_FILES_MAX, encoding="utf-8"
-        )
+def start(path: Path | None, outputs: tuple[int, ...] = ()) -> None:
+    """Write events to a file that is rotated, or to stderr without one.
+
+    Args:
+        path: of the file.
+        outputs: handles of this process that are to lead to the file, too.
+    """
+    handler = logging.StreamHandler(sys.stderr) if path is None else LogFile(path, outputs)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     _logger.addHandler(handler)
     _logger.setLevel(logging.INFO)
@@ -48,9 +46,9 @@ def adopt(settings: Settings) -> None:
     """Go by these settings from now on."""
     _logger.setLevel(settings.text("log.level").upper())
     for handler in _logger.handlers:
-        if isinstance(handler, RotatingFileHandler):
-            handler.maxBytes = settings.count("log.file_bytes")
-            handler.backupCount = settings.count("log.files")
+        if isinstance(handler, LogFile):
+            handler.bytes_max = settings.count("log.file_bytes")
+            handler.files_max = settings.count("log.files")
 
 
 def tell(event: str, **fields: object) -> None:

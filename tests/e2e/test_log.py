@@ -1,6 +1,7 @@
 """The daemon's log: one event a line, rotated, and never a word of what is in a session."""
 
 import json
+import logging
 import os
 import re
 import resource
@@ -16,6 +17,7 @@ import pytest
 import steno
 from steno_protocol import places
 from stenod.faults import fault_of
+from stenod.log_file import LogFile
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.raw_peer import RawPeer
@@ -184,3 +186,57 @@ def test_a_log_that_no_daemon_can_write_is_told_at_once(root: Path, kind: str) -
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         assert (daemon.returncode, daemon.stderr) == (1, f"stenod: cannot start: {told}\n")
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_log_that_was_removed_or_moved_away_is_begun_anew(root: Path, is_moved: bool) -> None:
+    steno_call = Steno(root)
+    steno_call("append", "demo", "hi")
+    log = root / "stenod.log"
+    if is_moved:
+        log.rename(root / "aside")
+    else:
+        log.unlink()
+    steno_call("clear", "demo")
+    assert " rewritten " in steno_call("logs").out
+    assert log.stat().st_mode & 0o777 == 0o600
+    pid = json.loads(steno_call("status", "--json").out)["pid"]
+    # What libzmq and the interpreter say when they end the process stands there, too.
+    assert {Path(f"/proc/{pid}/fd/{handle}").readlink() for handle in (1, 2)} == {log}
+
+
+def _events(handler: LogFile, count: int) -> None:
+    for number in range(count):
+        handler.emit(logging.makeLogRecord({"msg": f"{number:05} " + "x" * 93}))
+
+
+def test_a_log_that_cannot_be_rotated_goes_on_in_its_file_and_is_bounded(root: Path) -> None:
+    log = root / "stenod.log"
+    (root / "stenod.log.2" / "in the way").mkdir(parents=True)
+    handler = LogFile(log)
+    handler.bytes_max, handler.files_max = 1000, 2
+    _events(handler, 10)
+    (root / "stenod.log.1").mkdir()
+    _events(handler, 15)
+    assert log.stat().st_size == 2500, "nothing is lost meanwhile"
+    _events(handler, 10)
+    assert log.stat().st_size == 500
+    (root / "stenod.log.1").rmdir()
+    (root / "stenod.log.2" / "in the way").rmdir()
+    (root / "stenod.log.2").rmdir()
+    _events(handler, 10)
+    handler.close()
+    assert sorted(path.name for path in root.glob("stenod.log*")) == ["stenod.log", "stenod.log.1"]
+
+
+def test_the_log_of_a_root_that_was_moved_goes_with_it(root: Path) -> None:
+    old, new = root / "old", root / "new"
+    old.mkdir()
+    handler = LogFile(old / "stenod.log")
+    old.rename(new)
+    old.mkdir()
+    (new / "stenod.log").unlink()
+    _events(handler, 1)
+    handler.close()
+    assert (new / "stenod.log").stat().st_size == 100
+    assert list(old.iterdir()) == []

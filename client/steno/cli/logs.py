@@ -32,8 +32,8 @@ def _open(path: Path) -> BinaryIO:
         return open_regular(path)
     except FileNotFoundError:
         raise NotFound(
-            f"there is no log at {path}: no daemon ever ran there; check --root, or start one with"
-            f" `{start_command(str(path.parent))}`"
+            f"there is no log at {path}: no daemon ever ran there, or somebody removed the log;"
+            f" check --root, or start one with `{start_command(str(path.parent))}`"
         ) from None
 
 
