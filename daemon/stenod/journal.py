@@ -22,7 +22,7 @@ _QUIET: Final = frozenset({"refused", "connected"})
 _WARNINGS: Final = frozenset(
     {
         "slow_sync", "foreign_change", "config_waits", "socket_lost", "root_lost", "quota",
-        "metrics_off", "storage_failed", "keys_refused", "not_admitted",
+        "metrics_off", "storage_failed", "left_by_killed", "keys_refused", "not_admitted",
     }
 )  # fmt: skip
 _ERRORS: Final = frozenset({"internal", "cannot_start", "outcome_unknown", "config_refused"})

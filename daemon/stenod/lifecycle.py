@@ -111,6 +111,9 @@ class Daemon:
                 tasks.start_soon(self._measure_root)
                 # Who was told that it is ready may send a signal the next instant.
                 await tasks.start(self._watch_signals)
+                if lock.left_by is not None:
+                    # Its own log ends in the middle: who looks for the reason looks elsewhere.
+                    journal.tell("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
                 lock.tell(self._note())
                 journal.tell("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
@@ -328,8 +331,10 @@ def prepare_process() -> None:
     # Conversations lie in this memory, and a core file may be read by whoever collects them.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Until the daemon listens to it, a request to read the configuration again must not end it.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Until the daemon listens to it, a request to read the configuration again must not end it; nor
+    # is what makes other daemons open their logs anew to end ours, which does so unasked.
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     gc.freeze()
     gc.set_threshold(limits.GC_OBJECTS_MAX)
     sys.setswitchinterval(limits.SWITCH_S)

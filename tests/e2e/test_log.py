@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -240,3 +241,25 @@ def test_the_log_of_a_root_that_was_moved_goes_with_it(root: Path) -> None:
     handler.close()
     assert (new / "stenod.log").stat().st_size == 100
     assert list(old.iterdir()) == []
+
+
+def test_a_daemon_that_was_killed_is_told_of_by_the_next_one(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon:
+        killed = daemon.pid
+        daemon.kill()
+        daemon.start()
+        assert f" WARNING left_by_killed pid={killed} " in daemon.wait_for(" left_by_killed ")
+        daemon.stop()
+        daemon.start()
+        daemon.wait_for(" ready ", 2)
+        assert len([line for line in daemon.log if " left_by_killed " in line]) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_that_is_to_rotate_a_log_ends_no_daemon(
+    root: Path, number: signal.Signals
+) -> None:
+    with ForegroundDaemon(root) as daemon:
+        os.kill(daemon.pid, number)
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for(" config_read ")

@@ -17,6 +17,10 @@ class RootLock:
     What the file says is written in place, and it never gets smaller than `LOCK_NOTE_BYTES`: on a
     full disk its block is there already.
 
+    Attributes:
+        left_by: what the last holder wrote, if it did not come to its end: it was killed, or the
+            machine was.
+
     Raises:
         Held: another daemon has it; the message says which.
     """
@@ -36,6 +40,7 @@ class RootLock:
                 f"another stenod owns {root}: {holder or 'it is just starting'}; use that one, or"
                 " stop it with `steno stop`"
             ) from None
+        self.left_by = places.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
         held = os.fstat(self._handle)
         self._identity = (held.st_dev, held.st_ino)
 
