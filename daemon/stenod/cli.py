@@ -80,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(root: str | None, socket: str | None) -> Config:
-    real = os.path.realpath(places.root_folder(root, os.environ, str(Path.home())))
+    home = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
+    real = os.path.realpath(places.root_folder(root, os.environ, home))
     folder = Path(places.check_path(real, "root"))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_private(folder)

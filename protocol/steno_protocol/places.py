@@ -86,14 +86,42 @@ def file_identity(boot: str, device: int, inode: int) -> str | None:
 def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str:
     """The root: what was given, else STENO_HOME, else XDG_STATE_HOME/steno, else ~/.local/state.
 
-    The caller resolves symbolic links, so that one root has one name.
+    The caller resolves symbolic links, so that one root has one name. A path that is not absolute
+    counts in neither XDG_STATE_HOME, as its specification has it, nor as a home: the root would be
+    another one in each working folder.
+
+    Args:
+        home: the user's home; `~` where it is not known, as `os.path.expanduser` says it.
+
+    Raises:
+        BadRequest: it is needed and not known, or nobody wrote it in place of a `~`.
     """
-    if given:
-        return given
-    if environ.get("STENO_HOME"):
-        return environ["STENO_HOME"]
-    state = environ.get("XDG_STATE_HOME") or posixpath.join(home, ".local", "state")
+    chosen = given or environ.get("STENO_HOME")
+    if chosen:
+        return _check_tilde(chosen)
+    state = environ.get("XDG_STATE_HOME", "")
+    if not posixpath.isabs(state):
+        state = posixpath.join(check_home(home), ".local", "state")
     return posixpath.join(state, "steno")
+
+
+def _check_tilde(root: str) -> str:
+    if root.startswith("~"):
+        raise BadRequest(
+            f"the root {root!r} begins with ~, which only a shell replaces: write the whole path,"
+            f" or ./{root} for a folder of that name"
+        )
+    return root
+
+
+def check_home(home: str) -> str:
+    """Return a user's home if it is an absolute path, else raise BadRequest."""
+    if not posixpath.isabs(home):
+        raise BadRequest(
+            f"the user's home folder is not known (HOME is unset or no absolute path: {home!r}):"
+            " set HOME, or choose a root with STENO_HOME or --root"
+        )
+    return home
 
 
 def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: int) -> str:

@@ -1,6 +1,9 @@
 """Commands about a daemon that was named by its address: they act on that one, or refuse."""
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -160,3 +163,33 @@ def test_an_empty_path_is_wrong_usage_and_not_the_present_folder(
     assert (ran.code, ran.out) == (2, "")
     assert f"argument {argument}: the path is empty" in ran.err
     assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("steno", "append", "demo", "hi"),
+        ("steno", "service", "show"),
+        ("stenod", "--foreground"),
+    ],
+    ids=" ".join,
+)
+def test_without_a_home_no_root_is_made_in_the_working_folder(
+    tmp_path: Path, words: Sequence[str]
+) -> None:
+    module, *arguments = words
+    start = "steno.cli" if module == "steno" else module
+    unset = {"STENO_HOME", "XDG_STATE_HOME", "STENO_SOCKET"}
+    ran = subprocess.run(
+        [sys.executable, "-m", start, *arguments],
+        env={key: text for key, text in os.environ.items() if key not in unset} | {"HOME": "~"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "the user's home folder is not known" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -178,6 +178,7 @@ def test_what_is_no_note_of_a_daemon_tells_nothing() -> None:
         (None, {"STENO_HOME": "/home", "XDG_STATE_HOME": "/state"}, "/home"),
         (None, {"STENO_HOME": "", "XDG_STATE_HOME": "/state"}, "/state/steno"),
         (None, {"XDG_STATE_HOME": ""}, "/users/ada/.local/state/steno"),
+        (None, {"XDG_STATE_HOME": "state"}, "/users/ada/.local/state/steno"),
         ("", {}, "/users/ada/.local/state/steno"),
     ],
 )
@@ -185,6 +186,22 @@ def test_the_root_is_the_first_that_is_given(
     given_root: str | None, environ: dict[str, str], root: str
 ) -> None:
     assert places.root_folder(given_root, environ, "/users/ada") == root
+
+
+@pytest.mark.parametrize("home", ["~", "", "users/ada"])
+def test_an_unknown_home_is_needed_only_where_nothing_else_is_given(home: str) -> None:
+    with pytest.raises(BadRequest, match="choose a root with STENO_HOME"):
+        places.root_folder(None, {}, home)
+    assert places.root_folder("/given", {}, home) == "/given"
+    assert places.root_folder(None, {"STENO_HOME": "/home"}, home) == "/home"
+    assert places.root_folder(None, {"XDG_STATE_HOME": "/state"}, home) == "/state/steno"
+
+
+def test_a_root_is_no_folder_called_tilde() -> None:
+    for given_root, environ in (("~/steno", {}), (None, {"STENO_HOME": "~ada/steno"})):
+        with pytest.raises(BadRequest, match="begins with ~"):
+            places.root_folder(given_root, environ, "/users/ada")
+    assert places.root_folder("./~", {}, "/users/ada") == "./~"
 
 
 def test_the_socket_of_a_short_root_lies_in_it() -> None:

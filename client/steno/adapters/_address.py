@@ -88,7 +88,8 @@ def prepare_root(address: Address) -> None:
 
 def _address_in(parent: Path, folder: Path, *, is_companion: bool) -> Address | None:
     """The address of a session's folder, `parent` or in it; None when it has no possible id."""
-    home = Path(os.path.realpath(places.root_folder(None, os.environ, str(Path.home()))))
+    users = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
+    home = Path(os.path.realpath(places.root_folder(None, os.environ, users)))
     for prefix, tree in _trees(home):
         session = _session_in(prefix, tree, folder)
         if session is not None:

@@ -100,7 +100,7 @@ def _default_root() -> Path:
     """The root of who sets nothing at all."""
     plain = places.root_folder(
         None, {key: value for key, value in os.environ.items() if key != "STENO_HOME"},
-        str(Path.home()),
+        os.path.expanduser("~"),  # noqa: PTH111 (as text, also where it is not known)
     )  # fmt: skip
     resolved = make_target(plain, None, None, spawn=False).resolved().root
     assert resolved is not None

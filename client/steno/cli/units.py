@@ -1,6 +1,7 @@
 """The systemd user units of a root: a socket that listens always, and the daemon behind it."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,10 +80,17 @@ def units_of(root: Path, socket: str, default: Path, environ: Mapping[str, str])
         socket: the path of its socket.
         default: the root of who names none; its units have the plain name.
         environ: says where units lie.
+
+    Raises:
+        BadRequest: nobody knows where the user's home is.
     """
     name = name_of(root, default)
-    home = environ.get("XDG_CONFIG_HOME") or str(
-        Path(environ.get("HOME") or Path.home(), ".config")
+    home = (
+        environ.get("XDG_CONFIG_HOME")
+        or places.check_home(
+            environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 (as text)
+        )
+        + "/.config"
     )
     folder = Path(home, "systemd", "user")
     words = [
