@@ -2,7 +2,9 @@
 
 import os
 import re
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +52,11 @@ class Target(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, spawn=False)
 
     def address(self) -> str:
-        """Where to connect now; a daemon that was restarted may listen elsewhere."""
+        """Where to connect now; a daemon that was restarted may listen elsewhere.
+
+        Raises:
+            Unauthorized: somebody else could listen there in its place.
+        """
         if self.endpoint is not None:
             return self.endpoint
         assert self.root is not None
@@ -128,7 +134,23 @@ def _noted_endpoint(root: str) -> str | None:
 
 
 def _derived_endpoint(root: str) -> str:
-    return f"ipc://{places.socket_path(root, None, os.environ, os.getuid())}"
+    path = places.socket_path(root, None, os.environ, os.getuid())
+    folder = os.path.dirname(path)  # noqa: PTH120 (as text)
+    if folder != root:
+        _check_socket_folder(folder)
+    return f"ipc://{path}"
+
+
+def _check_socket_folder(folder: str) -> None:
+    """What is not there, a daemon makes for its user alone."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for found in (os.lstat(folder), os.stat(folder)):  # noqa: PTH116 (as text)
+            places.check_socket_folder(
+                folder,
+                owner=found.st_uid,
+                mode=0 if stat.S_ISLNK(found.st_mode) else found.st_mode,
+                own=os.getuid(),
+            )
 
 
 def _default_name() -> str:

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import zmq
 
-from steno_protocol import limits
+from steno_protocol import limits, places
 from steno_protocol.errors import StorageFailed
 from stenod.peers import Loan, Loans
 
@@ -82,9 +82,17 @@ class Transport:
 
         Raises:
             StorageFailed: something else lies there, or no socket can be made there.
+            Unauthorized: somebody else could put another one there.
         """
         if listening is None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for found in (path.parent.lstat(), path.parent.stat()):
+                places.check_socket_folder(
+                    str(path.parent),
+                    owner=found.st_uid,
+                    mode=0 if stat.S_ISLNK(found.st_mode) else found.st_mode,
+                    own=os.getuid(),
+                )
             _remove_stale_socket(path)
         else:
             self._socket.set(zmq.USE_FD, listening)

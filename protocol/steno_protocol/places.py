@@ -2,13 +2,14 @@
 
 import posixpath
 import re
+import stat
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Unauthorized
 
 CONTEXT: Final = "context.jsonl"
 WIRE: Final = "wire.jsonl"
@@ -128,7 +129,7 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
     """Where the socket of a root lies: what was given, else STENO_SOCKET, else in the root.
 
     A root too long for a socket address gets a path of its own in a folder per user, which has to
-    be made with mode 0700.
+    be made with mode 0700, and to be passed by `check_socket_folder`: others can make it first.
 
     Raises:
         BadRequest: the path that was given is too long for a socket address, or no UTF-8.
@@ -152,6 +153,28 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
         short
         if _path_bytes(short) <= limits.SOCKET_PATH_BYTES_MAX
         else posixpath.join(_TEMPORARY, name)
+    )
+
+
+def check_socket_folder(folder: str, *, owner: int, mode: int, own: int) -> None:
+    """Refuse a folder in which somebody else could put another socket in the place of ours.
+
+    Args:
+        folder: its path.
+        owner: whose it is, as a number.
+        mode: its permissions.
+        own: the number of the user who asks.
+
+    Raises:
+        Unauthorized: it is not that user's nor root's, or others may move what lies in it.
+    """
+    may_replace = mode & stat.S_IWOTH and not mode & stat.S_ISVTX
+    if owner in (own, 0) and not may_replace:
+        return
+    raise Unauthorized(
+        f"the socket would lie in {folder}, where another user could replace it (it belongs to user"
+        f" {owner}, mode {stat.S_IMODE(mode):o}): remove it, or choose another place with --socket"
+        " or XDG_RUNTIME_DIR"
     )
 
 

@@ -15,6 +15,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 import steno
 from steno.adapters._address import find_address, prepare_root
+from steno_protocol import limits
 from stenod.transport import Transport
 from support.command import Steno
 from support.crowd import wait_until
@@ -189,6 +190,26 @@ def test_a_root_that_everybody_may_write_is_refused(root: Path) -> None:
     ran = start(root)
     assert (ran.returncode, "chmod o-w" in ran.stderr) == (1, True)
     assert list(root.iterdir()) == []
+
+
+def test_a_socket_beside_a_long_root_lies_in_no_folder_of_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = root / ("r" * limits.SOCKET_PATH_BYTES_MAX)
+    long.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(root))
+    folder = root / f"steno-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    ran = start(long)
+    assert (ran.returncode, f"lie in {folder}" in ran.stderr) == (1, True)
+    with pytest.raises(steno.Unauthorized, match="another user could replace it"):
+        steno.connect_sync(long)
+    assert list(folder.iterdir()) == []
+    folder.chmod(0o700)
+    with steno.connect_sync(long) as client:
+        client.open("demo")
+    end_daemon_of(long)
 
 
 def test_a_daemon_leaves_no_core_file(root: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol import limits, places
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Unauthorized
 
 SESSION_ALPHABET = "aZ09_.@+=,-/:~ \\\n\0é"
 OWN_FILES = [
@@ -186,6 +187,27 @@ def test_the_root_is_the_first_that_is_given(
     given_root: str | None, environ: dict[str, str], root: str
 ) -> None:
     assert places.root_folder(given_root, environ, "/users/ada") == root
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_safe"),
+    [
+        (1000, 0o700, True),
+        (1000, 0o770, True),
+        (1000, 0o777, False),
+        (0, 0o755, True),
+        (0, 0o1777, True),
+        (0, 0o777, False),
+        (1001, 0o700, False),
+        (1001, 0o1777, False),
+    ],
+)
+def test_a_socket_lies_where_nobody_else_can_replace_it(
+    owner: int, mode: int, is_safe: bool
+) -> None:
+    wanted = nullcontext() if is_safe else pytest.raises(Unauthorized, match="/tmp/steno-1000")
+    with wanted:
+        places.check_socket_folder("/tmp/steno-1000", owner=owner, mode=mode, own=1000)
 
 
 @pytest.mark.parametrize("home", ["~", "", "users/ada"])
