@@ -1,6 +1,8 @@
 """What a writer tells its clients, and the operator, when something went wrong."""
 
+import errno
 from collections.abc import Callable
+from typing import Final
 
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import (
@@ -16,6 +18,21 @@ from steno_protocol.errors import (
 )
 from stenod.faults import fault_of
 from stenod.store.jsonl import Replaced
+
+_OWNER: Final = "see whose it is and who may write it (`steno doctor`)"
+_HANDLES: Final = "let the daemon have more open files (`ulimit -n`, LimitNOFILE of systemd)"
+
+_REMEDIES: Final = {
+    errno.EIO: "mend the disk (the kernel's log says what is wrong with it)",
+    errno.ENOSPC: "make room (`df` and `df -i` say whether bytes or inodes are short)",
+    errno.EDQUOT: "make room in the user's quota",
+    errno.EROFS: "mount it for writing again (the kernel's log says why it is not)",
+    errno.EACCES: _OWNER,
+    errno.EPERM: _OWNER,
+    errno.EMFILE: _HANDLES,
+    errno.ENFILE: "let the machine have more open files (fs.file-max)",
+    errno.EXDEV: "give the root a file system of its own instead of an overlay",
+}
 
 
 class Refusals:
@@ -44,12 +61,18 @@ class Refusals:
             case _:
                 return self.internal(error)
 
-    def storage_failed(self, error: OSError) -> StorageFailed:
-        """The disk refused, and nothing of the command is left on it."""
-        self._note("storage_failed", str(error))
+    def storage_failed(self, error: OSError, path: str | None = None) -> StorageFailed:
+        """The disk refused, and nothing of the command is left on it.
+
+        Args:
+            error: what it said.
+            path: of the file that it happened to, which the error may name shortly or not at all.
+        """
+        told = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
+        self._note("storage_failed", told)
         return StorageFailed(
-            f"the disk refused: {error}; nothing of the command was kept, make room or mend the"
-            " disk and send it again",
+            f"the disk refused: {told}; nothing of the command was kept, {remedy_of(error)} and"
+            " send it again",
             session=self._session,
         )
 
@@ -102,6 +125,11 @@ def forget_way(error: StenoError) -> StenoError:
     """
     error.__traceback__ = error.__context__ = error.__cause__ = None
     return error
+
+
+def remedy_of(error: OSError) -> str:
+    """What whoever looks after the machine can do about an error of its disk."""
+    return _REMEDIES.get(error.errno or 0, "make room or mend the disk")
 
 
 def draining() -> ShuttingDown:

@@ -78,7 +78,7 @@ from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Crowded, Peer, Subscription
-from stenod.refusals import Refusals, doubted, draining, forget_way
+from stenod.refusals import Refusals, doubted, draining, forget_way, remedy_of
 from stenod.registry import Registry
 from stenod.reporting import Reporter
 from stenod.sessions import File
@@ -354,7 +354,7 @@ class Router:
 
     def _refusal(self, asker: _Asker, command: _Slow, error: Exception) -> StenoError:
         if isinstance(error, OSError) and not isinstance(command, _Changing):
-            return StorageFailed(f"the files cannot be read: {error}; `steno doctor` may know more")
+            return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return Refusals(asker.session or "", self._shop.tell).of(error)
 
     async def _look(self, asker: _Asker, command: _Slow) -> None:

@@ -427,7 +427,7 @@ class Writer:
         """
         try:
             await self._shop.read(opened.log.take_back)
-            refusal: StenoError = self._refusals.storage_failed(error)
+            refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
         except OSError as worse:
             refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()

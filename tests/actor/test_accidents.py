@@ -286,6 +286,32 @@ def test_a_repeat_that_nobody_can_look_up_is_told_that_it_may_have_been_applied(
     assert told.message.startswith("the command may have been applied when it was sent before")
 
 
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errno.EIO, "mend the disk"),
+        (errno.ENOSPC, "`df -i`"),
+        (errno.EROFS, "mount it for writing"),
+        (errno.EMFILE, "`ulimit -n`"),
+        (errno.EACCES, "who may write it"),
+        (errno.ENOLINK, "make room or mend the disk"),
+    ],
+)
+async def test_what_the_disk_refuses_is_told_with_the_file_and_what_helps_against_it(
+    error: int, remedy: str
+) -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, b"x", OPEN)
+        disk.fail_next("write", error)
+        answer = await ask(daemon, b"y", append("k"), user("a"))
+        assert isinstance(answer, ErrorReply)
+        assert "demo/context.jsonl'; nothing of the command was kept" in answer.message
+        assert remedy in answer.message
+        disk.heal()
+
+
 @pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk refused"), (FOLLOW, "be read")])
 async def test_what_the_disk_refuses_is_told_as_what_it_was_for(
     command: Command, what: str
