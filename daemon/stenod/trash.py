@@ -8,6 +8,7 @@ Everything here blocks.
 """
 
 import contextlib
+import errno
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -16,8 +17,9 @@ import msgspec
 
 from steno_protocol import limits, places
 from steno_protocol.commands import Delete
-from steno_protocol.errors import BadRequest, ErrorCode, Held, OutcomeUnknown
+from steno_protocol.errors import BadRequest, ErrorCode, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
+from stenod.refusals import remedy_of
 from stenod.removing import remove_all
 from stenod.store.disk import Disk, close_with
 from stenod.trees import Place, Trees, no_present
@@ -25,6 +27,9 @@ from stenod.trees import Place, Trees, no_present
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
 _ID_CHARS_MAX: Final = 128
 """Of the id in a name: with the rest of it a file system's 255 bytes are not exceeded."""
+
+_UNMOVED: Final = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
+"""How the kernel refuses to move a folder before it begins."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -90,6 +95,7 @@ def discard(
     Raises:
         NotFound: there is no such session.
         Held: another daemon has it open, or one below it.
+        StorageFailed: its folder cannot be moved; it is where it was.
         OutcomeUnknown: the disk failed while it was moved.
         OSError: the disk failed; it is where it was.
     """
@@ -104,7 +110,7 @@ def discard(
         entry = _Entry("", int(now), command.key, _flat(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
         try:
-            disk.move(parent, place.segments[-1], trash, name)  # the instant
+            _move(disk, parent, place, trash, name)  # the instant
             disk.fsync(trash)  # now it cannot be undone
             disk.fsync(parent)
         except OSError as error:
@@ -116,6 +122,20 @@ def discard(
                 key=command.key,
             ) from None
         return _answer(place, _Entry(name, entry.at_s, entry.key, entry.session), expiry_s)
+
+
+def _move(disk: Disk, parent: int, place: Place, trash: int, name: str) -> None:
+    try:
+        disk.move(parent, place.segments[-1], trash, name)
+    except OSError as error:
+        if error.errno not in _UNMOVED:
+            raise
+        # On an overlay a folder of the lower layer cannot be renamed, nor can that be mended here.
+        raise StorageFailed(
+            f"{place.path} cannot be moved to the trash: {error}; it is where it was,"
+            f" {remedy_of(error)} and send it again",
+            session=place.session,
+        ) from None
 
 
 def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:

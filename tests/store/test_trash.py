@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.errors import BadRequest, Held, NotFound, OutcomeUnknown
+from steno_protocol.errors import BadRequest, Held, NotFound, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
 from support.lines import append, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
@@ -85,6 +85,15 @@ def test_a_deletion_that_fails_at_any_call_took_place_or_did_not(
         if not copy.disk.calls[call].method.startswith("open"):
             assert not copy.disk._handles, "a failed deletion leaves no handle open"
         check(copy, source)
+
+
+def test_a_folder_that_the_kernel_does_not_move_is_no_doubt() -> None:
+    world = prepared()
+    source = world.files(PATH)
+    world.disk.fail_next("move", errno.EXDEV)
+    with pytest.raises(StorageFailed, match=r"it is where it was.* instead of an overlay"):
+        delete(world)
+    assert world.files(PATH) == source
 
 
 def test_a_deletion_that_was_answered_survives_a_power_cut() -> None:
