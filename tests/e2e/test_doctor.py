@@ -16,6 +16,7 @@ import pytest
 
 from steno._regular import open_regular
 from steno.cli import examining_sessions
+from steno.cli.examining_root import examine_disk
 from steno.cli.examining_sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
 from steno_protocol.errors import ErrorCode
@@ -216,6 +217,17 @@ def test_too_little_room_is_a_problem(root: Path) -> None:
     code, found = _examine(root)
     assert code == PROBLEM
     assert "less than the floor" in found["disk"][0]["told"]
+
+
+def test_a_small_disk_without_inodes_is_a_problem_whatever_bytes_are_left(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mib = 1024
+    found = os.statvfs_result((1024, 1024, 64 * mib, 60 * mib, 60 * mib, 100, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    (finding,) = examine_disk(Namespace(), root)
+    assert finding.state == "problem"
+    assert "63 MB free of 67 MB, and no inode" in finding.told
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,10 @@ def examine_disk(_: Namespace, root: Path) -> Iterator[Finding]:
     if free < floor:
         floor_told = f"{told}, less than the floor of {size(floor)}: appends are refused"
         yield problem("disk", floor_told, remedy)
+    elif found.f_files and found.f_favail == 0:
+        yield problem("disk", f"no file can be made: {told}, and no inode (see `df -i`)", remedy)
     elif free < limits.DISK_ALMOST_FULL_BYTES:
         yield warning("disk", told, remedy)
-    elif found.f_files and found.f_favail == 0:
-        yield problem("disk", "no file can be made: the disk has no inodes left", remedy)
     else:
         yield ok("disk", told)
 
