@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 import anyio.to_thread
 
 from steno_protocol import limits
+from stenod.faults import NoThread
 
 T = TypeVar("T")
 
@@ -73,6 +74,9 @@ class Adaptive:
         self._in_threads += 1
         try:
             return await self._threads(lambda: self._timed(work))
+        except NoThread:
+            # Others wait meanwhile, and would wait for ever for a thread.
+            return self._timed(work)
         finally:
             self._in_threads -= 1
 

@@ -18,6 +18,7 @@ from steno_protocol.errors import BadRequest, Held, StenoError
 from steno_protocol.kinds import kind_of
 from stenod import config, journal, lifecycle
 from stenod.config import Config
+from stenod.faults import fault_of
 from stenod.store.lock import RootLock, check_private
 from stenod.supervisor import Supervisor, take_supervisor
 
@@ -146,8 +147,10 @@ def _serve_detached(settings: Config, writer: int) -> int:
         return _serve(settings, log=log, ready=writer, supervisor=Supervisor())
     except Exception as error:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
-        journal.tell("cannot_start", error=str(error))
-        _tell_parent(writer, f"{code}:stenod: cannot start: {error}")
+        # A lack of memory has no text of its own.
+        told = str(error) or fault_of(error)
+        journal.tell("cannot_start", error=told)
+        _tell_parent(writer, f"{code}:stenod: cannot start: {told}")
         return code
 
 

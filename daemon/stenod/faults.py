@@ -11,6 +11,10 @@ from typing import Final
 _FRAMES_MAX: Final = 3
 
 
+class NoThread(RuntimeError):
+    """The system gives no thread: the work has not begun, and nobody is there to do it."""
+
+
 def fault_of(error: BaseException) -> str:
     """The type of an exception and the innermost lines that it went through.
 

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
+from stenod.faults import NoThread
 
 T = TypeVar("T")
 
@@ -42,7 +43,11 @@ class Threads:
         self._is_told = False
 
     async def __call__(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread; cancellation waits until it has ended."""
+        """Run `work` in a thread; cancellation waits until it has ended.
+
+        Raises:
+            NoThread: there is none, and none can be started; `work` has not begun.
+        """
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         if self._under_way >= self._count and self._count < self._count_max:
@@ -59,10 +64,10 @@ class Threads:
     def _start_one(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             threading.Thread(target=self._serve, args=(loop,), daemon=True).start()
-        except RuntimeError:
+        except RuntimeError as error:
             # The system has no more of them; those that there are do the work.
             if self._count == 0:
-                raise
+                raise NoThread(str(error)) from error
         else:
             self._count += 1
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from steno_protocol import limits
 from stenod import blocking
 from stenod.blocking import Adaptive, in_thread
+from stenod.faults import NoThread
 
 pytestmark = pytest.mark.anyio
 
@@ -90,3 +92,14 @@ async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) ->
         was_inline = await _is_inline(commit, disk.sync)
         may_end.set()
     assert not was_inline
+
+
+async def test_a_slow_disk_is_synced_inline_where_the_system_gives_no_thread(disk: Disk) -> None:
+    async def refuse(_: Callable[[], object]) -> Any:
+        raise NoThread("can't start new thread")
+
+    commit = Adaptive(refuse)
+    disk.takes_s = limits.INLINE_SYNC_S * 2
+    for _ in range(limits.SYNCS_REMEMBERED_MAX):
+        assert await _is_inline(commit, disk.sync)
+    assert not commit.is_inline

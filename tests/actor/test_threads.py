@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from stenod.faults import NoThread
 from stenod.threads import Threads
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +81,7 @@ async def test_a_system_without_another_thread_is_asked_again_and_meanwhile_othe
     threads = Threads(2)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="start new thread"):
+        with pytest.raises(NoThread, match="start new thread"):
             await threads(lambda: 1)
     monkeypatch.setattr(threading.Thread, "start", start)
     assert await threads(lambda: 1) == 1
