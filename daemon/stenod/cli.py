@@ -113,7 +113,9 @@ def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor:
 
     def on_ready() -> None:
         if ready is not None:
-            os.write(ready, b"ready")
+            # Who started it may have been killed meanwhile: others are waiting, or will come.
+            with suppress(BrokenPipeError):
+                os.write(ready, b"ready")
             os.close(ready)
 
     lifecycle.serve(settings, RootLock(settings.root), on_ready, supervisor)

@@ -29,6 +29,7 @@ from steno._target import make_target
 from steno.cli.examining_daemon import examine_daemon
 from steno_protocol import commands, limits, places
 from steno_protocol.frames import Request
+from support.crowd import wait_until
 from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, Script, ScriptedDaemon, welcome
 
@@ -37,6 +38,22 @@ import sys, steno
 with steno.connect_sync(sys.argv[1]) as client:
     client.open("demo", follow=False).append_message({"role": "user", "content": sys.argv[2]})
     print(client.welcome.pid)
+"""
+
+
+STARTER_THAT_DIES = """
+import os, sys
+fork = os.fork
+
+def fork_and_die():
+    pid = fork()
+    if pid:
+        os._exit(0)
+    return pid
+
+os.fork = fork_and_die
+from stenod.cli import main
+main(["--root", sys.argv[1]])
 """
 
 
@@ -184,6 +201,15 @@ def test_a_daemon_that_is_killed_while_it_starts_is_started_again(
         with connect_sync(root) as client:
             assert client.status().sessions_open == 0
     assert lives.read_text() == ""
+
+
+def test_a_daemon_whose_starter_was_killed_serves_those_who_come(root: Path) -> None:
+    subprocess.run([sys.executable, "-c", STARTER_THAT_DIES, str(root)], check=True)
+    log = root / places.LOG
+    wait_until(lambda: log.exists() and " ready " in log.read_text())
+    with connect_sync(root, spawn=False) as client:
+        client.open("demo")
+    assert "cannot_start" not in log.read_text()
 
 
 @pytest.mark.parametrize("timeout", [30.0, 4.0])
