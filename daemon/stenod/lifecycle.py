@@ -156,18 +156,22 @@ class Daemon:
             self._router.forget_gone()
             self._spawn(self._router.watch.look)
             self._look_around()
-            if not self._transport.is_reachable:
-                journal.tell("socket_lost", socket=str(self._config.socket))
-                self._drained.set()
 
     def _look_around(self) -> None:
-        """Take no more commands if the root is not there any longer, or may be another's."""
+        """Take no more commands if the root is not there any longer, or may be another's.
+
+        And end if nobody can come any more: those who are here find the next daemon, too.
+        """
         self._looked_at = time.monotonic()
-        if self._lock is None or self._lock.is_in_place or self._drained.is_set():
+        if self._lock is None or self._drained.is_set():
             return
-        journal.tell("root_lost", root=str(self._config.root))
-        self._router.begin_drain()
-        self._drained.set()
+        if not self._lock.is_in_place:
+            journal.tell("root_lost", root=str(self._config.root))
+            self._router.begin_drain()
+            self._drained.set()
+        elif not self._transport.is_reachable:
+            journal.tell("socket_lost", socket=str(self._config.socket))
+            self._drained.set()
 
     def _serve_metrics(self) -> None:
         port = self._config.settings.count("metrics.port")

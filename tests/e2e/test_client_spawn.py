@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -18,6 +18,7 @@ import pytest
 from steno import (
     BlockingClient,
     Incompatible,
+    StenoError,
     Unreachable,
     _probe,
     _spawn,
@@ -137,6 +138,21 @@ def test_a_daemon_whose_socket_was_removed_is_named(root: Path, spawn: bool) -> 
     socket = root / places.SOCKET
     assert told.value.message.startswith(f"pid {pid} holds {root}, but its socket {socket} is gone")
     assert f"kill {pid}" in told.value.message
+
+
+def test_a_daemon_that_is_used_notices_soon_that_its_socket_was_removed(root: Path) -> None:
+    with (
+        ForegroundDaemon(root) as daemon,
+        connect_sync(root, spawn=False, timeout=limits.ROOM_LOOK_S) as client,
+    ):
+        (root / places.SOCKET).unlink()
+        end = time.monotonic() + limits.HOUSEKEEPING_S / 3
+        with suppress(StenoError):
+            while time.monotonic() < end:
+                client.status()
+        assert time.monotonic() < end, "it goes on, and nobody new can come"
+        assert daemon.wait() == 0
+        assert any(" socket_lost " in line for line in daemon.log)
 
 
 def test_a_start_that_takes_too_long_tells_how_long_it_was_waited_for(
