@@ -449,6 +449,9 @@ class Registry:
 
     def _start(self, writer: Writer) -> None:
         self._serving.add(writer)
+        if self._closing:
+            # For whoever asked before the end, or a wire file: it ends, too, and takes nothing.
+            writer.mailbox.close()
 
         async def serve() -> None:
             try:

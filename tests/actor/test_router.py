@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import anyio.lowlevel
 import pytest
@@ -97,6 +98,28 @@ async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: boo
         assert (answer.code, answer.outcome) == ("shutting_down", "not_applied")
     assert isinstance(daemon.answers[b"before"][0], Ack) == is_open
     assert daemon.disk.content(f"{ROOT}/sessions/{SESSION}/context.jsonl").count(b"\n") == is_open
+
+
+@pytest.mark.parametrize("file", ["context", "wire"])
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_who_asked_to_follow_while_the_drain_began_keeps_no_daemon_from_its_end(
+    file: Literal["context", "wire"], *, is_open: bool
+) -> None:
+    for turns in range(6):
+        daemon = DaemonInProcess(SimulatedDisk())
+        async with daemon.running():
+            await ask(daemon, b"o", Open(session=SESSION))
+            if not is_open:
+                daemon.registry._retire(daemon.registry._addresses[SESSION])
+                await daemon.registry.wait_quiet()
+            follow = Subscribe(session=SESSION, subscription="mine", file=file)
+            daemon.handle(encode_request(b"f", follow, []))
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            daemon.router.begin_drain()
+            await daemon.wait_for_answer(b"f")
+            await settle()
+            assert not daemon.registry._serving, f"{turns} turns behind the request"
 
 
 # --- a client that is let in no longer -----------------------------------------------------------
