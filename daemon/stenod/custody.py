@@ -252,23 +252,25 @@ class Custody:
         """A session as it is now, and whether its lines bear `_id`; its writers go on.
 
         The wire file is looked at before the context, so that none of its events is of an instant
-        which the context has not reached.
+        which the context has not reached. The timeline comes last: it tells of every rewrite that
+        led to this context, and what came since is passed over.
         """
         session = place.session
         opened = await (await self._registry.writer(session, "context")).open()
-        timeline = await self._registry.timeline(session)
         held: list[Readable] = []
         try:
             held.append(await self._registry.readable(session, "wire", None))
             held.append(await self._registry.readable(session, "context", None))
             wire, context = held
+            checkpoints = opened.machine.counters.n_checkpoints
+            timeline = await self._registry.timeline(session)
             yield (
                 Captured(
                     session=session,
                     generation=context.generation,
                     context=context.view,
                     wire=wire.view,
-                    checkpoints=opened.machine.counters.n_checkpoints,
+                    checkpoints=checkpoints,
                     past=lambda generation: self._trees.past(place, generation),
                     timeline=timeline,
                 ),

@@ -8,8 +8,14 @@ import anyio
 import pytest
 
 from steno_protocol import places
-from steno_protocol.replies import Happening
-from support.lines import append, checkpoint, clear, mail, prompt, revert, user
+from steno_protocol.commands import Fork, Open
+from steno_protocol.positions import Position
+from steno_protocol.replies import Happening, SessionStat
+from stenod.core import timeline
+from support.asking import ask, send
+from support.daemon_in_process import ROOT, DaemonInProcess
+from support.lines import SESSION, append, checkpoint, clear, mail, prompt, revert, user
+from support.simulated_disk import SimulatedDisk
 from support.wire_writing import WireDesk
 from support.writing import PATH, Desk
 
@@ -93,3 +99,24 @@ async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_i
 async def test_the_wire_file_tells_the_timeline_of_its_session_when_nobody_else_does() -> None:
     async with WireDesk().open() as desk:
         assert desk.writer._files.timeline is desk.context._files.timeline
+
+
+async def test_a_fork_that_is_made_beside_a_rewrite_tells_of_each_one_before_it() -> None:
+    ends: set[Position] = set()
+    for turns in range(24):
+        daemon = DaemonInProcess(SimulatedDisk())
+        async with daemon.running():
+            await ask(daemon, "o", Open(session=SESSION))
+            await ask(daemon, "a", append("k1"), user("one"))
+            send(daemon, "c", clear("c"))
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            made = await ask(daemon, "f", Fork(session=SESSION, new_session="copy", key="f"))
+            await daemon.wait_for_answer(b"c")
+            assert isinstance(made, SessionStat)
+        end = Position.parse(made.head)
+        told = timeline.decode(daemon.disk.content(f"{ROOT}/sessions/copy/{places.TIMELINE}"))
+        kinds = [entry.kind for entry in told]
+        assert kinds == ["cleared"] * end.generation + ["forked"], f"{turns} turns later"
+        ends.add(end)
+    assert len(ends) == 2
