@@ -92,22 +92,19 @@ class FileEnd(msgspec.Struct, frozen=True):
         marked = (mark.bytes, mark.crc)
         return is_there and fingerprint(self.disk, self.handle, mark.bytes) == marked
 
-    def make_durable(self, proven: int, *, shared: bool) -> int:
+    def make_durable(self, proven: int) -> int:
         """Sync first, then read: what was written and never synced must not be believed yet.
 
         After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
         al., Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an
         earlier process met one. So what lies behind the last proven length is written again first,
-        and the size is set again: a cut that a failed fsync dropped would leave the cut bytes on
-        the disk. Not where others write too: their next line may be there already, and a look
-        right before the cut only makes it unlikely that one comes between.
+        and so is the size: a cut that a failed fsync dropped would leave the cut bytes on the disk.
 
         Returns the size that is durable; what is longer came since.
         """
         size = self.size
         write_again(self.disk, self.handle, proven, size)
-        if not shared and self.size == size:
-            self.disk.truncate(self.handle, size)
+        self.disk.hold_size(self.handle)
         self._sync()
         self.doubts.dispel(self.disk.stat(self.handle))
         self.disk.fsync(self.folder)

@@ -369,9 +369,7 @@ def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
         end.check_settled(mark)
-    # Who just wrote may write again, and as long as no sync of ours failed no cut of ours is open.
-    is_shared = opening.shared or (opening.taken_in and opening.proven is None)
-    durable = end.make_durable(_proven(end, opening, mark, entries), shared=is_shared)
+    durable = end.make_durable(_proven(end, opening, mark, entries))
     if is_fresh:
         end.check_settled(mark)
     size = end.mend(mark, opening.now, entries, durable=durable)

@@ -69,14 +69,14 @@ def _keys_before_sync(self: Speculation, command: Any, data: Any, **how: Any) ->
     return decision
 
 
-def _sync_without_writing_again(self: FileEnd, proven: int, *, shared: bool) -> int:
+def _sync_without_writing_again(self: FileEnd, proven: int) -> int:
     size = self.size
     self.disk.fsync(self.handle)
     self.disk.fsync(self.folder)
     return size
 
 
-def _believe_without_sync(self: FileEnd, proven: int, *, shared: bool) -> int:
+def _believe_without_sync(self: FileEnd, proven: int) -> int:
     return self.size
 
 

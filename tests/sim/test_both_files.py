@@ -46,7 +46,7 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         mending, "examine_tail", lambda region, marked: Tail(len(region)),
     ),
     "an opening that reads before it syncs": (
-        FileEnd, "make_durable", lambda self, proven, shared: self.size,
+        FileEnd, "make_durable", lambda self, proven: self.size,
     ),
     "a failed group that is not taken back": (JsonlLog, "take_back", lambda self: None),
     "a key that is looked up in vain": (

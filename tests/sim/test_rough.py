@@ -31,11 +31,11 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _believe_without_sync(self: FileEnd, proven: int, *, shared: bool) -> int:
+def _believe_without_sync(self: FileEnd, proven: int) -> int:
     return self.size
 
 
-def _sync_without_writing_again(self: FileEnd, proven: int, *, shared: bool) -> int:
+def _sync_without_writing_again(self: FileEnd, proven: int) -> int:
     size = self.size
     self.disk.fsync(self.handle)
     self.disk.fsync(self.folder)
@@ -95,8 +95,8 @@ TRY_FIRST = {
     "what a failed sync dropped": 14,
     "what came since a file was synced": 250,
     "what nobody synced in a file that was moved away": 81,
-    "marks of a rewrite": 112,
-    "whether a rewrite took place": 1384,
+    "marks of a rewrite": 668,
+    "whether a rewrite took place": 1446,
     "a file that was there until now": 83,
     "a replaced file at the end of a writer": 128,
 }

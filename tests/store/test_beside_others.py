@@ -44,6 +44,25 @@ def test_what_another_program_writes_during_a_repair_is_kept(more: bytes) -> Non
     assert number > 6
 
 
+def test_what_another_program_appends_to_a_whole_file_during_an_opening_is_kept() -> None:
+    has_come, number = True, 0
+    while has_come:
+        disk, session = simulated()
+        opened = session.open()
+        apply(opened, append("k1"), user("one"))
+        opened.log.close()
+        write = partial(disk.foreign.append, FILE, foreign("more"))
+        come = before_call(disk, number, write)
+        before = len(disk.calls)
+        session.open().log.close()
+        has_come = come()
+        assert (foreign("more") in session.file()) == has_come, f"before call {number}"
+        # Before a cut nobody comes here, because no look is part of it: so there must be none.
+        assert not any(call.method == "truncate" for call in disk.calls[before:])
+        number += 1
+    assert number > 3
+
+
 def test_a_mark_below_which_another_program_edits_during_an_opening_is_believed_no_more() -> None:
     has_come, number = True, 0
     while has_come:

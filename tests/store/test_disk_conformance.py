@@ -284,6 +284,22 @@ def test_what_was_opened_to_be_read_is_not_overwritten(disk: Disk, root: int) ->
     assert everything(disk, handle) == b"ours"
 
 
+def test_to_hold_a_files_size_changes_nothing_that_is_seen(
+    disk: Disk, root: int, world: DiskWorld
+) -> None:
+    handle = disk.open_new(root, "f")
+    disk.write(handle, b"ours ")
+    world.append("f", b"theirs ")
+    before = disk.stat(handle)
+
+    disk.hold_size(handle)
+    disk.fsync(handle)
+
+    assert disk.stat(handle) == before
+    disk.write(handle, b"end")
+    assert everything(disk, handle) == b"ours theirs end"
+
+
 def test_a_file_that_is_made_longer_is_filled_with_nul(disk: Disk, root: int) -> None:
     handle = disk.open_new(root, "f")
     disk.write(handle, b"ab")

@@ -456,6 +456,20 @@ def test_what_a_failed_sync_dropped_is_saved_by_writing_it_again() -> None:
     assert disk.durable(FILE) == b"one\ntwo\n"
 
 
+def test_a_cut_that_a_failed_sync_dropped_is_saved_by_holding_the_size() -> None:
+    for is_held in (True, False):
+        disk, handle = disk_with(b"one\ntwo\n")
+        disk.fsync(handle)
+        disk.truncate(handle, 4)
+        disk.fail_next("fsync", errno.EIO)
+        with pytest.raises(OSError, match="Input/output"):
+            disk.fsync(handle)
+        if is_held:
+            disk.hold_size(handle)
+        disk.fsync(handle)
+        assert disk.durable(FILE) == (b"one\n" if is_held else b"one\ntwo\n")
+
+
 def test_bytes_that_are_overwritten_with_themselves_survive_every_power_cut() -> None:
     def prepare(seed: int) -> SimulatedDisk:
         disk, handle = disk_with(b"one\ntwo\n", seed)

@@ -244,6 +244,11 @@ class SimulatedDisk:
             lambda: file.change(Cut(size), self.now_s),
         )
 
+    def hold_size(self, handle: int) -> None:
+        """See `Disk`."""
+        file, call = self._file(handle, writable=True), Call("hold_size", self._opened(handle).name)
+        self._change(call, lambda: file.change(Cut(len(file.cached)), file.modified_s))
+
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """See `Disk`; it finds no full disk, as the bytes are there already."""
         file = self._file(handle, writable=True)
@@ -622,8 +627,7 @@ class SimulatedDisk:
 
     def _sync(self, method: str, handle: int) -> None:
         opened = self._opened(handle)
-        node = opened.node
-        call = Call(method, opened.name)
+        node, call = opened.node, Call(method, opened.name)
         if isinstance(node, Folder):
             self._change(call, lambda: self._sync_folder(node))
             return

@@ -11,8 +11,8 @@ from typing import Final, Self
 STRACE: Final = shutil.which("strace")
 
 CALLS: Final = (
-    "openat", "write", "pwrite64", "fdatasync", "fsync", "ftruncate", "linkat", "renameat",
-    "renameat2", "unlinkat", "mkdirat", "copy_file_range",
+    "openat", "write", "pwrite64", "fchown", "fdatasync", "fsync", "ftruncate", "linkat",
+    "renameat", "renameat2", "unlinkat", "mkdirat", "copy_file_range",
 )  # fmt: skip
 """The calls that change files, by the names that strace knows."""
 

@@ -103,6 +103,14 @@ class Disk(Protocol):
         """Cut the file to `size` bytes."""
         ...
 
+    def hold_size(self, handle: int) -> None:
+        """Have the next `fsync` of a file write its size, whatever that is then: nothing is cut.
+
+        After a failed sync of a cut no later sync would write the size. To cut the file to the size
+        that it has would do it, too, and cut what another program appended since the look at it.
+        """
+        ...
+
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
         """Write over existing bytes of a file in place; nobody else may write by this handle now.
 
