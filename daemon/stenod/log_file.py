@@ -3,7 +3,8 @@
 What is behind the name is looked at before each line: a log that somebody removed or moved away is
 begun anew, so that months of events do not go to a file that nobody can open. All names are looked
 up in the folder that was there at the start: a root that was moved keeps its log, and one that was
-put in its place gets none of it.
+put in its place gets none of it. The standard library's handlers either rotate or look at the name,
+and one whose rename is refused writes no more.
 """
 
 import logging

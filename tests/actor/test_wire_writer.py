@@ -43,7 +43,7 @@ async def test_a_first_event_that_is_refused_brings_no_header() -> None:
     async with WireDesk().open() as desk:
         refused = await desk.do(append_wire("k0"), event(0), b'{"timestamp":1}')
         assert isinstance(refused.error, BadRequest)
-        assert refused.error.message.startswith("record 1 of 2")
+        assert refused.error.message.startswith("record 2 of 2")
         assert desk.file() == b""
 
         await desk.do(append_wire("k1"), event(1))

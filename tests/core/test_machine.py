@@ -342,7 +342,7 @@ def test_a_refused_command_leaves_the_state_as_it_was(
 
 
 def test_a_refused_record_is_named_by_its_place_in_the_batch() -> None:
-    with pytest.raises(BadRequest, match="record 1 of 2"):
+    with pytest.raises(BadRequest, match="record 2 of 2"):
         fresh().decide(append("k"), [user("fine"), b"{"])
 
 

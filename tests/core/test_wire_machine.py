@@ -143,7 +143,7 @@ def test_a_command_for_the_context_is_refused(command: Mutation) -> None:
 
 def test_a_refused_event_says_which_one_it_was_and_changes_nothing() -> None:
     machine = fresh()
-    with pytest.raises(BadRequest, match="record 2 of 3"):
+    with pytest.raises(BadRequest, match="record 3 of 3"):
         machine.decide(append_wire("k1"), [event(0), event(1), b'{"timestamp":null}'])
     with pytest.raises(TooLarge):
         machine.decide(append_wire("k1"), [event(0, "x" * (16 << 20))])

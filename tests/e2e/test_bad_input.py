@@ -87,7 +87,7 @@ def test_a_bad_record_is_refused_and_nothing_is_written(
 ) -> None:
     answer = peer.ask("append", GOOD, record, session=demo, key="bad")
     assert (answer["kind"], answer["code"]) == ("error", "bad_request"), answer
-    assert "record 1 of 2" in answer["message"]
+    assert "record 2 of 2" in answer["message"]
     assert peer.ask("stat", session=demo)["head"] == "0:1"
 
 

@@ -184,7 +184,7 @@ class Speculation(ABC):
             for record in data:
                 checked.append(check(record))  # noqa: PERF401  # how many passed is told below
         except Refused as error:
-            where = f"record {len(checked)} of {len(data)}: " if len(data) > 1 else ""
+            where = f"record {len(checked) + 1} of {len(data)}: " if len(data) > 1 else ""
             raise type(error)(where + error.message, session=self.session) from None
         return checked
 
