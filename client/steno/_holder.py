@@ -1,6 +1,7 @@
 """Who holds a root, and what is said of a daemon that does so and does not answer."""
 
 import fcntl
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def holder_of(root: Path) -> LockNote | None:
 def silence_of(note: LockNote) -> Silence:
     """Why the daemon that wrote this note, and holds its root, does not answer."""
     held = f"pid {note.pid} holds {note.root}"
+    user = _user_of(note.pid)
+    if user not in (None, os.geteuid()):
+        return Silence(
+            f"{held} and listens to user {user} alone",
+            "run steno as that user, or choose another root with --root or STENO_HOME",
+        )
     if _is_stopped(note.pid):
         return Silence(f"{held} and is stopped", f"let it go on: kill -CONT {note.pid}")
     socket = Path(note.endpoint.removeprefix("ipc://"))
@@ -62,6 +69,12 @@ def silence_of(note: LockNote) -> Silence:
         )
     log = Path(note.root, places.LOG)
     return Silence(f"{held} and does not answer", f"see {log}; if it hangs, kill {note.pid}")
+
+
+def _user_of(pid: int) -> int | None:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}").stat().st_uid
+    return None
 
 
 def _is_stopped(pid: int) -> bool:

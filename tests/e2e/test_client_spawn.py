@@ -25,6 +25,7 @@ from steno import (
     _start_lock,
     connect_sync,
 )
+from steno._holder import note_of, silence_of
 from steno._start_lock import StartLock
 from steno._target import make_target
 from steno.cli.examining_daemon import examine_daemon
@@ -138,6 +139,19 @@ def test_a_daemon_whose_socket_was_removed_is_named(root: Path, spawn: bool) -> 
     socket = root / places.SOCKET
     assert told.value.message.startswith(f"pid {pid} holds {root}, but its socket {socket} is gone")
     assert f"kill {pid}" in told.value.message
+
+
+def test_a_daemon_of_another_user_is_not_to_be_killed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ForegroundDaemon(root) as daemon:
+        note = note_of(root)
+        assert note is not None
+        own = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+        silence = silence_of(note)
+        assert silence.told == f"pid {daemon.pid} holds {root} and listens to user {own} alone"
+        assert silence.remedy.startswith("run steno as that user")
 
 
 def test_a_daemon_that_is_used_notices_soon_that_its_socket_was_removed(root: Path) -> None:
