@@ -3,7 +3,9 @@
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -74,8 +76,9 @@ class _ContextOpener(msgspec.Struct, frozen=True):
     kept: KeptKeys
 
     def __call__(self, how: OpenHow) -> Opened:
-        folder = self.trees.open_folder(self.place, create=how.create)
-        opened = recovery.open_session(self.disk, folder, self.opening(how))
+        with _placed(self.place):
+            folder = self.trees.open_folder(self.place, create=how.create)
+            opened = recovery.open_session(self.disk, folder, self.opening(how))
         self.kept.carry_on(self.place.path, "context", opened)
         return opened
 
@@ -110,14 +113,15 @@ class _WireOpener(msgspec.Struct, frozen=True):
                 "the session is being opened again after a failure: try again",
                 session=self.context.session,
             )
-        folder = self.opener.trees.open_folder(self.opener.place)
-        wire = recovery.open_wire(
-            self.opener.disk,
-            folder,
-            self.opener.opening(how),
-            stamp=opened.machine.stamp,
-            context_head=self._context_head,
-        )
+        with _placed(self.opener.place):
+            folder = self.opener.trees.open_folder(self.opener.place)
+            wire = recovery.open_wire(
+                self.opener.disk,
+                folder,
+                self.opener.opening(how),
+                stamp=opened.machine.stamp,
+                context_head=self._context_head,
+            )
         self.opener.kept.carry_on(self.opener.place.path, "wire", wire)
         return wire
 
@@ -231,3 +235,15 @@ def inspection_of(opened: Opened) -> Inspection:
         incarnation=opened.incarnation,
         stamp=opened.machine.stamp,
     )
+
+
+@contextmanager
+def _placed(place: Place) -> Generator[None]:
+    """Name the whole path in what a disk refuses: the kernel names a file in it, or none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename2 is None:
+            name: object = error.filename
+            error.filename = str(Path(place.path, name if isinstance(name, str) else ""))
+        raise

@@ -327,3 +327,17 @@ async def test_what_the_disk_refuses_is_told_as_what_it_was_for(
         assert answer.code == "storage_failed"
         assert what in answer.message
         disk.heal()
+
+
+async def test_a_session_that_cannot_be_opened_is_told_with_its_folder() -> None:
+    disk = SimulatedDisk()
+    daemon = DaemonInProcess(disk)
+    async with daemon.running():
+        await ask(daemon, b"x", OPEN)
+        for method in ("write", "truncate", "open_append"):
+            disk.fail_next(method, errno.EIO, times=9)
+        await ask(daemon, b"y", append("k"), user("a"))
+        answer = await ask(daemon, b"z", append("l"), user("a"))
+        assert isinstance(answer, ErrorReply)
+        assert "sessions/demo/timeline.jsonl'; nothing of the command was kept" in answer.message
+        disk.heal()
