@@ -123,7 +123,7 @@ def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -
         (2, ("append", "fresh", b"\xff"), b""),
         (2, ("prompt", "fresh", b"\xff"), b""),
         (1, ("emit", "fresh", ""), b""),
-        (1, ("emit", "fresh", "Noted", "--timestamp", "nan"), b""),
+        (2, ("emit", "fresh", "Noted", "--timestamp", "nan"), b""),
     ],
 )
 def test_a_refused_change_leaves_no_empty_session_behind(
