@@ -273,6 +273,7 @@ class Custody:
                     checkpoints=checkpoints,
                     past=lambda generation: self._trees.past(place, generation),
                     timeline=timeline,
+                    incarnation=opened.incarnation,
                 ),
                 opened.machine.stamp,
             )

@@ -37,6 +37,7 @@ class Captured(msgspec.Struct, frozen=True):
         checkpoints: how many checkpoint ids it had given out.
         past: opens the file that a generation was left behind in.
         timeline: what had happened to it.
+        incarnation: which of the sessions that had its id it was.
     """
 
     session: str
@@ -46,6 +47,7 @@ class Captured(msgspec.Struct, frozen=True):
     checkpoints: int
     past: Callable[[int], FileView]
     timeline: list[Happening]
+    incarnation: str
 
     @contextmanager
     def view(self, generation: int) -> Generator[FileView]:

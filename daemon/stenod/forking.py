@@ -126,7 +126,7 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
     Raises:
         BadRequest, NotFound: there is no such instant to cut at, or no session can be made there.
         Exists: something lies at its place already.
-        Busy: this very fork is being made.
+        Busy: this very fork is being made, or its source was made again meanwhile.
         OutcomeUnknown: the disk failed when it was at its place.
         OSError: the disk failed; it was not made.
     """
@@ -232,6 +232,7 @@ def _build(
     """Everything that the new session is to hold, durable but for its place."""
     with contextlib.ExitStack() as held:
         origin = close_with(held, disk, trees.open_folder(wanted.source))
+        _check_same(disk, origin, source)
         folder = close_with(held, disk, disk.open_folder(nest, _BUILT, create=True))
         for number in range(1, chosen.at.generation + 1):
             _share(disk, origin, folder, places.generation_file(number))
@@ -248,6 +249,22 @@ def _build(
         state = {"version": 1, **described, "forked_from": wanted.source.session}
         describing.save(disk, folder, state)
         disk.fsync(folder)
+
+
+def _check_same(disk: Disk, origin: int, source: Captured) -> None:
+    """Refuse to go on with the folder of another session, which came to the place of the source.
+
+    One that is deleted later on is moved, and its open folder with it.
+
+    Raises:
+        Busy: it is there; nothing was made.
+    """
+    entries = timeline.decode(read_file(disk, origin, places.TIMELINE))
+    if not any(entry.details.get("incarnation") == source.incarnation for entry in entries):
+        raise Busy(
+            "the session was deleted and made again while it was being forked: try again",
+            session=source.session,
+        )
 
 
 def _put_in_place(disk: Disk, trees: Trees, nest: int, parent: int, wanted: Wanted) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from steno_protocol import places
+from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, OutcomeUnknown
 from steno_protocol.replies import Happening, SessionStat
+from stenod import forking
 from stenod.core import timeline
-from support.lines import append, checkpoint, line, prompt, revert, usage, user
+from stenod.forking import Wanted
+from support.lines import append, checkpoint, clear, line, prompt, revert, usage, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
-from support.stored_session import apply, find_key
+from support.stored_session import NOW_S, StoredSession, apply, find_key
 from support.whole_sessions import HEADER, PATH, TREE, World, deaths, part, turn
 
 OTHER = f"{TREE}/team/other"
@@ -279,6 +282,25 @@ def test_a_key_makes_one_fork_for_ever() -> None:
     world.delete("d", NEW)
     with pytest.raises(NotFound, match="is there no more"):
         fork(world)
+
+
+def test_nothing_is_forked_of_a_session_that_was_deleted_and_made_again_meanwhile() -> None:
+    world = prepared()
+    trees, command = world.trees, Fork(session="demo", new_session=NEW, key="f")
+    wanted = Wanted(command, trees.place("demo"), trees.place(NEW), "forked", stamp=True, now=NOW_S)
+    opened = world.stored().open(create=False)
+    with world.captured(opened) as captured:
+        opened.log.close()
+        world.delete("d")
+        world.disk.foreign.make_folder(PATH)
+        again = StoredSession(world.disk, PATH).open(incarnation="another")
+        apply(again, append("other"), user("another"))
+        apply(again, clear("gone"))
+        with pytest.raises(Busy, match="made again"):
+            forking.make(world.disk, trees, captured, wanted)
+    assert world.ids() == ["demo"]
+    world.sweep()
+    assert world.files(f"{TREE}/.forks") == {}
 
 
 def test_a_fork_that_is_being_made_is_left_to_its_maker() -> None:

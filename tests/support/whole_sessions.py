@@ -70,6 +70,7 @@ class World:
                 checkpoints=opened.machine.counters.n_checkpoints,
                 past=lambda generation: trees.past(place, generation),
                 timeline=timeline.decode(log.timeline()),
+                incarnation=opened.incarnation,
             )
         finally:
             context.release()
