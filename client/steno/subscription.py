@@ -70,8 +70,10 @@ class Subscription(AsyncIterator[SubscriptionEvent], Uncopied):
         Raises:
             NotFound: the session cannot be followed any longer.
             Busy: another task waits for it.
+            BadRequest: this is not the client's event loop.
         """
         await anyio.lowlevel.checkpoint()
+        self._link.check_loop()
         while not self._following.has_events:
             if self._is_closed:
                 raise StopAsyncIteration
@@ -121,7 +123,6 @@ class Subscription(AsyncIterator[SubscriptionEvent], Uncopied):
         """Wait until something has come; raises why nothing will any more."""
         if self._following.error is not None:
             raise self._following.error
-        self._link.check_loop()
         if self._event is not None:
             raise Busy(
                 "another task waits for the next event of this subscription: give each task a"
