@@ -29,10 +29,8 @@ from stenod.workshop import Workshop
 from stenod.writer import Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
-"""Why nobody can follow a session that is not deleted."""
-
 _MOVED: Final = "another program moved or replaced its folder: open it again"
-"""Why nobody can follow a session that is not where it was."""
+"""Why nobody can follow a session that is not deleted, and one that is not where it was."""
 
 
 class Registry:
