@@ -72,7 +72,7 @@ def test_an_argument_that_is_no_utf8_is_wrong_usage(root: Path, arguments: list[
 
 def test_a_speed_of_nothing_waits_for_nothing_however_it_is_written(root: Path) -> None:
     steno = Steno(root)
-    for at in ("1", "1000000"):
+    for at in ("1", "10000"):
         assert steno("emit", "d", "x", "--timestamp", at).code == 0
     for speed in ("0", "0.0", "1e5"):
         assert len(steno("replay", "d", "--speed", speed).out.splitlines()) == 2

@@ -72,7 +72,7 @@ FULL_MUTANTS = {
         [Patch(compacting, "_lines_named", _lines_of_any_generation)]
     ),
     "a reserved id that the next daemon gives out": WholeMutant(
-        [Patch(recovery.timeline, "unreserved_id", _none)], 92
+        [Patch(recovery.timeline, "unreserved_id", _none)], 110
     ),
     "a second mail in place of the one that waits": WholeMutant(
         [Patch(Machine, "_send", _mail_at_any_time)], 11

@@ -92,12 +92,12 @@ GUARDS: dict[str, tuple[Any, str, Any]] = {
 
 TRY_FIRST = {
     "what is cut with a failed group": 52,
-    "what a failed sync dropped": 14,
-    "what came since a file was synced": 250,
-    "what nobody synced in a file that was moved away": 81,
+    "what a failed sync dropped": 0,
+    "what came since a file was synced": 0,
+    "what nobody synced in a file that was moved away": 12,
     "marks of a rewrite": 668,
     "whether a rewrite took place": 1446,
-    "a file that was there until now": 83,
+    "a file that was there until now": 165,
     "a replaced file at the end of a writer": 128,
 }
 """Seeds that noticed it once; only speed depends on them."""

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from sim.whole import play_whole
-from steno import _exchange
+from steno import _exchange, _follower
 from steno._follower import Follower
 from steno._pending import Pending
 from steno_protocol.commands import Subscribe
@@ -74,7 +74,7 @@ WHOLE_MUTANTS = {
             Patch(registry, "doubted", _as_it_is),
             Patch(writer, "doubted", _as_it_is),
         ],
-        755,
+        46,
     ),
     "a fork that was made before and cannot be seen": WholeMutant(
         [Patch(Custody, "_done_before", _found_or_not)], 1015
@@ -83,7 +83,7 @@ WHOLE_MUTANTS = {
         [Patch(Follower, "resume_after", PropertyMock(return_value="start"))], 0
     ),
     "a follower that does not know which session it followed": WholeMutant(
-        [Patch(_exchange, "Subscribe", _without_incarnation)], 46
+        [Patch(_follower, "Subscribe", _without_incarnation)], 32
     ),
     "a mirror that ends when the disk fails for a moment": WholeMutant(
         [Patch(_exchange, "_is_asked_again", _never)], 21
