@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -14,12 +15,13 @@ from typing import Any, BinaryIO
 import msgspec
 import pytest
 
+from steno import connect_sync
 from steno._regular import open_regular
 from steno.cli import examining_sessions
 from steno.cli.examining_root import examine_disk
 from steno.cli.examining_sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
-from steno_protocol.errors import ErrorCode
+from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.frames import Request
 from support.command import Steno
 from support.foreground import ForegroundDaemon
@@ -296,6 +298,22 @@ def test_a_slow_sync_is_remembered(root: Path) -> None:
     shown = dict(line.split("  ", 1) for line in steno("status").out.splitlines())
     assert shown["last slow sync"].strip() != "none"
     assert json.loads(steno("status", "--json").out)["slow_sync_at"] > 0
+
+
+def test_what_the_disk_refused_is_remembered(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon, connect_sync(root, spawn=False) as client:
+        session = client.open("demo", follow=False)
+        assert session.append_message({"role": "user", "content": "hi"})
+        _, found = _examine(root)
+        assert not any("failed by" in finding["told"] for finding in found["daemon"])
+        size = (root / "sessions" / "demo" / "context.jsonl").stat().st_size
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        for _ in range(2):
+            with pytest.raises(StorageFailed):
+                session.append_message({"role": "user", "content": "no room"})
+        _, found = _examine(root)
+    told = [finding["told"] for finding in found["daemon"]]
+    assert "2 commands failed by the disk since it was started (storage_failed)" in told
 
 
 def test_somebody_else_at_the_socket_is_no_daemon(root: Path) -> None:

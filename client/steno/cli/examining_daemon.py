@@ -14,13 +14,27 @@ from steno.cli.configuration import read_file, unread
 from steno.cli.findings import Finding, ok, problem, warning
 from steno.cli.wording import count, duration, moment
 from steno_protocol import __version__, limits, places
-from steno_protocol.commands import Configuration
-from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError, Unreachable
+from steno_protocol.commands import Configuration, Stats
+from steno_protocol.errors import (
+    BadRequest,
+    ErrorCode,
+    Incompatible,
+    OutcomeUnknown,
+    StenoError,
+    Unreachable,
+)
 from steno_protocol.places import LockNote
-from steno_protocol.replies import ConfigurationReport, OptionEntry, StatusReport
+from steno_protocol.replies import ConfigurationReport, OptionEntry, StatsReport, StatusReport
 
 _LISTENING: Final = 0x10000
 """The flag of a listening socket in the kernel's table."""
+
+_FAILURES: Final = {
+    ErrorCode.STORAGE_FAILED: "the disk",
+    ErrorCode.CORRUPT: "damaged files",
+    ErrorCode.INTERNAL: "a fault of steno",
+}
+"""Errors that whoever looks after the daemon has to know of, and whose they are."""
 
 
 def examine_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
@@ -45,6 +59,7 @@ def _answering(options: Namespace, root: Path, note: LockNote | None) -> Iterato
         with connect_sync(root, spawn=False, timeout=timeout_s) as client:
             report = client.status()
             entries = _entries(client)
+            errors = _errors(client)
     except Incompatible as error:
         yield problem("daemon", error.message, "steno restart")
         return
@@ -53,6 +68,7 @@ def _answering(options: Namespace, root: Path, note: LockNote | None) -> Iterato
         return
     yield _version(report)
     yield from _state(report)
+    yield from _failures(errors)
     with suppress(BadRequest):
         for line in unread(entries, read_file(root, {})):
             yield warning("daemon", line, f"kill -HUP {report.pid}, or `steno restart`")
@@ -63,6 +79,24 @@ def _entries(client: BlockingClient) -> list[OptionEntry]:
     with suppress(StenoError):
         return client.request(Configuration(), ConfigurationReport)[0].options
     return []
+
+
+def _errors(client: BlockingClient) -> dict[str, int]:
+    """How often the daemon answered with which error; an old one may not know the question."""
+    with suppress(StenoError):
+        return client.request(Stats(), StatsReport)[0].errors
+    return {}
+
+
+def _failures(errors: dict[str, int]) -> Iterator[Finding]:
+    """What clients were refused through no fault of theirs since the daemon was started."""
+    for code, whose in _FAILURES.items():
+        if errors.get(code):
+            yield warning(
+                "daemon",
+                f"{count(errors[code], 'command')} failed by {whose} since it was started ({code})",
+                "`steno logs` says when, in which sessions and why",
+            )
 
 
 def _version(report: StatusReport) -> Finding:
