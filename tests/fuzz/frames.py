@@ -23,7 +23,7 @@ from steno_protocol.frames import (
 )
 from steno_protocol.records import MESSAGE_ROLES
 from steno_protocol.replies import Ack, ErrorReply
-from support.daemon_in_process import ROOT, DaemonInProcess
+from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.simulated_disk import SimulatedDisk
 
 MESSAGES_MAX = 12
@@ -159,7 +159,7 @@ async def _play(sent: Sequence[Sent]) -> None:
         for reply in replies:
             assert not (isinstance(reply, ErrorReply) and reply.code == "internal"), reply
     for path, content in disk.tree().items():
-        assert path.startswith(ROOT), path
+        assert path.startswith((f"{ROOT}/", f"{MOUNTED}/")), path
         check_content(path, content)
 
 
