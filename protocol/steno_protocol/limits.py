@@ -438,7 +438,7 @@ LOG_POLL_S: Final = 0.2
 """How often `steno logs -f` looks for new lines; a person does not notice it."""
 
 HOUSEKEEPING_S: Final = 30.0
-"""The daemon's only timer: closes idle sessions and re-checks the socket."""
+"""The only timer of a daemon of which nobody wants anything: closes idle sessions, looks around."""
 
 ROOM_LOOK_S: Final = 1.0
 """How old a look at free space, sizes and the root's lock a command may be let through by."""
