@@ -43,4 +43,4 @@ def check_function(function: Any, what: str) -> None:
 
 def briefly(value: object) -> str:
     """A value and its type, in words."""
-    return f"{value!r:.80}, {type(value).__name__!r} by its type,"
+    return f"{value!r:.80}, {type(value).__name__!r} by its type"

@@ -4,6 +4,7 @@ from typing import Final, cast
 
 import msgspec
 
+from steno._given import briefly
 from steno_protocol import limits
 from steno_protocol.commands import Command, command_name, encode_command
 from steno_protocol.errors import BadRequest, TooLarge
@@ -54,5 +55,5 @@ def _odd_fields(command: Command) -> str:
         try:
             msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError):
-            told.append(f"{name} is {value!r:.80}, {type(value).__name__!r} by its type")
+            told.append(f"{name} is {briefly(value)}")
     return "; ".join(told)

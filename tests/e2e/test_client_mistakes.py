@@ -53,7 +53,7 @@ OF_A_CLIENT: list[tuple[str, Call]] = [
 OF_CONNECTING: list[tuple[str, dict[str, Any]]] = [
     ("the root is 5", {"root": 5}),
     (r"the root is 'a\\x00b'", {"root": "a\0b"}),
-    ("the endpoint is 5", {"endpoint": 5}),
+    ("the endpoint is 5, 'int' by its type: give it as text", {"endpoint": 5}),
     ("the endpoint is PosixPath", {"endpoint": Path("x")}),
     ("the key_file is 5", {"key_file": 5}),
 ]
