@@ -75,10 +75,6 @@ class Subscription(msgspec.Struct):
         """The peer takes events again."""
         self.feed.resume(self.subscriber)
 
-    def tell_end(self) -> None:
-        """Tell the peer how the subscription ended, if it had no room for that then."""
-        self.subscriber.tell_end()
-
     def lag(self, why: str) -> None:
         """Tell the peer that it has to subscribe again."""
         self.subscriber.send(Lagged(next=str(self.subscriber.position), why=why), None)

@@ -233,7 +233,7 @@ class Router:
         """Forget the peers that are not connected any longer: only a send can tell."""
         for peer in list(self.peers.values()):
             for subscription in tuple(peer.subscriptions.values()):
-                subscription.tell_end()
+                subscription.subscriber.tell_end()
         self._outbox.probe(list(self.peers.values()))
 
     def _peer(self, identity: bytes, user: str | None) -> Peer:

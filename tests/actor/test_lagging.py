@@ -8,7 +8,6 @@ from steno_protocol import limits, places
 from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.feed import Feed, Subscriber
-from stenod.peers import Subscription
 from support.lines import append, checkpoint, clear, mail, prompt, restore, revert, user
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, Reader
@@ -217,12 +216,11 @@ async def test_who_has_no_room_to_be_told_how_it_ended_is_told_when_it_has(is_go
             desk.feed.end("it was deleted")
         else:
             desk.feed.end_stalled()
-        subscription = Subscription("demo", desk.feed, subscriber, lambda _: None)
-        subscription.tell_end()
+        subscriber.tell_end()
         assert reader.kinds == []
         reader.is_full = False
-        subscription.tell_end()
-        subscription.tell_end()
+        subscriber.tell_end()
+        subscriber.tell_end()
 
         assert reader.kinds == ["Gone" if is_gone else "Lagged"]
 
