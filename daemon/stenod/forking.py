@@ -260,7 +260,7 @@ def _check_same(disk: Disk, origin: int, source: Captured) -> None:
         Busy: it is there; nothing was made.
     """
     entries = timeline.decode(read_file(disk, origin, places.TIMELINE))
-    if not any(entry.details.get("incarnation") == source.incarnation for entry in entries):
+    if timeline.incarnation_of(entries) != source.incarnation:
         raise Busy(
             "the session was deleted and made again while it was being forked: try again",
             session=source.session,

@@ -164,7 +164,7 @@ def inspect(disk: Disk, folder: int, handle: int, doubts: Doubts) -> Inspection:
         size=size,
         head=Position(generation, replay.lines),
         counters=replay.counters,
-        incarnation=_incarnation(entries) or "",
+        incarnation=timeline.incarnation_of(entries) or "",
         stamp=_stamp(entries),
     )
 
@@ -271,7 +271,7 @@ def _open_files(
     was_at = None if opening.taken_in else end.changed_since()
     size, replay = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
-    if _incarnation(entries) is None:
+    if timeline.incarnation_of(entries) is None:
         first = _first_entry(opening, generation, created=created)
         jsonl.tell(disk, folder, timeline.encode(first))
         entries = [*entries, first]
@@ -296,7 +296,9 @@ def _open_files(
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
-    return Opened(log, machine, _incarnation(entries) or "", created, _made_by_key(entries))
+    return Opened(
+        log, machine, timeline.incarnation_of(entries) or "", created, _made_by_key(entries)
+    )
 
 
 def _tell_changed(
@@ -349,7 +351,7 @@ def open_wire(
             context_head=context_head,
             floor=_last_at(log),
         )
-        return Opened(log, machine, _incarnation(entries) or "", created=False)
+        return Opened(log, machine, timeline.incarnation_of(entries) or "", created=False)
     except BaseException:
         for opened in (handle, folder):
             if opened is not None:
@@ -437,14 +439,6 @@ def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happeni
 def _made_by_key(entries: list[Happening]) -> str | None:
     key = next((entry.details.get("key") for entry in entries if entry.kind == "created"), None)
     return key if isinstance(key, str) else None
-
-
-def _incarnation(entries: list[Happening]) -> str | None:
-    for entry in entries:
-        value = entry.details.get("incarnation")
-        if isinstance(value, str):
-            return value
-    return None
 
 
 def _stamp(entries: list[Happening]) -> bool:

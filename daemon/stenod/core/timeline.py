@@ -200,3 +200,12 @@ def is_inferred(entries: Iterable[Happening], generation: int) -> bool:
     makers = {*REWRITES, FORKED}
     told = (entry.generation for entry in entries if entry.kind in makers)
     return generation > 0 and generation not in told
+
+
+def incarnation_of(entries: Iterable[Happening]) -> str | None:
+    """Which of the sessions that ever had its id a timeline is of; None if no entry tells."""
+    for entry in entries:
+        value = entry.details.get("incarnation")
+        if isinstance(value, str):
+            return value
+    return None
