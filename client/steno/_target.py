@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -146,10 +145,7 @@ def _check_socket_folder(folder: str) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         for found in (os.lstat(folder), os.stat(folder)):  # noqa: PTH116 (as text)
             places.check_socket_folder(
-                folder,
-                owner=found.st_uid,
-                mode=0 if stat.S_ISLNK(found.st_mode) else found.st_mode,
-                own=os.getuid(),
+                folder, owner=found.st_uid, mode=found.st_mode, own=os.getuid()
             )
 
 

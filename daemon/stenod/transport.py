@@ -88,10 +88,7 @@ class Transport:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for found in (path.parent.lstat(), path.parent.stat()):
                 places.check_socket_folder(
-                    str(path.parent),
-                    owner=found.st_uid,
-                    mode=0 if stat.S_ISLNK(found.st_mode) else found.st_mode,
-                    own=os.getuid(),
+                    str(path.parent), owner=found.st_uid, mode=found.st_mode, own=os.getuid()
                 )
             _remove_stale_socket(path)
         else:

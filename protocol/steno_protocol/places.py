@@ -162,13 +162,13 @@ def check_socket_folder(folder: str, *, owner: int, mode: int, own: int) -> None
     Args:
         folder: its path.
         owner: whose it is, as a number.
-        mode: its permissions.
+        mode: its type and permissions; those of a symbolic link say nothing.
         own: the number of the user who asks.
 
     Raises:
         Unauthorized: it is not that user's nor root's, or others may move what lies in it.
     """
-    may_replace = mode & stat.S_IWOTH and not mode & stat.S_ISVTX
+    may_replace = mode & stat.S_IWOTH and not (mode & stat.S_ISVTX or stat.S_ISLNK(mode))
     if owner in (own, 0) and not may_replace:
         return
     raise Unauthorized(

@@ -3,6 +3,7 @@
 import os
 import posixpath
 import re
+import stat
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -200,6 +201,8 @@ def test_the_root_is_the_first_that_is_given(
         (0, 0o777, False),
         (1001, 0o700, False),
         (1001, 0o1777, False),
+        (1000, stat.S_IFLNK | 0o777, True),
+        (1001, stat.S_IFLNK | 0o777, False),
     ],
 )
 def test_a_socket_lies_where_nobody_else_can_replace_it(
