@@ -144,7 +144,8 @@ async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
             async with anyio.create_task_group() as looks:
                 looks.start_soon(daemon.router.watch.look)
                 await until(lambda: begun != [])
-                await daemon.router.watch.look()
+                looks.start_soon(daemon.router.watch.look)
+                await turns()
                 assert begun == [1]
                 answers.set()
             await daemon.router.watch.look()
