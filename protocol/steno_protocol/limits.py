@@ -194,8 +194,7 @@ CHECK_HANDLES_MAX: Final = 16
 """Files that are open at a time while a folder is checked, which may have any number of them."""
 
 RETIRED_TOGETHER_MAX: Final = 8
-"""Sessions that are closed beside the one whose place is wanted: to find them costs more than to
-close them, which takes about a millisecond each."""
+"""Closed beside the one whose place is wanted: to find them costs more than 1 ms each to close."""
 
 SESSION_IDLE_S: Final = 60.0
 """An unused session is closed after this long, and then costs no memory."""
@@ -220,8 +219,7 @@ PEER_PROOF_BYTES: Final = 1 * MIB
 once that was taken, so was all before it."""
 
 PEER_LOOK_S: Final = 0.02
-"""How often is looked whether a connection whose subscriptions wait has taken something: ZeroMQ
-does not call when it did."""
+"""Between two looks whether a connection whose subscriptions wait took something: no call tells."""
 
 READ_AHEAD_BYTES_MAX: Final = 2 * MIB
 """Bytes that a client asks for at a time when it reads for long. With 1 MiB each, the way there and
@@ -275,8 +273,7 @@ COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
 
 INLINE_SYNC_S: Final = 0.001
-"""A commit faster than this runs on the event loop: a thread hop costs 0.075-0.14 ms, and who comes
-meanwhile waits no longer than this."""
+"""A faster commit runs on the event loop, whose others wait so long; a thread hop costs 0.1 ms."""
 
 COMMIT_THREADS_MAX: Final = 8
 """Commits of different sessions at a time: with 8 a file system makes eleven times as many durable
@@ -296,8 +293,7 @@ SWITCH_S: Final = 0.0005
 would be added to every ack beside it."""
 
 GC_OBJECTS_MAX: Final = 20_000
-"""New objects between two looks for cycles: Python's own 700 are made by fifty commands, and the
-looks cost a twentieth of the time."""
+"""New objects between two looks for cycles; at Python's own 700 they cost 5 % of the time."""
 
 WRITTEN_SYNC_S: Final = 1.0
 """Bytes that were acknowledged as `written` are synced no later than this."""
@@ -325,8 +321,7 @@ CONFIG_BYTES_MAX: Final = 256 * KIB
 """`config.toml`; the example with every option has 2 KiB."""
 
 FREE_BYTES: Final = 16 * MIB
-"""Room that is left on a disk for what must not fail: timelines, quarantine, the log. The largest
-record still fits into it."""
+"""Room for what must not fail: timelines, quarantine, the log; the largest record fits into it."""
 
 # --- checking files ----------------------------------------------------------------------------
 
@@ -334,8 +329,7 @@ LINE_CHECKED_BYTES_MAX: Final = 64 * MIB
 """A longer line of a foreign file is counted, not looked into: a check keeps a line in memory."""
 
 WELD_TOKENS_MAX: Final = 1_000_000
-"""Tokens of one broken line that are read for nothing before the rest of it counts as damage: a few
-seconds of looking."""
+"""Tokens of a broken line read for nothing, seconds of it, before the rest counts as damage."""
 
 WELD_DEPTH_MAX: Final = 1000
 """Nesting up to which a broken line is looked into; readers die there, too."""
