@@ -38,7 +38,7 @@ from steno_protocol.replies import (
     Welcome,
 )
 from steno_protocol.rights import Right
-from support.asking import ask
+from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import SESSION, append, user
 from support.simulated_disk import SimulatedDisk
@@ -72,8 +72,7 @@ async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: boo
     async with daemon.running():
         await ask(daemon, b"o", Open(session=SESSION))
         if not is_open:
-            daemon.registry._retire(daemon.registry._addresses[SESSION])
-            await daemon.registry.wait_quiet()
+            await close_all(daemon)
         burst = [
             encode_request(b"before", append("k1"), [user("one")]),
             encode_request(b"drain", Drain(), []),
@@ -110,8 +109,7 @@ async def test_who_asked_to_follow_while_the_drain_began_keeps_no_daemon_from_it
         async with daemon.running():
             await ask(daemon, b"o", Open(session=SESSION))
             if not is_open:
-                daemon.registry._retire(daemon.registry._addresses[SESSION])
-                await daemon.registry.wait_quiet()
+                await close_all(daemon)
             follow = Subscribe(session=SESSION, subscription="mine", file=file)
             daemon.handle(encode_request(b"f", follow, []))
             for _ in range(turns):
