@@ -1,9 +1,9 @@
 """Ending the daemons that a test left behind, found by the locks that they hold."""
 
 import fcntl
-import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from steno_protocol import places
@@ -23,9 +23,11 @@ def end_daemon_of(root: Path) -> None:
     with lock.open("rb") as file:
         if _is_free(file.fileno()):
             return
-        note = file.read()
-        if note:
-            os.kill(json.loads(note)["pid"], signal.SIGKILL)
+        note = places.decode_lock_note(file.read())
+        # One that is just ending has taken its note away, or is gone by now.
+        if note is not None:
+            with suppress(ProcessLookupError):
+                os.kill(note.pid, signal.SIGKILL)
         # The kernel gives the lock up with the process, so this waits for exactly that.
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
 
