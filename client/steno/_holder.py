@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,6 +68,12 @@ def silence_of(note: LockNote) -> Silence:
             f"{held}, but its socket {socket} is gone",
             f"kill {note.pid}: it drains, and the next command starts another",
         )
+    if _lacks_handles(note.pid):
+        return Silence(
+            f"{held} and has no file handle left for another client",
+            f"end some of its clients, or allow the next one more (ulimit -n) and kill {note.pid}:"
+            " it drains",
+        )
     log = Path(note.root, places.LOG)
     return Silence(f"{held} and does not answer", f"see {log}; if it hangs, kill {note.pid}")
 
@@ -82,4 +89,13 @@ def _is_stopped(pid: int) -> bool:
         # The name in brackets may hold anything, so what follows the last one counts.
         told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return told.rpartition(")")[2].split()[0] in {"T", "t"}
+    return False
+
+
+def _lacks_handles(pid: int) -> bool:
+    """Whether it has seven eighths of what it may have, and so ends new connections at once."""
+    with suppress(OSError, ValueError):
+        most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        taken = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 (a count, and no Paths are made)
+        return taken + 1 >= most * 7 // 8
     return False

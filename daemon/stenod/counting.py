@@ -65,6 +65,7 @@ class Statistics(msgspec.Struct):
     slow_sync_at: float | None = None
     dropped: int = 0
     lagged: int = 0
+    turned_away: int = 0
     rewrites: Counter[str] = msgspec.field(default_factory=Counter[str])
     errors: Counter[str] = msgspec.field(default_factory=Counter[str])
     groups: Histogram = msgspec.field(default_factory=lambda: Histogram(GROUP_BOUNDS))

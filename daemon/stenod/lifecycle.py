@@ -28,6 +28,7 @@ from stenod.config import Config
 from stenod.counting import Statistics
 from stenod.custody import Custody
 from stenod.faults import fault_of
+from stenod.handle_limit import process_limit
 from stenod.idleness import Idleness
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
@@ -62,7 +63,8 @@ class Daemon:
         self._config = config
         self._supervisor = supervisor
         self._on_ready = on_ready
-        self._transport = Transport()
+        self._handles = process_limit()
+        self._transport = Transport(self._has_room)
         self._admission = Admission(config.root / KEYS_FOLDER, journal.tell)
         self._remote = self._make_remote()
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
@@ -82,8 +84,7 @@ class Daemon:
             free_bytes,
         )
         self._workshop = self._make_workshop()
-        handles, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._registry = Registry(trees, disk, self._workshop, self._spawn, handles)
+        self._registry = Registry(trees, disk, self._workshop, self._spawn, self._handles)
         self._registry.look_around = self._look_around
         self._custody = Custody(trees, disk, self._registry, self._workshop)
         self._reporter = Reporter(self._config, self._registry, self._workshop)
@@ -270,7 +271,17 @@ class Daemon:
         """
         if not self._config.settings.text("network.listen"):
             return None
-        return RemoteTransport(self._admission.own_key(), self._admits, journal.tell)
+        own = self._admission.own_key()
+        return RemoteTransport(own, self._admits, self._has_room, journal.tell)
+
+    def _has_room(self) -> bool:
+        """Whether there is a handle for one more connection; the log tells of the first no."""
+        if self._handles.take(1):
+            return True
+        self._statistics.turned_away += 1
+        if self._statistics.turned_away == 1:
+            journal.tell("no_handles", limit=self._handles.most, see="ulimit -n")
+        return False
 
     def _admits(self, public: str) -> str | None:
         client = self._admission.client(public)

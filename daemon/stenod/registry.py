@@ -1,6 +1,5 @@
 """Which session has which writer: opened on first use, one a folder, closed when idle."""
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
@@ -15,6 +14,7 @@ from steno_protocol.replies import Happening, Mail, Sessions
 from stenod import trash
 from stenod.core.machine import Machine
 from stenod.feed import Spawn
+from stenod.handle_limit import HandleLimit
 from stenod.mailbox import Item, Mailbox
 from stenod.reading import Readable
 from stenod.recovery import Inspection, Opened, OpenHow
@@ -41,7 +41,7 @@ class Registry:
         disk: the disk they lie on.
         workshop: what writers work with.
         spawn: starts a task in the background.
-        handles_max: open files that the process may have.
+        handles: how many files the process may open.
 
     Attributes:
         look_around: called before a session is opened or changed as a whole; it closes the registry
@@ -54,14 +54,14 @@ class Registry:
         disk: Disk,
         workshop: Workshop,
         spawn: Spawn,
-        handles_max: int = sys.maxsize,
+        handles: HandleLimit | None = None,
     ) -> None:
         self.look_around: Callable[[], None] = lambda: None
         self._trees = trees
         self._disk = disk
         self._shop = workshop
         self._spawn = spawn
-        self._handles_max = handles_max
+        self._handles = handles or HandleLimit()
         self._sessions: dict[tuple[int, int], Session] = {}
         self._addresses: dict[str, Session] = {}
         self._names: dict[Session, tuple[tuple[int, int], set[str]]] = {}
@@ -293,7 +293,7 @@ class Registry:
         """How many sessions may be open while others want to be."""
         wanted = self._shop.settings().count("life.sessions_open")
         # The other half is for connections, reads and rewrites.
-        return max(1, min(wanted, self._handles_max // 2 // limits.HANDLES_PER_SESSION_MAX))
+        return max(1, min(wanted, self._handles.most // 2 // limits.HANDLES_PER_SESSION_MAX))
 
     def _unused(self) -> list[Session]:
         """Sessions that can be closed, the longest unused first."""
@@ -304,18 +304,18 @@ class Registry:
         """Close some sessions that nobody uses, if as many are open as may be.
 
         Raises:
-            Busy: they are all in use, and another one would take handles that others need.
+            Busy: another one would take handles that others need.
         """
+        is_room = self._handles.take(limits.HANDLES_PER_SESSION_MAX)
         surplus = len(self._sessions) + 1 - self._sessions_max
-        if surplus <= 0:
-            return
-        for unused in self._unused()[: surplus + limits.RETIRED_TOGETHER_MAX]:
-            self._retire(unused)
-        if len(self._sessions) * limits.HANDLES_PER_SESSION_MAX * 4 > self._handles_max * 3:
+        if surplus > 0 or not is_room:
+            for unused in self._unused()[: max(surplus, 0) + limits.RETIRED_TOGETHER_MAX]:
+                self._retire(unused)
+        if not is_room:
             raise Busy(
-                f"{len(self._sessions)} sessions are open and in use, as many as this daemon has"
-                " file handles for: end some subscriptions, or raise the limit (ulimit -n) and"
-                " restart it",
+                f"{len(self._sessions)} sessions are open, and this daemon has no file handles"
+                " left for more: end some clients or subscriptions, or raise the limit (ulimit -n)"
+                " and restart it",
                 session=session,
             )
 

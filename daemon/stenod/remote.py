@@ -10,7 +10,7 @@ from zmq.utils import z85
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.transport import Handle, Transport
+from stenod.transport import Handle, HasRoom, Transport
 
 _NOW: Final = int(zmq.DONTWAIT)
 _DOMAIN: Final = b"steno"
@@ -33,8 +33,10 @@ class RemoteTransport(Transport):
         user: the public key of whoever sent the message that is being handled.
     """
 
-    def __init__(self, own: KeyPair, admits: Admits, tell: Callable[..., None]) -> None:
-        super().__init__()
+    def __init__(
+        self, own: KeyPair, admits: Admits, has_room: HasRoom, tell: Callable[..., None]
+    ) -> None:
+        super().__init__(has_room)
         self.user = ""
         self._admits = admits
         self._tell = tell

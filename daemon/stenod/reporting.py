@@ -21,6 +21,7 @@ from steno_protocol.replies import (
 )
 from steno_protocol.settings import OPTIONS
 from stenod.config import Config
+from stenod.handle_limit import open_handles
 from stenod.peers import Peer
 from stenod.registry import Registry
 from stenod.workshop import Workshop
@@ -132,6 +133,7 @@ class Reporter:
             errors=dict(statistics.errors),
             dropped=statistics.dropped,
             lagged=statistics.lagged,
+            turned_away=statistics.turned_away,
             ignored=ignored,
             queued=self._registry.queued,
             queued_most=self._registry.queued_most,
@@ -183,7 +185,7 @@ class Reporter:
 
 def _open_files() -> int:
     with suppress(OSError):
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (a count, and no Paths are made)
+        return open_handles()
     return 0
 
 

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import enum
 import os
+import socket
 import stat
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -25,6 +27,12 @@ _POLLIN: Final = int(zmq.POLLIN)
 
 _ADDRESS: Final = "Peer-Address"
 
+_ACCEPTED: Final = struct.Struct("=Hi")
+"""The first frame of a monitor's message: which event, and the connection's handle."""
+
+HasRoom = Callable[[], bool]
+"""Tells whether one more connection may stay."""
+
 
 class Sent(enum.Enum):
     """What became of a message."""
@@ -44,9 +52,16 @@ class Transport:
     is empty, and looked at again after every burst of sends. The event loop calls the drain itself:
     a task that waits for the FD anew after each burst would cost two system calls and a wake-up
     more. That ties this room, alone in the daemon, to asyncio.
+
+    libzmq takes connections in by itself, and ends the process when it has no handle for one: so
+    those for which there is no room are ended as soon as they are seen.
+
+    Args:
+        has_room: tells whether a connection that was just taken in may stay.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, has_room: HasRoom) -> None:
+        self._has_room = has_room
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         # Without the layer for drafts of the protocol: as expensive, four times a message, as what
@@ -62,6 +77,7 @@ class Transport:
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
+        self._accepted = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
         self._path: Path | None = None
         self._is_lent = False
         self._inode = 0
@@ -122,10 +138,13 @@ class Transport:
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         loop.add_reader(self._socket.fileno(), self._take_in)
+        loop.add_reader(self._accepted.fileno(), self._keep_door)
         try:
             self.look_soon()
+            self._keep_door()
             await self._failed
         finally:
+            loop.remove_reader(self._accepted.fileno())
             loop.remove_reader(self._socket.fileno())
             self._handle = None
 
@@ -199,8 +218,22 @@ class Transport:
         if self._path is not None and self.is_reachable and not self._is_lent:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+        # First, because libzmq's thread stops for ever at an event that it can give to nobody.
+        self._socket.disable_monitor()
+        self._accepted.close(linger=0)
         self._socket.close(linger=0)
         self._context.term()
+
+    def _keep_door(self) -> None:
+        """End the new connections that may not stay; the FD tells of new ones once none is left."""
+        while True:
+            try:
+                event, _ = self._accepted.recv_multipart(_NOW)
+            except zmq.Again:
+                return
+            if not self._has_room():
+                _, handle = _ACCEPTED.unpack(event)
+                _hang_up(handle)
 
     def _look(self) -> None:
         self._is_look_due = False
@@ -250,6 +283,17 @@ class Transport:
 
 def _nothing() -> None:
     """Before anybody listens, nothing is queued."""
+
+
+def _hang_up(handle: int) -> None:
+    """End a connection whose handle is libzmq's, which closes it then."""
+    # It may have ended by itself, and its number may be another's; only one that came later.
+    with contextlib.suppress(OSError):
+        connection = socket.socket(fileno=handle)
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        finally:
+            connection.detach()
 
 
 def _remove_stale_socket(path: Path) -> None:

@@ -152,8 +152,7 @@ BURST_REQUESTS_MAX: Final = 256
 """Requests that are taken in before the writers get their turn."""
 
 HASTY_COMMANDS_MAX: Final = 16
-"""A session with so many commands in a burst is served before those with more: to decide on 16
-takes about as long as a fast disk's sync."""
+"""A session with so many in a burst is served before those with more: 16 take as long as a sync."""
 
 GROUP_COMMANDS_MAX: Final = 512
 """Commands of one group commit; between two groups the other writers have their turn, so a flood on
@@ -189,6 +188,9 @@ HANDLES_PER_SESSION_MAX: Final = 4
 
 HANDLES_PER_CONNECTION_MAX: Final = 12
 """Handles for a client's first connection; ZeroMQ ends a process that runs out of them midway."""
+
+HANDLES_RESERVE_MAX: Final = 256
+"""Handles kept free at most: libzmq takes in 10 000 clients a second, whatever the loop does."""
 
 CHECK_HANDLES_MAX: Final = 16
 """Files that are open at a time while a folder is checked, which may have any number of them."""
@@ -450,8 +452,7 @@ IDLE_LOOK_S: Final = 0.01
 """A daemon that is to end when nobody uses it looks no more often than this whether it is so."""
 
 ADAPTER_IDLE_EXIT_S: Final = 60.0
-"""The daemon of an adapter's own tree ends after this long without a user: those that were killed
-said no goodbye. It starts again within a tenth of a second."""
+"""An adapter's own daemon ends after this long without a user: who is killed says no goodbye."""
 
 LOCK_NOTE_BYTES: Final = 4096
 """A root's lock file keeps this size: a disk that is full has no block for one that was empty."""
@@ -481,8 +482,7 @@ MODEL_ANSWER_BYTES_MAX: Final = 4 * MIB
 """Bytes of one answer: a summary of 100 000 tokens has 400 KiB."""
 
 MODEL_OUTPUT_TOKENS_MAX: Final = 8192
-"""Tokens that a summary may have unless the caller says otherwise: four times what one needs, so
-that a model which thinks first has room."""
+"""Tokens of a summary unless the caller says otherwise: a model may think first."""
 
 MODEL_COMPLAINT_CHARS_MAX: Final = 300
 """How much is told of what a model's server said when it refused."""

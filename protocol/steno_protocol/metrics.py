@@ -25,6 +25,7 @@ _COUNTERS: Final = {
     "dropped": "Messages that clients did not take in.",
     "lagged": "Subscriptions that were ended because nobody read them.",
     "ignored": "Messages that bore no request id.",
+    "turned_away": "Connections that were ended at once for want of a file handle.",
 }
 _GAUGES: Final = {
     "uptime_s": ("uptime_seconds", "How long the daemon has been running."),

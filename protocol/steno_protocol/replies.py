@@ -83,6 +83,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
         sync_s: how long each sync took.
         rewrites: by kind.
         errors: by code.
+        turned_away: connections that were ended because no file handle was left for them.
         queued_most: commands that wait for the busiest writer.
     """
 
@@ -97,6 +98,7 @@ class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
     dropped: int
     lagged: int
     ignored: int
+    turned_away: int = 0
     queued: int
     queued_most: int
     queued_bytes: int

@@ -68,5 +68,7 @@ async def test_sessions_that_are_all_in_use_leave_handles_for_others() -> None:
         assert refused.session == f"s{len(daemon.registry)}"
         assert "ulimit -n" in refused.message
         assert ROOM < len(daemon.registry) < 2 * ROOM
+        left = HANDLES - len(daemon.registry) * limits.HANDLES_PER_SESSION_MAX
+        assert HANDLES // 8 <= left < HANDLES // 8 + limits.HANDLES_PER_SESSION_MAX
         # Those that are open go on.
         assert isinstance(await ask(daemon, "a", append_to("s0"), user("one")), Ack)

@@ -27,7 +27,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def transport(root: Path) -> Generator[Transport]:
-    transport = Transport()
+    transport = Transport(lambda: True)
     transport.bind(root / "stenod.sock")
     yield transport
     transport.close()

@@ -7,16 +7,22 @@ import resource
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from socket import AF_UNIX
+from socket import socket as unix_socket
 
 import pytest
 import zmq
 
 import steno
-from steno_protocol import PROTOCOL_MAGIC, limits
+from steno.cli.examining_daemon import examine_daemon
+from steno_protocol import PROTOCOL_MAGIC, limits, places
+from steno_protocol.commands import Stats
 from steno_protocol.records import stamp_of
+from steno_protocol.replies import StatsReport
 from support.foreground import ForegroundDaemon
 from support.raw_peer import RawPeer
 
@@ -123,6 +129,32 @@ def test_a_daemon_without_file_descriptors_loses_nothing_and_is_replaced(root: P
         assert keys == [ack.key for ack in acked]
         client.drain()
     daemon.wait(30)
+
+
+def test_clients_for_whom_no_handle_is_left_are_turned_away_until_others_end(root: Path) -> None:
+    daemon = ForegroundDaemon(root)
+    daemon.handles_max = FEW_FILES
+    message = {"role": "user", "content": "hi"}
+    with daemon, steno.connect_sync(root, spawn=False) as client, ExitStack() as mute:
+        session = client.open("demo", follow=False)
+        while " no_handles " not in "".join(daemon.log):
+            one = mute.enter_context(unix_socket(AF_UNIX))
+            one.connect(str(root / places.SOCKET))
+            # Clients do not come quicker than the daemon's loop turns.
+            client.status()
+        with pytest.raises(steno.Unreachable, match="has no file handle left for another client"):
+            steno.connect_sync(root, spawn=False)
+        stats = client.request(Stats(), StatsReport)[0]
+        assert stats.turned_away >= 2
+        assert FEW_FILES - stats.open_files >= FEW_FILES // 8
+        # Who is there goes on, also with what needs handles.
+        assert session.append_message(message)
+        assert session.fork("another").stat().head == "0:1"
+        mute.close()
+        with steno.connect_sync(root) as late:
+            assert late.session("demo").append_message(message).head.line == 2
+        told = [found.told for found in examine_daemon(Namespace(timeout=None), root)]
+        assert any("ended at once since it was started: no file handle" in each for each in told)
 
 
 def test_followers_that_never_read_cost_bounded_memory_and_nobody_else_time(root: Path) -> None:

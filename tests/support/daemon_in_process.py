@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from steno_protocol import credentials, places
+from steno_protocol import credentials, limits, places
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import decode_answers
 from steno_protocol.replies import AnyReply
@@ -19,6 +19,7 @@ from stenod.collecting import Collector
 from stenod.config import Config
 from stenod.counting import Statistics
 from stenod.custody import Custody
+from stenod.handle_limit import HandleLimit
 from stenod.outbox import Outbox
 from stenod.peers import Peer
 from stenod.registry import Registry
@@ -81,7 +82,10 @@ class DaemonInProcess:
         self.workshop = workshop
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"), {"kimi": Path(MOUNTED)})
         trees = Trees(config, disk)
-        self.registry = Registry(trees, disk, workshop, self._spawn, handles_max)
+        handles = HandleLimit(
+            handles_max, lambda: limits.HANDLES_PER_SESSION_MAX * len(self.registry)
+        )
+        self.registry = Registry(trees, disk, workshop, self._spawn, handles)
         self._outbox = outbox
         self.router = Router(
             Reporter(config, self.registry, workshop),

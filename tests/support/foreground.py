@@ -17,6 +17,7 @@ class ForegroundDaemon:
         endpoint: where it listens.
         log: the lines that it has said so far.
         environment: variables that it is started with, beside those of the test.
+        handles_max: files that it may open, None for as many as the test.
     """
 
     def __init__(self, root: Path, *arguments: str, module: Sequence[str] = ("stenod",)) -> None:
@@ -24,6 +25,7 @@ class ForegroundDaemon:
         self.endpoint = f"ipc://{root}/stenod.sock"
         self.log: list[str] = []
         self.environment: dict[str, str] = {}
+        self.handles_max: int | None = None
         self._said = threading.Condition()
         self._arguments = arguments
         self._module = module
@@ -39,6 +41,8 @@ class ForegroundDaemon:
     def start(self) -> None:
         """Start it and wait until it says that it is ready."""
         command = [sys.executable, "-m", *self._module, "--foreground", "--root", str(self.root)]
+        if self.handles_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self.handles_max}; exec "$0" "$@"', *command]
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             stderr=subprocess.PIPE,

@@ -37,8 +37,9 @@ service     files [{path state text}] next; state is missing, installed, outdate
             `service install`, `service uninstall`, `service show`
 doctor      root problems warnings findings [{check state told remedy}]
 stats       uptime_s appended_records appended_bytes groups {bounds counts total} sync_s {...}
-            slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored queued
-            queued_most queued_bytes sessions_open clients subscribers open_files resident_bytes
+            slow_syncs rewrites {kind: n} errors {code: n} dropped lagged ignored
+            turned_away queued queued_most queued_bytes sessions_open clients subscribers
+            open_files resident_bytes
 config      file pid options [{name value source live}]; or {"example": text}
 demo        proved proofs [{claim holds detail}] root session file agents records repeated
             killed_pid next_pid away_s

@@ -59,7 +59,7 @@ def _answering(options: Namespace, root: Path, note: LockNote | None) -> Iterato
         with connect_sync(root, spawn=False, timeout=timeout_s) as client:
             report = client.status()
             entries = _entries(client)
-            errors = _errors(client)
+            stats = _stats(client)
     except Incompatible as error:
         yield problem("daemon", error.message, "steno restart")
         return
@@ -68,7 +68,8 @@ def _answering(options: Namespace, root: Path, note: LockNote | None) -> Iterato
         return
     yield _version(report)
     yield from _state(report)
-    yield from _failures(errors)
+    if stats is not None:
+        yield from _failures(stats)
     with suppress(BadRequest):
         for line in unread(entries, read_file(root, {})):
             yield warning("daemon", line, f"kill -HUP {report.pid}, or `steno restart`")
@@ -81,22 +82,29 @@ def _entries(client: BlockingClient) -> list[OptionEntry]:
     return []
 
 
-def _errors(client: BlockingClient) -> dict[str, int]:
-    """How often the daemon answered with which error; an old one may not know the question."""
+def _stats(client: BlockingClient) -> StatsReport | None:
+    """What the daemon did since it was started; an old one may not know the question."""
     with suppress(StenoError):
-        return client.request(Stats(), StatsReport)[0].errors
-    return {}
+        return client.request(Stats(), StatsReport)[0]
+    return None
 
 
-def _failures(errors: dict[str, int]) -> Iterator[Finding]:
+def _failures(stats: StatsReport) -> Iterator[Finding]:
     """What clients were refused through no fault of theirs since the daemon was started."""
     for code, whose in _FAILURES.items():
-        if errors.get(code):
+        if failed := stats.errors.get(code):
             yield warning(
                 "daemon",
-                f"{count(errors[code], 'command')} failed by {whose} since it was started ({code})",
+                f"{count(failed, 'command')} failed by {whose} since it was started ({code})",
                 "`steno logs` says when, in which sessions and why",
             )
+    if stats.turned_away:
+        yield warning(
+            "daemon",
+            f"{count(stats.turned_away, 'connection')} ended at once since it was started: no file"
+            " handle was left",
+            "allow it more (ulimit -n), and `steno restart`",
+        )
 
 
 def _version(report: StatusReport) -> Finding:

@@ -41,6 +41,9 @@ def _show(report: StatsReport, output: Output) -> None:
 def _rows(report: StatsReport) -> list[tuple[str, str]]:
     appended = f"{count(report.appended_records, 'record')}, {size(report.appended_bytes)}"
     waiting = f"{count(report.queued, 'command')}, {size(report.queued_bytes)}"
+    clients = f"{number(report.clients)}, {count(report.subscribers, 'subscription')}"
+    if report.turned_away:
+        clients += f", {number(report.turned_away)} turned away"
     return [
         ("up for", duration(report.uptime_s)),
         ("appended", appended),
@@ -49,7 +52,7 @@ def _rows(report: StatsReport) -> list[tuple[str, str]]:
         ("errors", _by_name(report.errors)),
         ("queued", f"{waiting}, {number(report.queued_most)} for the busiest file"),
         ("sessions", f"{number(report.sessions_open)} open"),
-        ("clients", f"{number(report.clients)}, {count(report.subscribers, 'subscription')}"),
+        ("clients", clients),
         ("not read", f"{count(report.dropped, 'message')}, {number(report.lagged)} lagged"),
         ("ignored", count(report.ignored, "message")),
         ("process", f"{count(report.open_files, 'open file')}, {size(report.resident_bytes)}"),

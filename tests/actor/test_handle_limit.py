@@ -1,0 +1,55 @@
+"""How many handles are left: counted when it may matter, and some are kept for who does not ask."""
+
+import errno
+
+import pytest
+
+from steno_protocol import limits
+from stenod.handle_limit import HandleLimit, open_handles
+
+MOST = 80
+KEPT = 10
+
+
+def test_an_eighth_is_kept_for_who_does_not_ask() -> None:
+    taken = 20
+    handles = HandleLimit(MOST, lambda: taken)
+    while handles.take(1):
+        taken += 1
+    assert taken == MOST - KEPT
+    assert not handles.take(1)
+    taken -= 3
+    assert handles.take(2)
+    taken += 2
+    assert not handles.take(2)
+    assert HandleLimit(1 << 20, lambda: (1 << 20) - limits.HANDLES_RESERVE_MAX - 1).take(1)
+
+
+def test_handles_are_counted_only_when_none_may_be_left() -> None:
+    counts = 0
+
+    def count() -> int:
+        nonlocal counts
+        counts += 1
+        return 0
+
+    handles = HandleLimit(MOST, count)
+    for _ in range(MOST - KEPT):
+        assert handles.take(1)
+    assert counts == 1
+
+
+@pytest.mark.parametrize(("number", "is_room"), [(errno.EMFILE, False), (errno.ENOENT, True)])
+def test_a_system_that_does_not_tell_keeps_nobody_out_and_one_that_cannot_does(
+    number: int, is_room: bool
+) -> None:
+    def count() -> int:
+        raise OSError(number, "")
+
+    assert HandleLimit(MOST, count).take(1) is is_room
+
+
+def test_the_handles_of_this_process_are_counted() -> None:
+    before = open_handles()
+    with open(__file__, "rb"):  # noqa: PTH123 (a handle is what is wanted)
+        assert open_handles() == before + 1
