@@ -1,7 +1,8 @@
 """Who is connected: names, subscriptions, and what each peer did not read."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Literal, Protocol
 
 import anyio
@@ -23,17 +24,56 @@ class Loan(Protocol):
         ...
 
 
+class Untaken:
+    """What is on its way to all peers together.
+
+    With `UNTAKEN_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
+    that untaken, so that those who take nothing keep nobody else from being answered.
+    """
+
+    def __init__(self) -> None:
+        self._debtors: set[Loans] = set()
+        self._bytes = 0
+
+    def lent(self, debtor: "Loans", size: int) -> None:
+        """A peer was lent so many bytes."""
+        self._debtors.add(debtor)
+        self._bytes += size
+
+    def taken(self, debtor: "Loans", size: int) -> None:
+        """A peer took so many bytes; it is forgotten once nothing is on its way to it."""
+        self._bytes -= size
+        if not debtor.is_owing:
+            self._debtors.discard(debtor)
+
+    def part_of(self, most: int) -> int:
+        """How many bytes one peer may leave untaken just now, `most` at most."""
+        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+            return most
+        # Who takes all that it is sent is asked for nothing, and so was not looked at.
+        for debtor in tuple(self._debtors):
+            debtor.forget_taken()
+        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+            return most
+        return min(most, limits.UNTAKEN_BYTES_MAX // len(self._debtors))
+
+
 class Loans:
     """What is on its way to a peer, the oldest first.
 
     Frames that are lent to the socket tell when they were taken; those that were copied are taken
     with the next one that is lent.
+
+    Args:
+        untaken: what is on its way to all peers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, untaken: Untaken | None = None) -> None:
+        self._untaken = untaken or Untaken()
         self._loans: deque[tuple[Loan, int]] = deque()
         self._bytes = 0
         self._copied = 0
+        self._expected = 0
 
     def is_lent(self, size: int) -> bool:
         """Whether a frame of so many bytes is lent: a large one, or one that tells of others."""
@@ -47,19 +87,53 @@ class Loans:
     def add(self, loan: Loan, size: int) -> None:
         """A frame of so many bytes is lent."""
         self._loans.append((loan, size + self._copied))
+        self._untaken.lent(self, size + self._copied)
         self._copied = 0
         self._bytes += size
-        self._forget_done()
+        self.forget_taken()
 
     @property
     def bytes(self) -> int:
         """The most that is on its way at this moment."""
-        self._forget_done()
+        self.forget_taken()
         return self._bytes
 
-    def _forget_done(self) -> None:
+    @property
+    def is_owing(self) -> bool:
+        """Whether anything was lent and not taken, as far as was looked, or is to be lent soon."""
+        return bool(self._loans) or self._expected > 0
+
+    @contextmanager
+    def expected(self, size: int) -> Generator[None]:
+        """So many bytes are being read for it in the block: they count as if they were lent."""
+        self._expected += size
+        self._bytes += size
+        self._untaken.lent(self, size)
+        try:
+            yield
+        finally:
+            self._expected -= size
+            self._bytes -= size
+            self._untaken.taken(self, size)
+
+    def exceeds(self, most: int) -> bool:
+        """Whether more than the peer's part, `most` bytes at most, is on its way."""
+        return self.bytes >= self._untaken.part_of(most)
+
+    def forget_taken(self) -> None:
+        """Look which frames were taken."""
         while self._loans and self._loans[0][0].done:
-            self._bytes -= self._loans.popleft()[1]
+            self._forget_oldest()
+
+    def forget_all(self) -> None:
+        """The peer is gone, and libzmq drops what is on its way to it."""
+        while self._loans:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, size = self._loans.popleft()
+        self._bytes -= size
+        self._untaken.taken(self, size)
 
 
 class Subscription(msgspec.Struct):
@@ -115,7 +189,7 @@ class Peer(msgspec.Struct, eq=False):
         Raises:
             Busy: too much is on its way.
         """
-        if self.loans.bytes >= limits.PEER_LOANS_BYTES_MAX:
+        if self.loans.exceeds(limits.PEER_LOANS_BYTES_MAX):
             raise Busy(
                 f"{self.loans.bytes} bytes wait until this connection takes them: receive them,"
                 " then ask again"
@@ -124,7 +198,7 @@ class Peer(msgspec.Struct, eq=False):
     @property
     def takes_events(self) -> bool:
         """False while so much is on its way that its subscriptions have to wait."""
-        return self.loans.bytes < limits.PEER_EVENTS_BYTES_MAX
+        return not self.loans.exceeds(limits.PEER_EVENTS_BYTES_MAX)
 
     def follows(self, session: str) -> bool:
         """Whether it has a subscription to the context of a session."""

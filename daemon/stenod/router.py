@@ -77,7 +77,7 @@ from stenod.custody import Custody, Whole
 from stenod.feed import Spawn, Subscriber
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
-from stenod.peers import Crowded, Peer, Subscription
+from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
 from stenod.refusals import Refusals, doubted, draining, forget_way, remedy_of
 from stenod.registry import Registry
 from stenod.reporting import Reporter
@@ -155,6 +155,7 @@ class Router:
         self._shop = workshop
         self._spawn = spawn
         self._crowded = Crowded(spawn)
+        self._untaken = Untaken()
         self.watch = Watch(registry, spawn)
         self._admission = admission
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
@@ -225,6 +226,7 @@ class Router:
     def forget(self, peer: Peer) -> None:
         """A peer is gone: end what it subscribed to."""
         peer.unsubscribe_all()
+        peer.loans.forget_all()
         place = (peer.identity, peer.user is None)
         if self.peers.get(place) is peer:
             del self.peers[place]
@@ -244,7 +246,8 @@ class Router:
             if len(self.peers) >= limits.PEERS_MAX:
                 self._forget_first()
             self.visits += 1
-            peer = self.peers[place] = Peer(identity, self._shop.monotonic(), user)
+            now_s, loans = self._shop.monotonic(), Loans(self._untaken)
+            peer = self.peers[place] = Peer(identity, now_s, user, loans=loans)
             self._shop.tell("connected", peer=self.sender(peer))
         return peer
 
@@ -367,7 +370,8 @@ class Router:
             case Read():
                 async with asker.peer.reading:
                     asker.peer.check_takes()
-                    await self._read(asker, command)
+                    with asker.peer.loans.expected(command.bytes_max):
+                        await self._read(asker, command)
             case Timeline():
                 asker.peer.check_takes()
                 entries = await self._registry.timeline(command.session)

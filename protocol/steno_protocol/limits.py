@@ -213,12 +213,14 @@ LENT_FRAME_BYTES: Final = 64 * KIB
 PEER_LOANS_BYTES_MAX: Final = 32 * MIB
 """Bytes that one connection may leave untaken before what could add many is `busy`."""
 
+UNTAKEN_BYTES_MAX: Final = 256 * MIB
+"""What all connections leave untaken together before each may leave an equal part of it at most."""
+
 PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
 """Bytes that one connection may leave untaken before its subscriptions wait: two windows."""
 
 PEER_PROOF_BYTES: Final = 1 * MIB
-"""After so many bytes that went to a connection by copy, the next frame is lent whatever its size:
-once that was taken, so was all before it."""
+"""After so many bytes that were copied to a connection the next frame is lent, however small."""
 
 PEER_LOOK_S: Final = 0.02
 """Between two looks whether a connection whose subscriptions wait took something: no call tells."""
@@ -252,8 +254,7 @@ MARK_BYTES: Final = 4 * MIB
 """A session's mark is renewed after so many appended bytes: the next open examines them, 10 ms."""
 
 UNPROVEN_BYTES_MAX: Final = MARK_BYTES + GROUP_BYTES_MAX
-"""Bytes at the end of a session without a mark that no sync may ever have reached: a mark is
-written at least so often. They are written again when it is opened."""
+"""Bytes at the end of a session without a mark that no sync may have reached: written again."""
 
 MILESTONES_MAX: Final = 256
 """Places of a session's file whose numbers are remembered, 100 bytes each and at least a block
@@ -406,8 +407,7 @@ START_LOCK_POLLS_MAX: Final = 10
 them would else take the processors that the daemon needs to start."""
 
 START_LOCK_S: Final = 5.0
-"""After each so many seconds, or half of its time, one more of them starts one itself, beside who
-may be stopped or hung: a start takes 0.4 s."""
+"""After so many seconds, or half of its time, one more starts one, beside who may be stopped."""
 
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""

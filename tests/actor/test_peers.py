@@ -7,7 +7,7 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.errors import Busy, StenoError
-from stenod.peers import Crowded, Peer, Subscription
+from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
 from support.lines import append, user
 from support.writing import Desk
 
@@ -61,6 +61,47 @@ def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -
         peer.check_takes()
     frame.done = True
     assert not peer.takes_events, "the one before it was not taken"
+
+
+def test_who_takes_nothing_has_an_equal_part_of_what_all_may_leave_untaken() -> None:
+    untaken = Untaken()
+    deaf = [Peer(b"p", 0.0, loans=Loans(untaken)) for _ in range(64)]
+    part = limits.UNTAKEN_BYTES_MAX // len(deaf)
+    assert part < limits.PEER_EVENTS_BYTES_MAX
+    frames = [lend(peer, part) for peer in deaf[1:]]
+    assert all(peer.takes_events for peer in deaf), "there is room for one more"
+
+    frames.append(lend(deaf[0], part))
+    for peer in deaf:
+        assert not peer.takes_events
+        with pytest.raises(Busy):
+            peer.check_takes()
+    other = Peer(b"other", 0.0, loans=Loans(untaken))
+    other.check_takes()
+    assert other.takes_events
+
+    # Nobody asks for this peer: it is found out when the others want to know.
+    frames[0].done = True
+    assert deaf[5].takes_events
+    lend(deaf[1], part)
+    assert not deaf[5].takes_events
+    deaf[2].loans.forget_all()
+    assert deaf[5].takes_events
+
+
+def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None:
+    untaken = Untaken()
+    peer, other = (Peer(name, 0.0, loans=Loans(untaken)) for name in (b"p", b"other"))
+    lend(other, SMALL)
+    with peer.loans.expected(limits.UNTAKEN_BYTES_MAX):
+        with pytest.raises(Busy):
+            peer.check_takes()
+        assert other.takes_events
+        lend(other, limits.UNTAKEN_BYTES_MAX // 2)
+        assert not other.takes_events
+    peer.check_takes()
+    assert peer.loans.bytes == 0
+    assert untaken.part_of(1) == 1
 
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:

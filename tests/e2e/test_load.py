@@ -29,6 +29,7 @@ from support.raw_peer import RawPeer
 CONNECTIONS = 1_000
 SOCKETS_A_CONTEXT = 500
 FOLLOWERS = 50
+DEAF_READERS = 30
 EVENTS = 20_000
 BATCH = 500
 FEW_FILES = 120
@@ -43,8 +44,10 @@ def resident_bytes(pid: int) -> int:
 
 
 @contextmanager
-def sockets(root: Path, count: int) -> Iterator[list["zmq.Socket[bytes]"]]:
-    """So many connections of one process."""
+def sockets(
+    root: Path, count: int, *, receive_messages: int = 1000
+) -> Iterator[list["zmq.Socket[bytes]"]]:
+    """So many connections of one process, which take in so many messages that nobody receives."""
     contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
     made: list[zmq.Socket[bytes]] = []
     try:
@@ -55,6 +58,7 @@ def sockets(root: Path, count: int) -> Iterator[list["zmq.Socket[bytes]"]]:
             made.append(socket)
             socket.set(zmq.LINGER, 0)
             socket.set(zmq.RCVTIMEO, ANSWER_MS)
+            socket.set(zmq.RCVHWM, receive_messages)
             socket.connect(f"ipc://{root}/stenod.sock")
         yield made
     finally:
@@ -173,6 +177,24 @@ def test_followers_that_never_read_cost_bounded_memory_and_nobody_else_time(root
         # A window each at the most, however much was written.
         assert grown < FOLLOWERS * limits.SUBSCRIPTION_WINDOW_BYTES
         assert len(list(session.wire_lines())) == EVENTS + 1
+
+
+def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -> None:
+    record = {"role": "user", "content": "x" * 100_000}
+    read = {"command": "read", "session": "demo", "bytes_max": limits.READ_AHEAD_BYTES_MAX}
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        for _ in range(2):
+            session.append_message([record] * 100)
+        before = resident_bytes(daemon.pid)
+        with sockets(root, DEAF_READERS, receive_messages=1) as peers:
+            for peer in peers:
+                for number in range(limits.PEER_LOANS_BYTES_MAX // limits.READ_AHEAD_BYTES_MAX):
+                    peer.send_multipart([PROTOCOL_MAGIC, b"%d" % number, json.dumps(read).encode()])
+            while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < DEAF_READERS:
+                assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
+            # Whoever takes what is sent is answered meanwhile.
+            assert len(list(session.lines())) == 200
 
 
 def test_a_connection_of_many_followers_costs_little_and_gets_all_once_it_reads(root: Path) -> None:
