@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from steno_protocol import __version__, limits, places
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
-from stenod import config, journal
+from stenod import config, journal, memory
 from stenod.admission import Admission
 from stenod.blocking import Adaptive, in_thread
 from stenod.collecting import Collector
@@ -338,9 +338,10 @@ def prepare_process() -> None:
     """What has to be true of the process before it opens anything.
 
     The umask keeps others out of the socket and the files. libzmq 4.3.5 aborts when an ipc accept
-    meets EMFILE, so the soft limit of open files is raised to the hard one. The interpreter takes
-    turns often, because a recovery that decodes in a thread must not hold the loop back. What was
-    imported never becomes garbage, and commands hardly make cycles: the collector may look seldom.
+    meets EMFILE, so the soft limit of open files is raised to the hard one. Memory of large reads
+    goes back to the system. The interpreter takes turns often, because a recovery that decodes in a
+    thread must not hold the loop back. What was imported never becomes garbage, and commands hardly
+    make cycles: the collector may look seldom.
     """
     os.umask(0o077)
     # Conversations lie in this memory, and a core file may be read by whoever collects them.
@@ -350,6 +351,7 @@ def prepare_process() -> None:
     # is what makes other daemons open their logs anew to end ours, which does so unasked.
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+    memory.give_back()
     gc.freeze()
     gc.set_threshold(limits.GC_OBJECTS_MAX)
     sys.setswitchinterval(limits.SWITCH_S)

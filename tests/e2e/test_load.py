@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import random
 import resource
 import subprocess
@@ -30,6 +31,7 @@ CONNECTIONS = 1_000
 SOCKETS_A_CONTEXT = 500
 FOLLOWERS = 50
 DEAF_READERS = 30
+READERS = 4
 EVENTS = 20_000
 BATCH = 500
 FEW_FILES = 120
@@ -195,6 +197,24 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
                 assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
             # Whoever takes what is sent is answered meanwhile.
             assert len(list(session.lines())) == 200
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
+def test_what_large_reads_took_is_given_back(root: Path) -> None:
+    record = {"role": "user", "content": "x" * 100_000}
+    large = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root) as client:
+        session = client.open("demo", follow=False)
+        for _ in range(2):
+            session.append_message([record] * 100)
+        before = resident_bytes(daemon.pid)
+        with sockets(root, READERS) as peers:
+            for _ in range(8):
+                for peer in peers:
+                    ask(peer, command="read", session="demo", bytes_max=large)
+                assert {answer(peer) for peer in peers} == {"lines"}
+        # 55 MiB; with the bounds that the C library finds by itself, 170 to 220.
+        assert resident_bytes(daemon.pid) - before < 7 * large
 
 
 def test_a_connection_of_many_followers_costs_little_and_gets_all_once_it_reads(root: Path) -> None:
