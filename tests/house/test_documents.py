@@ -296,6 +296,14 @@ def test_every_module_of_the_daemon_has_a_room() -> None:
     assert told - there == set()
 
 
+def test_every_module_of_the_protocol_is_in_the_list_of_its_package() -> None:
+    package = import_module("steno_protocol")
+    assert package.__doc__ is not None
+    assert package.__file__ is not None
+    modules = {file.stem for file in Path(package.__file__).parent.glob("*.py")}
+    assert modules - {"__init__"} <= set(re.findall(r"\w+", package.__doc__))
+
+
 def test_the_version_of_the_distribution_is_the_one_that_the_code_tells() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__
