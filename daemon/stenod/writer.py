@@ -1,8 +1,8 @@
-"""The one writer of a session: it takes what waits, decides, writes once, syncs once, then answers.
+"""The one writer of a session's file: it takes what waits, decides, writes, syncs, then answers.
 
 File first, answer second, memory third, and nothing else runs between the last two. Decisions are
-`core.machine`'s, bytes are `store`'s; this is the only place where the two meet, and the order of
-these steps is the product.
+`core`'s, bytes are `store`'s; here they meet for each command, and the order of these steps is the
+product. Where they meet in procedures that take longer is for `recovery` and those beside it.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ _APPENDING = (Append, AppendWire, Checkpoint, UpdateTokenCount)
 
 
 class Writer:
-    """One session's writer task.
+    """The task that writes one of a session's files, its context or its wire file.
 
     Args:
-        session: its id.
-        opener: opens the session's files, or opens them again; blocks.
+        session: the session's id.
+        opener: opens the file with all that it needs, or opens it again; blocks.
         feed: who is told of every commit.
         workshop: what it works with.
         needs: the writer whose files have to be open before its own.
