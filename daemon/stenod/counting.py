@@ -15,7 +15,7 @@ from steno_protocol.replies import HistogramReport
 SYNC_BOUNDS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 )  # fmt: skip
-"""From a fast disk's cache to a disk that hangs; a sync here takes 0.13 ms."""
+"""From a fast disk's cache to a disk that hangs."""
 
 GROUP_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Commands of one group commit, up to `GROUP_COMMANDS_MAX`."""

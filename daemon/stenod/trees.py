@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True):
         return str(self.tree.joinpath(*self.segments))
 
     def is_within(self, above: "Place") -> bool:
-        """Whether it is another place, or below it, whatever their trees."""
+        """Whether it is the place `above`, or lies below it, whatever their trees."""
         return Path(self.path).is_relative_to(above.path)
 
 

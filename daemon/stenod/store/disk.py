@@ -4,7 +4,6 @@ Everything above calls only this, so every crash point of every procedure can be
 Handles are integers. Every method blocks, and raises OSError with a true errno when it fails;
 after a failure of `write`, `fdatasync`, `fsync` or `rename` the caller has to assume that any
 part of it happened.
-
 """
 
 from collections.abc import Sequence
