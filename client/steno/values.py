@@ -27,7 +27,7 @@ class Ack(msgspec.Struct, frozen=True):
         durability: what was reached. `synced`: the bytes are on the disk. `written`: they are in
             the page cache, survive the death of the daemon, and may be lost in a power cut.
         duplicate: the key had been applied before; this is the answer of that time.
-        checkpoint_id: the id that a checkpoint got.
+        checkpoint_id: the id of the checkpoint that was set, or that a D-Mail goes back to.
         rotated: for a rewrite, the file that holds what was left behind.
         overtaken: lines of a foreign program came between `expect` and the command's own.
         key: the command's idempotency key.

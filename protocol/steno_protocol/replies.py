@@ -186,7 +186,7 @@ class Ack(Reply, frozen=True, kw_only=True):
         head: the session's head right after the command.
         durability: what was reached.
         duplicate: the command had been applied before; this is its first answer.
-        checkpoint_id: the id a checkpoint got.
+        checkpoint_id: the id of the checkpoint that was set, or that a D-Mail goes back to.
         rotated: for a rewrite, the path of the file that holds what was left behind.
         overtaken: a foreign program's lines came between `expect` and the command's own.
     """
