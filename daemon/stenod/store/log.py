@@ -1,11 +1,9 @@
 """The log of one session as those see it who plan rewrites, look keys up and read.
 
-What they are given is a `JsonlLog`, plain files; its writer also uses what only that has. A log is
-opened by one owner at a time; what it calls durable is on disk when the call returns. All methods
-block and raise OSError.
+What they are given is a `JsonlLog`, plain files; what only its writer needs stands there alone. All
+methods block and raise OSError.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -42,33 +40,13 @@ class View(Protocol):
 
 
 class Log(Protocol):
-    """One session's files, open for its one writer.
+    """One session's files, as far as they are durable.
 
     Attributes:
         generation: the generation that is appended to.
-        size: bytes of it, appended ones that are not synced included.
-        synced: bytes of it that are durable.
     """
 
     generation: int
-    size: int
-    synced: int
-
-    def append(self, data: bytes) -> None:
-        """Append lines; not durable. After an error call `take_back`."""
-        ...
-
-    def sync(self) -> None:
-        """Make everything that was appended durable."""
-        ...
-
-    def take_back(self) -> None:
-        """Cut the file to what is durable, durably; what is not ours goes to quarantine first."""
-        ...
-
-    def is_foreign_changed(self) -> bool:
-        """True when another program appended to, cut or replaced the file."""
-        ...
 
     def length(self, generation: int) -> int:
         """Durable bytes of a generation; FileNotFoundError if there is none."""
@@ -88,24 +66,4 @@ class Log(Protocol):
 
     def tell(self, line: bytes) -> None:
         """Append a line to the timeline, durably."""
-        ...
-
-    def replace(self, pieces: Sequence[Piece], intent: bytes) -> str:
-        """Swap in a new file made of pieces, in one instant, durable on return.
-
-        The old one stays as the generation it was; its path is returned. After an error only
-        opening the log again tells which of the two is there.
-        """
-        ...
-
-    def save_mark(self, mark: bytes) -> None:
-        """Keep a note about the synced length for the next open; it may be lost."""
-        ...
-
-    def view(self, generation: int) -> View:
-        """What is durable of a generation now, for a reader, who releases it."""
-        ...
-
-    def close(self) -> None:
-        """Close the files and give up the session; never raises."""
         ...
