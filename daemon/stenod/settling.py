@@ -9,7 +9,7 @@ from steno_protocol import limits, places
 from steno_protocol.lines import split_lines
 from steno_protocol.replies import Happening
 from stenod.core import timeline
-from stenod.core.lines import is_object
+from stenod.core.lines import holds_object
 from stenod.core.mark import Mark, decode_mark
 from stenod.mending import fingerprint
 from stenod.store import jsonl
@@ -89,7 +89,7 @@ def _mend_timeline(disk: Disk, folder: int) -> None:
     """
     data = read_file(disk, folder, places.TIMELINE)
     lines = split_lines(data)
-    while lines and not (lines[-1].endswith(b"\n") and is_object(lines[-1])):
+    while lines and not (lines[-1].endswith(b"\n") and holds_object(lines[-1])):
         lines.pop()
     keep = sum(map(len, lines))
     if not data:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol.lines import count_lines, split_lines
-from stenod.core.lines import Tail, examine_tail, is_object, whole_lines
+from stenod.core.lines import Tail, examine_tail, holds_object, whole_lines
 from support.lines import foreign, stamped, uuid7
 
 ONE = b"".join(stamped("k1", ["one"]))
@@ -46,7 +46,7 @@ def test_lines_are_counted_by_their_ends_however_long_they_are(
     "line", [b"", b"\n", b"{", b"[]", b'"x"', b"\xff{}", b"{}\0", b"\0{}", b"[" * 100_000]
 )
 def test_what_is_not_one_json_object_is_no_object(line: bytes) -> None:
-    assert not is_object(line)
+    assert not holds_object(line)
 
 
 def whole_before(size: int) -> int:

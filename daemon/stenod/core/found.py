@@ -7,7 +7,7 @@ from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.wire import WireRecord, parse_wire_line
 from stenod.core.keys import Applied
-from stenod.core.lines import is_object
+from stenod.core.lines import holds_object
 
 
 def applied_in(lines: list[bytes], generation: int, first: int) -> Iterator[tuple[str, Applied]]:
@@ -21,7 +21,7 @@ def applied_in(lines: list[bytes], generation: int, first: int) -> Iterator[tupl
     begun: int | None = None
     expected: Stamp | None = None
     for index, line in enumerate(lines):
-        stamp = stamp_of(line) if is_object(line) else None
+        stamp = stamp_of(line) if holds_object(line) else None
         if stamp is not None and stamp.index == 0:
             begun = index
         elif stamp != expected:

@@ -44,7 +44,7 @@ def lines_of(blocks: Blocks) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
 
 
-def is_object(line: bytes) -> bool:
+def holds_object(line: bytes) -> bool:
     """True when the line is one JSON object, which is all that recovery asks of a line."""
     if b"\0" in line:
         return False
@@ -125,13 +125,13 @@ def _is_damaged(line: bytes, *, marked: bool) -> bool:
 
 def _is_settled(line: bytes) -> bool:
     """True for a line that no crash has left like this."""
-    return not line.strip() or is_object(line) or _is_welded(line)
+    return not line.strip() or holds_object(line) or _is_welded(line)
 
 
 def _is_foreign(line: bytes) -> bool:
     if not line.endswith(b"\n") or not line.strip() or stamp_of(line) is not None:
         return False
-    return is_object(line) or _is_welded(line)
+    return holds_object(line) or _is_welded(line)
 
 
 def _is_welded(line: bytes) -> bool:
@@ -152,4 +152,4 @@ def _is_record(data: bytes) -> bool:
 
 
 def _is_unended_foreign(line: bytes) -> bool:
-    return not line.endswith(b"\n") and stamp_of(line) is None and is_object(line)
+    return not line.endswith(b"\n") and stamp_of(line) is None and holds_object(line)
