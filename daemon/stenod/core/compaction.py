@@ -1,13 +1,13 @@
 """Where a compaction may cut a conversation: what is summarised, and what stays as it is."""
 
 from array import array
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from steno_protocol._json import is_array, is_object
 from steno_protocol.context import MessageLine, parse_line
-from steno_protocol.records import is_checkpoint_notice
+from stenod.core.messages import is_notice
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ def _message_of(data: bytes) -> _Message | None:
     role, answers = record["role"], record.get("tool_call_id")
     return _Message(
         chars=line.text_chars,
-        is_counted=role in ("user", "assistant") and not _is_notice(record),
+        is_counted=role == "assistant" or (role == "user" and not is_notice(record)),
         calls=_calls_in(record.get("tool_calls")),
         answers=answers if isinstance(answers, str) else "",
     )
@@ -135,12 +135,3 @@ def _calls_in(calls: object) -> list[str]:
         return []
     ids = [call.get("id") for call in calls if is_object(call)]
     return [found for found in ids if isinstance(found, str) and found]
-
-
-def _is_notice(record: dict[str, Any]) -> bool:
-    """Whether a message only shows a checkpoint to the model."""
-    content: object = record["content"]
-    if is_array(content):
-        part = content[0] if len(content) == 1 else None
-        content = part.get("text") if is_object(part) else None
-    return record["role"] == "user" and isinstance(content, str) and is_checkpoint_notice(content)

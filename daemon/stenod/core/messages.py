@@ -1,8 +1,11 @@
-"""As much of a message's content as its text, a third of the cost of decoding all of it."""
+"""What counts of a message: its text, read at a third of the cost, and whether it is a notice."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
+
+from steno_protocol._json import is_array, is_object
+from steno_protocol.records import is_checkpoint_notice
 
 
 class Part(msgspec.Struct, gc=False):
@@ -21,3 +24,11 @@ def chars_of(content: Content) -> int:
     if isinstance(content, str):
         return len(content)
     return sum(len(part.text or "") for part in content or () if part.type == "text")
+
+
+def is_notice(record: dict[str, Any]) -> bool:
+    """Whether a user's message only shows a checkpoint to the model."""
+    content = record.get("content")
+    if is_array(content) and len(content) == 1 and is_object(content[0]):
+        content = content[0].get("text")
+    return isinstance(content, str) and is_checkpoint_notice(content)

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol._json import is_array, is_object
+from steno_protocol._json import is_object
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
-from steno_protocol.records import Stamp, is_checkpoint_notice, stamp_of
+from steno_protocol.records import Stamp, stamp_of
 from stenod.core.lines import Blocks, lines_of
+from stenod.core.messages import is_notice
 
 _TURN: Final = "TurnBegin"
 
@@ -138,11 +139,4 @@ def _is_turn(line: bytes) -> bool:
         record: Any = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return is_object(record) and record.get("role") == "user" and not _is_notice(record)
-
-
-def _is_notice(record: dict[str, Any]) -> bool:
-    content = record.get("content")
-    if is_array(content) and len(content) == 1 and is_object(content[0]):
-        content = content[0].get("text")
-    return isinstance(content, str) and is_checkpoint_notice(content)
+    return is_object(record) and record.get("role") == "user" and not is_notice(record)
