@@ -18,6 +18,11 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def whole_number(value: object) -> int:
+    """The integer that a value is, 0 for any other: another program may have written it."""
+    return value if isinstance(value, int) else 0
+
+
 def json_type(value: object) -> str:
     """What JSON calls the type of a decoded value."""
     match value:

@@ -6,6 +6,7 @@ A revert to the first checkpoint of a compacted file leaves no such line; the ti
 from collections.abc import Iterable
 from typing import Final
 
+from steno_protocol._json import whole_number
 from steno_protocol.replies import Happening
 
 FORKED: Final = "forked"
@@ -35,18 +36,15 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
     }
     forks = {entry.generation: entry for entry in known if entry.kind == FORKED}
     while True:
-        if present in forks and (number := _count(forks[present].details.get("checkpoint_id"))):
+        fork = forks.get(present)
+        if fork is not None and (number := whole_number(fork.details.get("checkpoint_id"))):
             return number
         entry = rewrites.get(present)
         if entry is None:
             return 0
         if entry.kind == _REVERTED:
-            return _count(entry.details.get("checkpoint_id"))
+            return whole_number(entry.details.get("checkpoint_id"))
         source = entry.details.get("from", present - 1)
         if not isinstance(source, int) or not 0 <= source < present:
             return 0
         present = source
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -7,6 +7,7 @@ takes that line out of the session's lineage: ids are given out again, a mail is
 from collections.abc import Sequence
 from typing import Any, Final
 
+from steno_protocol._json import whole_number
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening, Mail
 from stenod.core.keys import Applied
@@ -46,7 +47,7 @@ def mail_of(entry: Happening) -> Mail:
     details: dict[str, Any] = entry.details
     return Mail(
         id=entry.key or "",
-        checkpoint_id=_count(details.get("checkpoint_id")),
+        checkpoint_id=whole_number(details.get("checkpoint_id")),
         message=str(details.get("message", "")),
         cursor=str(details.get("cursor", "0:0")),
         by=entry.by,
@@ -89,7 +90,7 @@ def outlives(mail: Mail, entry: Happening) -> bool:
             return False
         case "reverted":
             # Ids only rise along a lineage, so a lower id is a line before the cut.
-            return mail.checkpoint_id < _count(entry.details.get("checkpoint_id"))
+            return mail.checkpoint_id < whole_number(entry.details.get("checkpoint_id"))
         case _:
             return True
 
@@ -106,7 +107,3 @@ def what_became_of(entries: Sequence[Happening], mail_id: str) -> str:
         if entry.details.get("expired_mail") == mail_id:
             return f"it expired when the session was {entry.kind} as generation {entry.generation}"
     return "it expired when its checkpoint went"
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from steno_protocol import limits
+from steno_protocol._json import whole_number
 from steno_protocol.floors import FORKED
 from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
@@ -136,8 +137,7 @@ def fingerprint_of(entry: Happening, which: str) -> Fingerprint | None:
 
 def applied_of(entry: Happening, rotated: str) -> Applied:
     """The answer that a rewrite's command got."""
-    lines = entry.details.get("lines", 0)
-    head = Position(entry.generation, lines if isinstance(lines, int) else 0)
+    head = Position(entry.generation, whole_number(entry.details.get("lines")))
     # Only these set a checkpoint; a revert's is the one that it went back to.
     number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
     checkpoint_id = number if isinstance(number, int) else None
@@ -175,23 +175,18 @@ def lineage(
 def unreserved_id(entries: Iterable[Happening], present: int) -> int:
     """The first id that no compaction of a generation keeps for its own checkpoint."""
     kept = (
-        _count(entry.details.get("checkpoint_id")) + 1
+        whole_number(entry.details.get("checkpoint_id")) + 1
         for entry in entries
         if entry.kind == COMPACTING and entry.generation == present
     )
     return max(kept, default=0)
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
 def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
     """Lines that a generation had when a rewrite made it; lines below were written before."""
     for entry in entries:
         if entry.kind in REWRITES and entry.generation == generation:
-            lines = entry.details.get("lines", 0)
-            return lines if isinstance(lines, int) else 0
+            return whole_number(entry.details.get("lines"))
     return 0
 
 
