@@ -161,7 +161,7 @@ class Feed:
             self._advance(subscriber)
 
     def begin_with(self, machine: Speculation) -> None:
-        """What the lines of the session do not tell; right after `attach`."""
+        """What the lines of a context do not tell; right after `attach`, of a wire file too."""
         if not isinstance(machine, Machine):
             return
         self.checkpoint_floor = machine.checkpoint_floor

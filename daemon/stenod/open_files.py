@@ -12,7 +12,6 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Happening
 from stenod import recovery
 from stenod.core import timeline
-from stenod.core.machine import Machine
 from stenod.feed import Feed
 from stenod.group import Batch
 from stenod.recovery import Opened, OpenHow
@@ -341,8 +340,7 @@ class OpenFiles:
         self.opened, self._proven = opened, None
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
-        if isinstance(opened.machine, Machine):
-            self._feed.begin_with(opened.machine)
+        self._feed.begin_with(opened.machine)
 
     def _opened(self, how: OpenHow) -> tuple[Opened, bool]:
         """Open the files; False if what they held is not what stands there now. Blocks."""
