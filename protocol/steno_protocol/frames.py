@@ -32,7 +32,7 @@ from steno_protocol.version import PROTOCOL_MAGIC
 _ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 
 _decode_reply = msgspec.json.Decoder[AnyReply | AnyEvent](AnyReply | AnyEvent).decode
-_decode_acks = msgspec.json.Decoder(list[AnyReply]).decode
+_decode_replies = msgspec.json.Decoder(list[AnyReply]).decode
 _encode = msgspec.json.Encoder().encode
 
 HEADER_FRAMES: Final = 3
@@ -252,7 +252,7 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
             raise Incompatible(f"the daemon speaks {frames[0][:16]!r}, not {PROTOCOL_MAGIC!r}")
         request_id, header = frames[1], frames[2]
         if not request_id:
-            return [_answer_of(reply) for reply in _decode_acks(header)]
+            return [_answer_of(reply) for reply in _decode_replies(header)]
         block = frames[HEADER_FRAMES] if len(frames) > HEADER_FRAMES else b""
         return [Answer(request_id, _decode_reply(header), block)]
     except (msgspec.DecodeError, UnicodeError, RecursionError, IndexError) as error:
