@@ -164,7 +164,7 @@ class Collector:
             # A tree that is not there has no trash.
             return
         now = self._shop.wall()
-        expiry_s = self._shop.settings().number("disk.trash_days") * limits.DAY_S
+        expiry_s = trash.expiry_of(self._shop.settings())
         try:
             for name in trash.expired(self._disk, tree, now, expiry_s):
                 path = f"{folder}/{places.TRASH}/{name}"

@@ -365,5 +365,4 @@ class Custody:
 
     @property
     def _expiry_s(self) -> float:
-        """How long what was deleted is kept."""
-        return self._shop.settings().number("disk.trash_days") * limits.DAY_S
+        return trash.expiry_of(self._shop.settings())

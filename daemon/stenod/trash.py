@@ -19,6 +19,7 @@ from steno_protocol import limits, places
 from steno_protocol.commands import Delete
 from steno_protocol.errors import BadRequest, ErrorCode, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
+from steno_protocol.settings import Settings
 from stenod.refusals import remedy_of
 from stenod.removing import remove_all
 from stenod.store.disk import Disk, close_with
@@ -39,6 +40,11 @@ class _Entry(msgspec.Struct, frozen=True):
     at_s: int
     key: str
     session: str
+
+
+def expiry_of(settings: Settings) -> float:
+    """How long what was deleted is kept, in seconds."""
+    return settings.number("disk.trash_days") * limits.DAY_S
 
 
 def find(
