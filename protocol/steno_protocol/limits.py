@@ -364,10 +364,10 @@ STATE_BYTES_MAX: Final = 1 * MIB
 DAY_S: Final = 86_400.0
 """A day has so many seconds: trash and old generations are counted in days."""
 
-TRASH_EXPIRY_S: Final = 30 * 86_400.0
+TRASH_EXPIRY_S: Final = 30 * DAY_S
 """What was deleted can be brought back by hand for so long: a month, as desktops keep it."""
 
-TRASH_SWEEP_S: Final = 86_400.0
+TRASH_SWEEP_S: Final = DAY_S
 """How often expired trash is looked for, and at every start: it is kept for a month anyway."""
 
 TRASH_SWEEP_ENTRIES_MAX: Final = 256
