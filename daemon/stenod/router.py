@@ -129,6 +129,14 @@ class Router:
         workshop: clocks, threads and statistics.
         spawn: starts a task in the background.
         admission: who is let in from other machines.
+
+    Attributes:
+        peers: who is connected, by what their socket calls them and whether that is the local one.
+        visits: a number that rises with each connection.
+        ignored: messages that nobody could be told an answer to.
+        watch: looks for what other programs write into sessions that somebody follows.
+        sender: tells who sent the message that is being handled, for the log.
+        drain: called when somebody asks the daemon to end.
     """
 
     def __init__(
@@ -143,11 +151,12 @@ class Router:
         admission: Admission,
     ) -> None:
         self.peers: dict[tuple[bytes, bool], Peer] = {}
-        self.sender: Callable[[Peer], str] = lambda _: ""
         self.visits = 0
         self.ignored = 0
-        self.draining: list[_Asker] = []
+        self.watch = Watch(registry, spawn)
+        self.sender: Callable[[Peer], str] = lambda _: ""
         self.drain: Callable[[], None] = lambda: None
+        self._drainers: list[_Asker] = []
         self._registry = registry
         self._custody = custody
         self._collector = collector
@@ -156,7 +165,6 @@ class Router:
         self._spawn = spawn
         self._crowded = Crowded(spawn)
         self._untaken = Untaken()
-        self.watch = Watch(registry, spawn)
         self._admission = admission
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
@@ -206,7 +214,7 @@ class Router:
     def finish_drain(self) -> None:
         """Everything is on disk: tell those who asked for the drain."""
         self._has_drained = True
-        for asker in self.draining:
+        for asker in self._drainers:
             asker.reply(Done())
         self._outbox.flush()
 
@@ -301,7 +309,7 @@ class Router:
             case Unsubscribe():
                 self._unsubscribe(asker, command)
             case Drain():
-                self.draining.append(asker)
+                self._drainers.append(asker)
                 # Already for what came behind it in the same burst.
                 self.begin_drain()
                 self.drain()
