@@ -130,7 +130,8 @@ def decode_header(header: bytes) -> AnyCommand:
     """
     if len(header) > limits.HEADER_BYTES_MAX:
         raise TooLarge(
-            f"the header has {len(header)} bytes, at most {limits.HEADER_BYTES_MAX} are allowed"
+            f"the header has {len(header)} bytes, at most {limits.HEADER_BYTES_MAX} are allowed:"
+            " shorten its longest field"
         )
     try:
         return decode_command(header)

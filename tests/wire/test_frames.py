@@ -184,6 +184,7 @@ def test_a_header_over_its_limit_is_refused_before_it_is_read() -> None:
     error = _refusal_of(b'{"command":"status"}' + filling + b" ")
     assert type(error) is TooLarge
     assert f"at most {limits.HEADER_BYTES_MAX}" in error.message
+    assert "shorten its longest field" in error.message
 
 
 @pytest.mark.parametrize(
