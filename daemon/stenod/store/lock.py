@@ -32,7 +32,9 @@ class RootLock:
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(self._handle, 4096, 0).decode(errors="replace").strip()
+            holder = (
+                os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0).decode(errors="replace").strip()
+            )
             os.close(self._handle)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
