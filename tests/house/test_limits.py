@@ -1,15 +1,18 @@
 """Every bound says why it is what it is, and bounds something."""
 
 import ast
+import inspect
 import re
 from collections import Counter
+from types import ModuleType
 
 import pytest
 
+from steno import _model_limits
 from steno_protocol import limits
-from support.project import PROJECT, SOURCES
+from support.project import SOURCES
 
-LIMITS = PROJECT / "protocol" / "steno_protocol" / "limits.py"
+ROOMS = (limits, _model_limits)
 UNITS = {"KIB", "MIB"}
 UNIT_ENDINGS = (
     "_BYTES",
@@ -25,9 +28,9 @@ UNIT_ENDINGS = (
 )
 
 
-def _constants() -> dict[str, str | None]:
-    """Each constant of limits.py with the string below it."""
-    body = ast.parse(LIMITS.read_text()).body
+def _constants(room: ModuleType) -> dict[str, str | None]:
+    """Each constant of a module of bounds with the string below it."""
+    body = ast.parse(inspect.getsource(room)).body
     return {
         statement.target.id: _text_of(body[index + 1] if index + 1 < len(body) else None)
         for index, statement in enumerate(body)
@@ -45,15 +48,17 @@ def _text_of(statement: ast.stmt | None) -> str | None:
 
 BOUNDS = {
     name: reason
-    for name, reason in _constants().items()
-    if name not in UNITS and isinstance(getattr(limits, name), int | float)
+    for room in ROOMS
+    for name, reason in _constants(room).items()
+    if name not in UNITS and isinstance(getattr(room, name), int | float)
 }
 
 
 def test_every_bound_is_found_by_these_tests() -> None:
     numbers = {
         name
-        for name, value in vars(limits).items()
+        for room in ROOMS
+        for name, value in vars(room).items()
         if name.isupper() and isinstance(value, int | float)
     }
     assert numbers == {*BOUNDS, *UNITS}

@@ -10,10 +10,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from steno._model_limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
 from steno.compaction import Summary, prepare
 from steno.llm import ModelFailed, summarizer
 from steno.llm._asking import World
-from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Outcome
 from support.model_server import (
     SUMMARY,
@@ -108,12 +108,12 @@ async def test_a_key_goes_where_each_provider_wants_it(monkeypatch: pytest.Monke
         (failing(429, retry_after="7"), 7.0),
         (failing(429, retry_after=formatdate(NOW + 20, usegmt=True)), 20.0),
         (failing(429, retry_after_ms="1500"), 1.5),
-        (failing(429), limits.MODEL_RETRY_S / 2),
-        (failing(500), limits.MODEL_RETRY_S / 2),
-        (failing(529), limits.MODEL_RETRY_S / 2),
-        (raw(b"<html>bad gateway</html>", 502), limits.MODEL_RETRY_S / 2),
-        (hanging_up_at_once, limits.MODEL_RETRY_S / 2),
-        (hanging_up_in_the_body, limits.MODEL_RETRY_S / 2),
+        (failing(429), MODEL_RETRY_S / 2),
+        (failing(500), MODEL_RETRY_S / 2),
+        (failing(529), MODEL_RETRY_S / 2),
+        (raw(b"<html>bad gateway</html>", 502), MODEL_RETRY_S / 2),
+        (hanging_up_at_once, MODEL_RETRY_S / 2),
+        (hanging_up_in_the_body, MODEL_RETRY_S / 2),
     ],
 )
 async def test_a_busy_or_broken_server_is_asked_again_when_it_wants(
@@ -131,7 +131,7 @@ async def test_nobody_is_asked_for_ever() -> None:
     with ModelServer(failing(503, "overloaded")) as server:
         asker = Asker(server)
         failed = await failure_of(asker)
-    assert len(server.asked) == failed.attempts == limits.MODEL_ATTEMPTS_MAX
+    assert len(server.asked) == failed.attempts == MODEL_ATTEMPTS_MAX
     assert failed.status == 503
     assert failed.outcome is Outcome.NOT_APPLIED
     assert "overloaded" in str(failed)
@@ -184,7 +184,7 @@ async def test_an_answer_without_end_is_cut_short() -> None:
     with ModelServer(endless) as server:
         failed = await failure_of(Asker(server))
         assert await anyio.to_thread.run_sync(server.hung_up.wait, 60)
-    assert f"more than {limits.MODEL_ANSWER_BYTES_MAX} bytes" in str(failed)
+    assert f"more than {MODEL_ANSWER_BYTES_MAX} bytes" in str(failed)
 
 
 async def test_an_answer_that_is_too_slow_is_given_up_at_the_deadline() -> None:

@@ -1,7 +1,7 @@
 """Which sessions a worker looks at, decided without a daemon and without a clock."""
 
+from steno._model_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX
 from steno.cli.compacting_book import Book
-from steno_protocol import limits
 from steno_protocol.replies import SessionEntry
 
 
@@ -43,8 +43,8 @@ def test_a_session_that_failed_is_tried_again_later_and_later_though_nobody_writ
         assert wanted(book, [entry("a", 2)], now + pauses[-1] - 1) == []
         now += pauses[-1]
         assert wanted(book, [entry("a")], now) == ["a"]
-    assert pauses[:3] == [limits.WATCH_BACKOFF_S * factor for factor in (1, 2, 4)]
-    assert pauses[-1] == limits.WATCH_BACKOFF_S_MAX
+    assert pauses[:3] == [WATCH_BACKOFF_S * factor for factor in (1, 2, 4)]
+    assert pauses[-1] == WATCH_BACKOFF_S_MAX
 
 
 def test_one_success_makes_good_for_all_failures() -> None:
@@ -52,7 +52,7 @@ def test_one_success_makes_good_for_all_failures() -> None:
     book.failed("a", 0.0)
     book.failed("a", 0.0)
     book.ended("a")
-    assert book.failed("a", 0.0) == limits.WATCH_BACKOFF_S
+    assert book.failed("a", 0.0) == WATCH_BACKOFF_S
 
 
 def test_a_session_that_is_gone_is_forgotten() -> None:

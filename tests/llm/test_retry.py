@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steno._model_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
-from steno_protocol import limits
 
 NOON = 1_793_275_200.0
 """Thursday, 29 October 2026, 12:00:00 GMT."""
@@ -53,10 +53,10 @@ def test_no_header_makes_the_policy_fail(text: str, now: float) -> None:
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
 def test_a_pause_grows_with_each_attempt_up_to_its_bound(attempt: int, draw: float) -> None:
     pause = pause_s(attempt, None, draw)
-    assert limits.MODEL_RETRY_S / 2 <= pause <= limits.MODEL_RETRY_S_MAX
+    assert MODEL_RETRY_S / 2 <= pause <= MODEL_RETRY_S_MAX
     assert pause_s(attempt + 1, None, draw) >= pause
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1, exclude_max=True))
 def test_nobody_comes_back_sooner_than_asked_or_much_later(told: float, draw: float) -> None:
-    assert told <= pause_s(1, told, draw) <= told + limits.MODEL_RETRY_S
+    assert told <= pause_s(1, told, draw) <= told + MODEL_RETRY_S

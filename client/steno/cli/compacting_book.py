@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from steno_protocol import limits
+from steno._model_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX
 from steno_protocol.replies import SessionEntry
 
 
@@ -50,7 +50,7 @@ class Book:
     def failed(self, session: str, now: float) -> float:
         """It failed; how many seconds the session is left alone, growing with each failure."""
         note = self._note(session)
-        pause_s = min(limits.WATCH_BACKOFF_S * 2.0**note.failures, limits.WATCH_BACKOFF_S_MAX)
+        pause_s = min(WATCH_BACKOFF_S * 2.0**note.failures, WATCH_BACKOFF_S_MAX)
         note.is_under_way = False
         note.failures += 1
         note.not_before = now + pause_s

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.abc
 
+from steno._model_limits import WATCH_COMPACTIONS_MAX
 from steno.cli import contract
 from steno.cli.compacting import compacted_in_words
 from steno.cli.compacting_book import Book
@@ -14,7 +15,6 @@ from steno.cli.wording import count, duration
 from steno.client import Client
 from steno.compaction import Summarize
 from steno.values import Compacted
-from steno_protocol import limits
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.replies import SessionEntry
 
@@ -53,7 +53,7 @@ class Watch:
         self._rule = rule
         self._output = output
         self._book = Book()
-        self._places = anyio.CapacityLimiter(limits.WATCH_COMPACTIONS_MAX)
+        self._places = anyio.CapacityLimiter(WATCH_COMPACTIONS_MAX)
         self._list_failed = False
 
     async def run(self) -> None:

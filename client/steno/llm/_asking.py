@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from steno._model_limits import MODEL_ATTEMPTS_MAX
 from steno.llm._http import Lost, Response, post
 from steno.llm._json import complaint
 from steno.llm._provider import Answer, Provider, Question, Unusable
 from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
 from steno.llm._secret import OWN_VARIABLE, Secret
-from steno_protocol import limits
 from steno_protocol.errors import StenoError
 
 Tell = Callable[[str], None]
@@ -106,7 +106,7 @@ class Asking:
                 self._last = f"there is no answer: {got.why}"
                 if got.is_final:
                     raise self._failure(self._last)
-        if self._attempts >= limits.MODEL_ATTEMPTS_MAX:
+        if self._attempts >= MODEL_ATTEMPTS_MAX:
             raise self._failure(f"asked {self._attempts} times, the last time {self._last}")
         return pause_s(self._attempts, told, self._world.draw())
 

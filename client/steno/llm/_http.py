@@ -8,9 +8,10 @@ from functools import cache
 import anyio
 import anyio.to_thread
 
+from steno._model_limits import MODEL_ANSWER_BYTES_MAX, MODEL_CONNECT_S
 from steno.llm._address import is_loopback
 from steno.llm._provider import Call
-from steno_protocol import __version__, limits
+from steno_protocol import __version__
 
 try:
     import httpx2
@@ -49,7 +50,7 @@ async def post(call: Call) -> Response | Lost:
         try:
             return await _exchange(client, call)
         except httpx2.ConnectTimeout:
-            return Lost(f"no connection within {limits.MODEL_CONNECT_S:g} s")
+            return Lost(f"no connection within {MODEL_CONNECT_S:g} s")
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
             return Lost(_words(error), is_final=True)
         except httpx2.HTTPError as error:
@@ -60,7 +61,7 @@ def _client(call: Call) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         verify=_certificates(),
         # Only a deadline of the whole bounds a model's thinking; see `_asking`.
-        timeout=httpx2.Timeout(None, connect=limits.MODEL_CONNECT_S),
+        timeout=httpx2.Timeout(None, connect=MODEL_CONNECT_S),
         follow_redirects=False,
         # A proxy of the environment leads out of this machine, and not back to it.
         trust_env=not is_loopback(call.url),
@@ -79,7 +80,7 @@ async def _exchange(client: httpx2.AsyncClient, call: Call) -> Response | Lost:
             return Lost("its answer is compressed, which was not asked for", is_final=True)
         body = await _body(got)
         if body is None:
-            told = f"its answer has more than {limits.MODEL_ANSWER_BYTES_MAX} bytes"
+            told = f"its answer has more than {MODEL_ANSWER_BYTES_MAX} bytes"
             return Lost(told, is_final=True)
         # Servers quote the key that they refuse; from here on nobody can show it by accident.
         safe = body if call.key is None else call.key.hidden_in_bytes(body)
@@ -91,11 +92,11 @@ async def _body(response: httpx2.Response) -> bytes | None:
     body = bytearray()
     with anyio.CancelScope() as scope:
         async for chunk in response.aiter_raw():
-            body += chunk[: limits.MODEL_ANSWER_BYTES_MAX + 1 - len(body)]
-            if len(body) > limits.MODEL_ANSWER_BYTES_MAX:
+            body += chunk[: MODEL_ANSWER_BYTES_MAX + 1 - len(body)]
+            if len(body) > MODEL_ANSWER_BYTES_MAX:
                 # Not `break`: the generators below end in order only when they are cancelled.
                 scope.cancel()
-    return None if len(body) > limits.MODEL_ANSWER_BYTES_MAX else bytes(body)
+    return None if len(body) > MODEL_ANSWER_BYTES_MAX else bytes(body)
 
 
 def _headers(call: Call) -> dict[str, str]:

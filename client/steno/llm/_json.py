@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import msgspec
 
+from steno._model_limits import MODEL_COMPLAINT_CHARS_MAX
 from steno.llm._provider import Unusable
 from steno_protocol import limits
 
@@ -30,7 +31,7 @@ def complaint(body: bytes) -> str:
         case _:
             shown = value.get("message", value.get("detail"))
             told = shown if isinstance(shown, str) else body.decode(errors="replace")
-    return " ".join(told.split())[: limits.MODEL_COMPLAINT_CHARS_MAX]
+    return " ".join(told.split())[:MODEL_COMPLAINT_CHARS_MAX]
 
 
 def tokens_at(value: object, *path: str) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from steno_protocol import limits
+from steno._model_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 
 _AGAIN: Final = frozenset({408, 425, 429})
 """The client's mistakes by number that are none: too slow, too early, too often."""
@@ -44,8 +44,8 @@ def pause_s(attempt: int, told_s: float | None, draw: float) -> float:
         draw: a random number in [0, 1).
     """
     if told_s is not None:
-        return told_s + draw * min(told_s / 10, limits.MODEL_RETRY_S)
-    longest = min(limits.MODEL_RETRY_S * 2.0 ** (attempt - 1), limits.MODEL_RETRY_S_MAX)
+        return told_s + draw * min(told_s / 10, MODEL_RETRY_S)
+    longest = min(MODEL_RETRY_S * 2.0 ** (attempt - 1), MODEL_RETRY_S_MAX)
     return longest * (1 + draw) / 2
 
 

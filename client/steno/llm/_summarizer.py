@@ -3,6 +3,7 @@
 import os
 from typing import Final, Literal
 
+from steno._model_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX
 from steno.compaction import COMPACTION_SYSTEM_PROMPT, Summarize, Summary
 from steno.llm._address import checked_base_url, refuse_key_in_the_clear
 from steno.llm._asking import Asking, Tell, World
@@ -10,7 +11,6 @@ from steno.llm._provider import Provider, Question
 from steno.llm._secret import secret_of
 from steno.llm.anthropic_messages import ANTHROPIC_MESSAGES
 from steno.llm.openai_chat import OPENAI_CHAT
-from steno_protocol import limits
 from steno_protocol.context import Message
 from steno_protocol.errors import BadRequest
 
@@ -24,8 +24,8 @@ def summarizer(
     model: str,
     base_url: str | None = None,
     api_key: str | None = None,
-    max_output_tokens: int = limits.MODEL_OUTPUT_TOKENS_MAX,
-    deadline: float = limits.MODEL_DEADLINE_S,
+    max_output_tokens: int = MODEL_OUTPUT_TOKENS_MAX,
+    deadline: float = MODEL_DEADLINE_S,
     tell: Tell | None = None,
     world: World | None = None,
 ) -> Summarize:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from steno._model_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX, WATCH_INTERVAL_S
 from steno.cli.arguments import (
     Subcommands,
     between,
@@ -57,12 +58,12 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-output-tokens", metavar="N", type=number_from(1),
-        default=limits.MODEL_OUTPUT_TOKENS_MAX,
-        help=f"the longest summary, thoughts included (default: {limits.MODEL_OUTPUT_TOKENS_MAX})",
+        default=MODEL_OUTPUT_TOKENS_MAX,
+        help=f"the longest summary, thoughts included (default: {MODEL_OUTPUT_TOKENS_MAX})",
     )  # fmt: skip
     group.add_argument(
-        "--deadline", metavar="SECONDS", type=seconds, default=limits.MODEL_DEADLINE_S,
-        help=f"for one summary, repeats included (default: {limits.MODEL_DEADLINE_S:g})",
+        "--deadline", metavar="SECONDS", type=seconds, default=MODEL_DEADLINE_S,
+        help=f"for one summary, repeats included (default: {MODEL_DEADLINE_S:g})",
     )  # fmt: skip
 
 
@@ -84,8 +85,8 @@ def _add_trigger(parser: argparse.ArgumentParser) -> None:
         "--watch", action="store_true", help="look after all sessions, until a signal comes"
     )
     group.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=limits.WATCH_INTERVAL_S,
-        help=f"how often --watch looks which grew (default: {limits.WATCH_INTERVAL_S:g})",
+        "--interval", metavar="SECONDS", type=seconds, default=WATCH_INTERVAL_S,
+        help=f"how often --watch looks which grew (default: {WATCH_INTERVAL_S:g})",
     )  # fmt: skip
 
 
