@@ -5,7 +5,7 @@ import time
 from argparse import Namespace
 from typing import assert_never
 
-from steno.blocking import BlockingClient
+from steno.blocking import BlockingClient, BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
@@ -76,14 +76,19 @@ def tail(options: Namespace, output: Output) -> int:
         session = client.session(options.session)
         after = options.after or _last_lines(client, options.session, options.lines)
         if options.follow:
-            with session.subscribe(after, records="wire") as followed:
-                for each in followed:
-                    _print_followed(output, each)
-                    output.flush()
+            return _follow(session, after, output)
         events = session.wire_records(after)
         for event in events:
             _print_event(output, event)
         _tell_damaged(output, events.damaged)
+    return Exit.DONE
+
+
+def _follow(session: BlockingSession, after: Position, output: Output) -> int:
+    with session.subscribe(after, records="wire") as events:
+        for event in events:
+            _print_followed(output, event)
+            output.flush()
     return Exit.DONE
 
 
