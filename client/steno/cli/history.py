@@ -13,7 +13,7 @@ def timeline(options: Namespace, output: Output) -> int:
     """Draw what ever happened to a session."""
     with connected(options) as client:
         entries = client.timeline(options.session)
-        # Asked for after the timeline: a rewrite between the two must not be missing its entry.
+        # Asked for last: a rewrite between the two is then the present, though without its story.
         head = client.stat(options.session).head
     if output.as_json:
         output.document(contract.timeline(options.session, head, entries))
