@@ -1,4 +1,4 @@
-"""The subcommands about a session's wire file: wire, replay, and tail with --wire."""
+"""The subcommands about a session's wire file: wire, turns, replay, and tail with --wire."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The command lines of what only looks at a session's records: sessions, show, read, tail."""
+"""The command lines of what only looks at a session's records: sessions, stat, show, read, tail."""
 
 import argparse
 

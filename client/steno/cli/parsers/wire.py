@@ -1,4 +1,4 @@
-"""The command lines about a session's wire file: wire, replay, emit."""
+"""The command lines about a session's wire file: wire, turns, replay, emit."""
 
 import argparse
 from math import isfinite, nan
