@@ -17,7 +17,7 @@ class Right(enum.IntEnum):
     """Change sessions; everything can be brought back."""
 
     ADMIN = 3
-    """Remove sessions, mend files, end the daemon."""
+    """Remove sessions and what they left behind, mend files, end the daemon."""
 
     @property
     def label(self) -> str:

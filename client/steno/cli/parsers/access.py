@@ -8,8 +8,8 @@ def add_keys(commands: Subcommands) -> None:
     parser = command(
         commands, "keys", "", "say who may talk to the daemon from another machine",
         "Each client has a key of its own and one right: read, write (changes that can be brought"
-        " back) or admin (delete and drain, too). The daemon listens on TCP when `network.listen`"
-        " in config.toml says so, and lets nobody in without a key.",
+        " back) or admin (delete, repair, gc and drain, too). The daemon listens on TCP when"
+        " `network.listen` in config.toml says so, and lets nobody in without a key.",
         example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
     )  # fmt: skip
     under = actions(parser)
