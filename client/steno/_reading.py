@@ -187,16 +187,12 @@ class LineReader:
         else:
             self._file = None
 
-    def record(self, *, strict: bool) -> Record | None:
-        """The next record of what has come, or None when there is none left.
+    def records(self, *, strict: bool) -> Iterator[Record]:
+        """The records of what has come, taken as they are asked for.
 
         Raises:
             Corrupt: `strict`, and the next line is no JSON object.
         """
-        return next(self.records(strict=strict), None)
-
-    def records(self, *, strict: bool) -> Iterator[Record]:
-        """The records of what has come, taken as they are asked for; raises as `record`."""
         while self.lines:
             (generation, number), lines = self.lines.pop_block()
             try:

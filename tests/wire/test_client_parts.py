@@ -291,17 +291,15 @@ def test_a_skipped_line_is_counted_and_keeps_its_place() -> None:
     reader = LineReader("demo", "0:0")
     reader.take(lines_reply("0:0", "0:1", "0:3", skipped=1), b"")
     reader.take(lines_reply("0:1", "0:3", "0:3"), b"torn\n" + LINE)
-    record = reader.record(strict=False)
-    assert record is not None
+    (record,) = reader.records(strict=False)
     assert (record.cursor, reader.damaged) == (Position(0, 2), 2)
-    assert reader.record(strict=False) is None
 
 
 def test_a_strict_reader_names_the_session_and_the_place() -> None:
     reader = LineReader("demo", "0:0")
     reader.take(lines_reply("0:0", "0:1", "0:1"), b"[]\n")
     with pytest.raises(Corrupt, match="0:0") as raised:
-        reader.record(strict=True)
+        next(reader.records(strict=True))
     assert raised.value.session == "demo"
 
 
