@@ -15,7 +15,6 @@ pytestmark = pytest.mark.interop
 
 kimi_session = peer("kimi_cli.session")
 kimi_metadata = peer("kimi_cli.metadata")
-kimi_wire = peer("kimi_cli.wire.file")
 KimiContext = peer("kimi_cli.soul.context").Context
 KaosPath = peer("kaos.path").KaosPath
 

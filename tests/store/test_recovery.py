@@ -53,7 +53,6 @@ LAST = b"".join(stamped("k3", ["five", "six"]))
 LOG = ONE + LAST
 WHOLE = [0, len(ONE), len(LOG)]
 TOLD = timeline.encode(Happening(kind="forked", generation=0, why="to try another way"))
-LATER_S = time.time() + 10 * limits.FOREIGN_SETTLE_S
 
 
 @pytest.fixture(params=["posix", "simulated"])

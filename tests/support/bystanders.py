@@ -1,6 +1,6 @@
-"""What runs beside a fork or a deletion; run as `python -m support.bystanders ROLE ROOT SESSION`.
+"""What writes beside a fork or a deletion; run as `python -m support.bystanders ROOT SESSION`.
 
-Each prints one JSON line per acknowledged command, and ends when the session is there no more or
+It prints one JSON line per acknowledged message, and ends when the session is there no more or
 when its standard input ends.
 """
 
@@ -26,13 +26,10 @@ def _is_over() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
-ROLES = {"append": append}
-
-
 if __name__ == "__main__":
-    role, root, name = sys.argv[1:]
-    with steno.connect_sync(root, name=role) as client:
+    root, name = sys.argv[1:]
+    with steno.connect_sync(root, name="bystander") as client:
         try:
-            ROLES[role](client.open(name, follow=False))
+            append(client.open(name, follow=False))
         except steno.NotFound:
             print(json.dumps({"gone": True}), flush=True)

@@ -33,7 +33,7 @@ class Bystander:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         self.told: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.bystanders", "append", str(root), session],
+            [sys.executable, "-m", "support.bystanders", str(root), session],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
