@@ -33,38 +33,6 @@ from stenod.store.jsonl import JsonlLog
 from stenod.store.names import past_generations, read_file
 
 
-class Opening(msgspec.Struct, frozen=True):
-    """How a session is to be opened.
-
-    Attributes:
-        session: its id, for messages.
-        path: its folder's path, for messages and answers.
-        now: Unix time in seconds.
-        incarnation: the id that a new session gets.
-        create: make the session if there is none.
-        stamp: whether a new session's lines bear `_id`.
-        shared: other programs write in this folder too, so a fresh half line may be theirs.
-        by: the client that asks.
-        key: of the command that asks.
-        proven: the length that was durable when a sync of this file failed in this process.
-        taken_in: another program changed the files while they were open in this process.
-        doubts: files of which a sync failed in this process, whoever had them open.
-    """
-
-    session: str
-    path: str
-    now: float
-    incarnation: str
-    create: bool = False
-    stamp: bool = True
-    shared: bool = False
-    by: str | None = None
-    key: str | None = None
-    proven: int | None = None
-    taken_in: bool = False
-    doubts: Doubts = msgspec.field(default_factory=Doubts)
-
-
 class OpenHow(msgspec.Struct, frozen=True):
     """How a session's files are to be opened.
 
@@ -73,8 +41,8 @@ class OpenHow(msgspec.Struct, frozen=True):
         stamp: whether a new session's lines bear `_id`.
         by: the client that asks.
         key: of the command that asks.
-        proven: the length that was durable when a sync failed, or None.
-        taken_in: another program changed the files while they were open.
+        proven: the length that was durable when a sync of this file failed in this process.
+        taken_in: another program changed the files while they were open in this process.
     """
 
     create: bool = False
@@ -83,6 +51,26 @@ class OpenHow(msgspec.Struct, frozen=True):
     key: str | None = None
     proven: int | None = None
     taken_in: bool = False
+
+
+class Opening(OpenHow, frozen=True, kw_only=True):
+    """One opening of a session: how, where and when.
+
+    Attributes:
+        session: its id, for messages.
+        path: its folder's path, for messages and answers.
+        now: Unix time in seconds.
+        incarnation: the id that a new session gets.
+        shared: other programs write in this folder too, so a fresh half line may be theirs.
+        doubts: files of which a sync failed in this process, whoever had them open.
+    """
+
+    session: str
+    path: str
+    now: float
+    incarnation: str
+    shared: bool = False
+    doubts: Doubts = msgspec.field(default_factory=Doubts)
 
 
 class Opened(msgspec.Struct, frozen=True):
