@@ -1,4 +1,4 @@
-"""One compaction as the commands to send, and what their replies mean; pure."""
+"""One compaction as the commands to send, and what their replies mean; pure but for new keys."""
 
 from collections.abc import Sequence
 from typing import Any

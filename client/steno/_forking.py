@@ -1,4 +1,4 @@
-"""Forks and descriptions as commands; pure."""
+"""Forks and descriptions as commands; pure but for new keys."""
 
 from collections.abc import Sequence
 from zlib import crc32
