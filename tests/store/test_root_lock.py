@@ -19,7 +19,7 @@ def test_a_note_is_read_and_then_taken_away(tmp_path: Path) -> None:
     note = places.decode_lock_note((tmp_path / places.LOCK).read_bytes())
     assert note is not None
     assert note.pid == 1
-    with pytest.raises(Held, match='"pid":1'):
+    with pytest.raises(Held, match="pid 1, version 0, listens at ipc:///r/stenod"):
         RootLock(tmp_path)
     lock.release()
     assert places.decode_lock_note((tmp_path / places.LOCK).read_bytes()) is None

@@ -32,17 +32,19 @@ class RootLock:
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = (
-                os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0).decode(errors="replace").strip()
-            )
+            note = self._note()
             os.close(self._handle)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
+            holder = (
+                f"pid {note.pid}, version {note.version}, listens at {note.endpoint}"
+                if note is not None
+                else "it is just starting"
+            )
             raise Held(
-                f"another stenod owns {root}: {holder or 'it is just starting'}; use that one, or"
-                " stop it with `steno stop`"
+                f"another stenod owns {root}: {holder}; use that one, or stop it with `steno stop`"
             ) from None
-        self.left_by = places.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
+        self.left_by = self._note()
         held = os.fstat(self._handle)
         self._identity = (held.st_dev, held.st_ino)
 
@@ -81,6 +83,9 @@ class RootLock:
         with suppress(OSError):
             self.tell(b"")
         os.close(self._handle)
+
+    def _note(self) -> places.LockNote | None:
+        return places.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
 
 
 def check_private(root: Path) -> None:
