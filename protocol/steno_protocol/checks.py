@@ -365,7 +365,8 @@ class _Structure(msgspec.Struct, frozen=True):
         """The file that a rewrite left behind, and the one that it made, begin as it says."""
         left = places.generation_file(entry.generation)
         followed = places.generation_file(entry.generation + 1)
-        if entry.generation + 1 not in self.past:
+        # A later one that is not there was given up; the present one did not follow this rewrite.
+        if entry.generation + 1 not in self.past and entry.generation >= self.present:
             followed = places.CONTEXT
         is_open = entry.generation not in self.past or (
             not self.is_live and _is_twin(self.folder, entry.generation)

@@ -15,7 +15,17 @@ from stenod import recovery, settling
 from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle
 from stenod.verifying import verify
-from support.lines import SESSION, append, checkpoint, foreign, restore, revert, stamped, user
+from support.lines import (
+    SESSION,
+    append,
+    checkpoint,
+    clear,
+    foreign,
+    restore,
+    revert,
+    stamped,
+    user,
+)
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
 from support.stored_session import StoredSession, apply, find_key
 
@@ -264,6 +274,16 @@ def test_a_generation_that_is_gone_is_told() -> None:
     folder = found.disk.open_root(PATH)
     found.disk.unlink(folder, "context_1.jsonl")
     assert kinds(found) == [("generation_gap", "context_1.jsonl")]
+
+
+def test_the_generation_before_one_that_is_gone_is_not_looked_for_in_the_present_one() -> None:
+    found = rewritten()
+    opened = found.session.open()
+    apply(opened, clear("t"))
+    opened.log.close()
+    folder = found.disk.open_root(PATH)
+    found.disk.unlink(folder, "context_2.jsonl")
+    assert kinds(found) == [("generation_gap", "context_2.jsonl")]
 
 
 def test_of_many_generations_one_file_is_open_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
