@@ -303,6 +303,27 @@ def test_a_copy_that_fails_leaves_no_session(
     assert names_in(root / "sessions" / ".imports") == []
 
 
+def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
+    monkeypatch.setenv("STENO_HOME", str(root))
+    synced: list[Path] = []
+
+    def record(path: Path) -> None:
+        synced.append(path)
+        destination.sync_folder(path)
+
+    monkeypatch.setattr(importing, "sync_folder", record)
+    above = {root, root / "sessions", root / "sessions" / "team"}
+    assert importing_main("import", str(tmp_path), "team/demo") == 0
+    assert above - {root / "sessions" / "team"} <= set(synced)  # the last one as it is moved there
+    synced.clear()
+    # The first one may have been killed between the move and its sync.
+    assert importing_main("import", str(tmp_path), "team/demo") == 0
+    assert set(synced) == above
+
+
 def importing_main(*arguments: str) -> int:
     from steno.cli import main
 

@@ -135,6 +135,9 @@ def _take_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress) 
     target = tree.joinpath(*segments)
     if target.exists():
         _check_same(foundling, target)
+        # Whoever put it there may have died before its name was on the disk.
+        _make_folders(target.parent, tree)
+        sync_folder(target.parent)
         return False
     copy = aside / "session"
     copy.mkdir(mode=0o700)
@@ -147,7 +150,7 @@ def _take_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress) 
                 " program that owns it rests",
                 session=foundling.session,
             )
-        _make_folders(target.parent)
+        _make_folders(target.parent, tree)
         put_in_place(copy, target)
     finally:
         shutil.rmtree(copy, ignore_errors=True)
@@ -216,10 +219,13 @@ def _new(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _make_folders(folder: Path) -> None:
-    """Make the folders above a session, and have them on the disk."""
-    for each in make_private(folder):
+def _make_folders(folder: Path, tree: Path) -> None:
+    """Make the folders above a session, and have them on the disk, those of the dead, too."""
+    make_private(folder)
+    for each in (folder, *folder.parents):
         sync_folder(each.parent)
+        if each == tree:
+            return
 
 
 def _tell(output: Output, client: BlockingClient, foundling: Foundling, *, was_there: bool) -> None:
