@@ -77,7 +77,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
 
     def __call__(self, how: OpenHow) -> Opened:
         with _placed(self.place):
-            folder = self.trees.open_folder(self.place, create=how.create)
+            folder = self.trees.open_folder(self.place, create=how.create, keep=True)
             opened = recovery.open_session(self.disk, folder, self.opening(how))
         self.kept.carry_on(self.place.path, "context", opened)
         return opened

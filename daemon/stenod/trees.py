@@ -87,8 +87,13 @@ class Trees:
             )
         return Place(session, self._config.mounts[mount], segments, shared=True)
 
-    def open_folder(self, found: Place, *, create: bool = False) -> int:
+    def open_folder(self, found: Place, *, create: bool = False, keep: bool = False) -> int:
         """Open a session's folder.
+
+        Args:
+            keep: have the names that lead to it on the disk. Whoever made the folders, or moved one
+                there, may have died before that, or is a program that never does it; what is
+                acknowledged in them would go with their names.
 
         Raises:
             NotFound: it is not there, and is not to be made.
@@ -96,7 +101,7 @@ class Trees:
             OSError: it cannot be opened.
         """
         try:
-            return self._descend(found, create=create)
+            return self._descend(found, create=create, keep=keep)
         except FileNotFoundError:
             raise _no_session(found) from None
         except OSError as error:
@@ -346,15 +351,24 @@ class Trees:
         finally:
             self._disk.close(folder)
 
-    def _descend(self, found: Place, *, create: bool) -> int:
+    def _descend(self, found: Place, *, create: bool, keep: bool) -> int:
         handle = self._disk.open_root(str(found.tree), create=create)
         for segment in found.segments:
             parent = handle
             try:
                 handle = self._disk.open_folder(parent, segment, create=create)
+                if keep and not create:  # else they were synced as they were made
+                    self._keep(parent, handle)
             finally:
                 self._disk.close(parent)
         return handle
+
+    def _keep(self, parent: int, handle: int) -> None:
+        try:
+            self._disk.fsync(parent)
+        except OSError:
+            self._disk.close(handle)
+            raise
 
 
 def _walk(
