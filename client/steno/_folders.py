@@ -1,10 +1,15 @@
 """Folders that the client makes: for their owner alone, and those above them too."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 
 def make_private(folder: Path) -> list[Path]:
     """Make a folder and what is missing above it, each with mode 0700; what is there stays.
+
+    Each name is on the disk before something is put below it: a root that a client makes would go
+    in a power cut with all that the daemon acknowledges in it.
 
     `Path.mkdir` gives its mode to the last folder only, and the umask's to those above it.
 
@@ -17,4 +22,15 @@ def make_private(folder: Path) -> list[Path]:
     missing = [each for each in (folder, *folder.parents) if not each.is_dir()][::-1]
     for each in missing:
         each.mkdir(mode=0o700, exist_ok=True)
+        # A folder in which others may make folders need not be one that they may read.
+        with suppress(PermissionError):
+            _sync(each.parent)
     return missing
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

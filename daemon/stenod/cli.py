@@ -19,7 +19,7 @@ from steno_protocol.kinds import kind_of
 from stenod import config, journal, lifecycle
 from stenod.config import Config
 from stenod.faults import fault_of
-from stenod.store.lock import RootLock, check_private
+from stenod.store.lock import RootLock, check_private, make_root
 from stenod.supervisor import Supervisor, take_supervisor
 
 EXIT_FAILED: Final = 1
@@ -84,7 +84,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
     home = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
     real = os.path.realpath(places.root_folder(root, os.environ, home))
     folder = Path(places.check_path(real, "root"))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_root(folder)
     check_private(folder)
     path = places.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))

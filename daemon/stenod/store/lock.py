@@ -88,6 +88,31 @@ class RootLock:
         return places.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
 
 
+def make_root(root: Path) -> None:
+    """Make a root and what is missing above it, and have its name on the disk, whoever made it.
+
+    Whoever made it, or the tree in it, may have died before that, and what is acknowledged there
+    would go with the name.
+
+    Raises:
+        OSError: it cannot be made, or something else lies there, or the disk failed.
+    """
+    missing = [each for each in (root, *root.parents) if not each.is_dir()]
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in {root, root.parent, *(folder.parent for folder in missing)}:
+        # Who may not read a folder did not make the one in it.
+        with suppress(PermissionError):
+            _sync_folder(each)
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def check_private(root: Path) -> None:
     """Refuse a root in which somebody else could put other files in place of ours.
 
