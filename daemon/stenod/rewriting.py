@@ -18,7 +18,7 @@ from steno_protocol.commands import (
     RevertTo,
     WriteSystemPrompt,
 )
-from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_line
+from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_tolerantly
 from steno_protocol.errors import NotFound
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
@@ -135,10 +135,10 @@ class _Kept(msgspec.Struct):
 
 
 def _without_damaged(log: Log, generation: int, size: int) -> _Kept:
-    """The lines before `size` that are records or blank."""
+    """The lines before `size` that are blank or that kimi-cli reads, which shows them, too."""
     kept, begin, end = _Kept([]), 0, 0
     for line in _lines_before(log, generation, size):
-        if isinstance(parse_line(line), Damaged):
+        if isinstance(parse_tolerantly(line), Damaged):
             if begin < end:
                 kept.pieces.append(Copy(generation, begin, end - begin))
             begin = end + len(line)

@@ -6,6 +6,7 @@ line sets the token count, a `_checkpoint` line sets the next id, a `_system_pro
 prompt, the four message roles make the history, and anything else is skipped and counted.
 """
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, Final, Self
@@ -74,6 +75,30 @@ def parse_line(data: bytes) -> Line:
     if not is_object(record):
         return Damaged("not an object")
     return _meaning(record)
+
+
+def parse_tolerantly(data: bytes) -> Line:
+    """As `parse_line`, of a line as kimi-cli reads it: see `decode_tolerantly`.
+
+    NULs are what a crash leaves, in a string, too: a line that has them is `Damaged` here.
+    """
+    line = parse_line(data)
+    if not isinstance(line, Damaged) or b"\0" in data:
+        return line
+    record = decode_tolerantly(data)
+    return line if record is None else _meaning(record)
+
+
+def decode_tolerantly(data: bytes) -> dict[str, Any] | None:
+    """The object in a line as kimi-cli reads it, None when there is none.
+
+    Bytes that are no UTF-8 are replaced, and control characters in strings and NaN pass.
+    """
+    try:
+        value: object = json.loads(data.decode(errors="replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if is_object(value) else None
 
 
 def _meaning(record: dict[str, Any]) -> Line:

@@ -270,6 +270,31 @@ def test_a_part_of_an_unknown_type_stays_in_the_file_and_stops_no_restore(folder
     assert path.read_bytes().startswith(strange)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [b'{"role":"user","content":"tab \t bell \x07"}\n', b'{"role":"user","content":"\xe4\xb8"}\n'],
+)
+def test_a_line_that_kimi_cli_reads_survives_a_revert(
+    folder: Path, tmp_path: Path, odd: bytes
+) -> None:
+    plain = b'{"role":"user","content":"plain"}\n'
+
+    async def live(context: Any) -> dict[str, Any]:
+        context.file_backend.write_bytes(odd + plain)
+        await context.restore()
+        await context.checkpoint(False)
+        await context.append_message(user("dropped"))
+        await context.revert_to(0)
+        return facts(context)
+
+    ours = asyncio.run(live(Context(file_backend=folder / "context.jsonl")))
+    theirs = asyncio.run(live(KimiContext(file_backend=tmp_path / "context.jsonl")))
+
+    assert ours == theirs
+    assert len(ours["history"]) == 2
+    assert (folder / "context.jsonl").read_bytes() == odd + plain
+
+
 _PROGRAM = """
 import asyncio, sys
 from pathlib import Path

@@ -310,6 +310,26 @@ def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> No
     assert [entry.kept for entry in session.happenings()][-1] == 1
 
 
+def test_a_revert_that_drops_damaged_lines_keeps_those_that_a_tolerant_reader_takes() -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    good = [
+        b'{"role":"user","content":"a tab \t and a bell \x07"}\n',
+        b'{"role":"user","content":"half \xe4\xb8 a character"}\n',
+        b'{"role":"user","content":"a number","weight":NaN}\n',
+    ]
+    bad = [b'{"oops":"\t"}\n', b'["\t"]\n', b'{"role":"user","content":"lost \0\0"}\n']
+    mark = b'{"role":"_checkpoint","id":0}\n'
+    lines = [good[0], bad[0], good[1], bad[1], good[2], bad[2], mark, foreign("gone")]
+    disk.plant(f"{PATH}/context.jsonl", b"".join(lines))
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+
+    apply(opened, RevertTo(session=SESSION, key="r", checkpoint_id=0, drop_damaged=True))
+
+    assert session.file() == b"".join(good)
+
+
 def test_ids_are_reused_after_a_revert_and_the_first_of_two_wins() -> None:
     disk, session, opened = fresh()
     for number in range(3):

@@ -8,10 +8,9 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from steno_protocol._json import is_object
-from steno_protocol.context import CHARS_PER_TOKEN
+from steno_protocol.context import CHARS_PER_TOKEN, decode_tolerantly
 from steno_protocol.errors import BadRequest
 from steno_protocol.records import text_chars
 
@@ -55,7 +54,7 @@ class Transcript:
         """Apply lines from the file; their messages together are one estimate."""
         chars = 0
         for line in lines:
-            record = _decode(line)
+            record = decode_tolerantly(line)
             if record is None:
                 continue
             match record:
@@ -127,11 +126,3 @@ def kosong_message() -> Any:
             "the messages of this file are to be kosong's, which is not installed:"
             " pip install kosong, or read the session with steno.connect"
         ) from None
-
-
-def _decode(line: bytes) -> dict[str, Any] | None:
-    try:
-        value: Final = json.loads(line.decode(errors="replace"), strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return value if is_object(value) else None
