@@ -89,6 +89,25 @@ def test_every_file_that_a_revert_or_clear_rotates_is_there_under_kimi_clis_name
             assert records(folder / rotated) == records(tmp_path / rotated)
 
 
+@pytest.mark.parametrize("name", ["context", "ctx"])
+def test_a_rotated_file_is_numbered_behind_all_that_are_there(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    async def live(context: Any) -> None:
+        (context.file_backend.parent / f"{name}_5.jsonl").write_text("older\n")
+        for _ in range(2):
+            await context.append_message(user("dropped"))
+            await context.clear()
+
+    asyncio.run(live(Context(file_backend=folder / f"{name}.jsonl")))
+    asyncio.run(live(KimiContext(file_backend=tmp_path / f"{name}.jsonl")))
+
+    rotated = sorted(path.name for path in folder.glob(f"{name}_*.jsonl"))
+    assert rotated == sorted(path.name for path in tmp_path.glob(f"{name}_*.jsonl"))
+    assert rotated == [f"{name}_{number}.jsonl" for number in (5, 6, 7)]
+    assert (folder / rotated[0]).read_text() == "older\n"
+
+
 def test_two_objects_on_one_path_see_each_other_at_their_next_call(folder: Path) -> None:
     async def live() -> None:
         one, other = (Context(file_backend=folder / "context.jsonl") for _ in range(2))

@@ -7,6 +7,7 @@ recognised as a generation that the session left behind.
 
 import fcntl
 import os
+import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,7 +36,7 @@ def adopt(path: Path, context: Path) -> None:
 
 
 def follow_rewrite(path: Path, context: Path, rotated: Path) -> None:
-    """After a rewrite: the new file gets the caller's name, the old one the next free number."""
+    """After a rewrite: the new file gets the caller's name, the old one the next number."""
     with alone(context.parent):
         _number(path, rotated)
         _put(context, path)
@@ -65,7 +66,10 @@ def _put(source: Path, target: Path) -> None:
 
 
 def _number(path: Path, rotated: Path) -> None:
-    number = 1
+    """Give `rotated` the number behind the largest: what has a higher one is younger."""
+    name = re.compile(rf"{re.escape(path.stem)}_(\d+){re.escape(path.suffix)}")
+    found = [name.fullmatch(each.name) for each in path.parent.iterdir()]
+    number = 1 + max((int(match[1]) for match in found if match), default=0)
     while True:
         with suppress(FileExistsError):
             os.link(rotated, path.with_name(f"{path.stem}_{number}{path.suffix}"))
