@@ -85,6 +85,19 @@ def test_a_mail_that_was_fetched_and_not_followed_makes_room_for_the_next(file: 
     assert twin.fetch_pending_dmail() == Mail("second", 1)
 
 
+def test_without_a_file_one_mail_at_a_time_waits_in_the_process() -> None:
+    phone = DenwaRenji()
+    with pytest.raises(DenwaRenjiError, match="no checkpoint 0"):
+        phone.send_dmail(Mail("too early", 0))
+    phone.set_n_checkpoints(1)
+    phone.send_dmail(Mail("first", 0))
+    with pytest.raises(DenwaRenjiError, match="one at a time"):
+        phone.send_dmail(Mail("second", 0))
+    assert DenwaRenji().fetch_pending_dmail() is None
+    assert phone.fetch_pending_dmail() == Mail("first", 0)
+    assert phone.fetch_pending_dmail() is None
+
+
 def test_what_cannot_be_sent_is_told_to_the_tool(file: Path) -> None:
     with_checkpoints(file, 1)
     phone = DenwaRenji(file)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from support.peers import peer
 pytestmark = pytest.mark.interop
 
 KimiDenwaRenji = peer("kimi_cli.soul.denwarenji").DenwaRenji
+KimiError = peer("kimi_cli.soul.denwarenji").DenwaRenjiError
 DMail = peer("kimi_cli.soul.denwarenji").DMail
 SendDMail = peer("kimi_cli.tools.dmail").SendDMail
 kosong = peer("kosong.message")
@@ -72,3 +74,26 @@ def test_a_mail_that_the_loop_follows_is_over_and_the_next_can_be_sent(folder: P
     assert DenwaRenji(path).fetch_pending_dmail() is None
     assert answers(phone, DMail(message="second", checkpoint_id=0)) == [False]
     assert DenwaRenji(path).fetch_pending_dmail() == DMail(message="second", checkpoint_id=0)
+
+
+def test_without_a_file_the_twin_does_what_the_original_does(seed: int) -> None:
+    random = Random(seed)
+    phones = [DenwaRenji(), KimiDenwaRenji()]
+
+    def outcome(phone: Any, kind: str, number: int) -> Any:
+        match kind:
+            case "send":
+                try:
+                    phone.send_dmail(DMail(message=f"to {number}", checkpoint_id=number))
+                except KimiError:
+                    return "refused"
+                return "sent"
+            case "set":
+                return phone.set_n_checkpoints(number)
+            case _:
+                return phone.fetch_pending_dmail()
+
+    for _ in range(200):
+        kind, number = random.choice(["send", "send", "set", "fetch"]), random.randrange(4)
+        ours, theirs = (outcome(phone, kind, number) for phone in phones)
+        assert ours == theirs, (kind, number)

@@ -43,22 +43,26 @@ class DenwaRenji:
 
     The methods block until the daemon has answered, as the interface wants it: about a millisecond.
 
+    Without a file it is what kimi-cli's own is: a box for one mail in this process, which ends with
+    it, and which only `set_n_checkpoints` tells what checkpoints there are.
+
     Args:
-        file_backend: the file that the Context has, too.
+        file_backend: the file that the Context has, too; None: there is none.
         dmail_type: the class of the mails that are fetched; None: the class of those that were sent
             here, and before the first of them kimi-cli's.
     """
 
     def __init__(
-        self, file_backend: str | os.PathLike[str], *, dmail_type: type | None = None
+        self, file_backend: str | os.PathLike[str] | None = None, *, dmail_type: type | None = None
     ) -> None:
-        self._file = FileSession(Path(file_backend))
+        self._file = None if file_backend is None else FileSession(Path(file_backend))
+        self._kept: MailLike | None = None
         self._dmail_type: Any = dmail_type
         self._n_checkpoints: int | None = None
         self._fetched: set[str] = set()
 
     def send_dmail(self, dmail: MailLike) -> None:
-        """Send a mail; when this returns it is on the disk, and any process can fetch it.
+        """Send a mail; of a file's session it is on the disk then, and any process can fetch it.
 
         Raises:
             DenwaRenjiError: another mail waits, there is no such checkpoint, or the mail is empty.
@@ -68,8 +72,12 @@ class DenwaRenji:
                 "a D-Mail has a checkpoint_id and a message, as kimi-cli's DMail, and is not a"
                 f" {type(dmail).__name__}: make one"
             )
+        if self._file is None:
+            self._keep(dmail)
+            return
         try:
-            self._file.send_dmail(dmail.checkpoint_id, dmail.message, self._given_up())
+            given_up = self._given_up(self._file)
+            self._file.send_dmail(dmail.checkpoint_id, dmail.message, given_up)
         except (Exists, NotFound, BadRequest) as error:
             raise _refused(error.message) from error
         self._dmail_type = type(dmail)
@@ -80,6 +88,9 @@ class DenwaRenji:
 
     def fetch_pending_dmail(self) -> Any | None:
         """The mail that waits, unless it was fetched here before; None when there is none."""
+        if self._file is None:
+            kept, self._kept = self._kept, None
+            return kept
         mail = self._file.pending_dmail()
         if mail is None or mail.id in self._fetched:
             return None
@@ -91,9 +102,20 @@ class DenwaRenji:
         self._fetched.add(mail.id)
         return fetched
 
-    def _given_up(self) -> str | None:
+    def _keep(self, dmail: MailLike) -> None:
+        if self._kept is not None:
+            raise _refused("a D-Mail waits already and there is one at a time: fetch it first")
+        count = self._n_checkpoints or 0
+        if not 0 <= dmail.checkpoint_id < count:
+            raise _refused(
+                f"there is no checkpoint {dmail.checkpoint_id}: set_n_checkpoints told of {count},"
+                " which are numbered from 0; send it back to one of them"
+            )
+        self._kept = dmail
+
+    def _given_up(self, file: FileSession) -> str | None:
         """The mail that waits although it was fetched here: kimi-cli drops one that is declined."""
-        mail = self._file.pending_dmail() if self._fetched else None
+        mail = file.pending_dmail() if self._fetched else None
         return mail.id if mail is not None and mail.id in self._fetched else None
 
 

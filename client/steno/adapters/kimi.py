@@ -10,7 +10,7 @@ What differs from kimi-cli 1.52, on purpose:
 * What other processes append is taken in, in its place, at the next call; checkpoint ids are unique
   among them; a revert moves lines by one rename.
 * `revert_to` refuses negative ids. Control records are compact JSON.
-* A D-Mail is the session's, not the process's: see `DenwaRenji`.
+* With a file a D-Mail is the session's, not the process's: see `DenwaRenji`.
 """
 
 import os
