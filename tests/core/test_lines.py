@@ -95,6 +95,23 @@ def test_a_last_line_that_is_not_json_is_cut(marked: bool) -> None:
 
 
 @MARKED
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"role":"user","content":"a \t tab"}\n',
+        b'{"role":"user","content":"half \xe4\xb8"}\n',
+        b'{"role":"user","content":"x","weight":NaN}\n',
+    ],
+)
+def test_a_last_line_that_kimi_cli_reads_is_kept_unless_it_may_be_half_lost(
+    marked: bool, line: bytes
+) -> None:
+    assert kept(ONE + line, marked=marked) == ONE + line
+    for lost in (line[:-1], line.replace(b"user", b"\0\0\0\0"), line[:-3] + b"\0" + line[-3:]):
+        assert kept(ONE + lost, marked=marked) == ONE
+
+
+@MARKED
 def test_damaged_lines_at_the_end_are_cut_together(marked: bool) -> None:
     assert kept(ONE + b"{broken\n\xff\n", marked=marked) == ONE
 

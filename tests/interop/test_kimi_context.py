@@ -314,6 +314,25 @@ def test_a_line_that_kimi_cli_reads_survives_a_revert(
     assert (folder / "context.jsonl").read_bytes() == odd + plain
 
 
+def test_a_last_line_that_kimi_cli_reads_is_restored_and_stays(
+    folder: Path, tmp_path: Path
+) -> None:
+    lines = b'{"role":"user","content":"one"}\n{"role":"user","content":"a \t tab"}\n'
+
+    async def live(context: Any) -> dict[str, Any]:
+        context.file_backend.write_bytes(lines)
+        await context.restore()
+        await context.append_message(user("new"))
+        return facts(context)
+
+    ours = asyncio.run(live(Context(file_backend=folder / "context.jsonl")))
+    theirs = asyncio.run(live(KimiContext(file_backend=tmp_path / "context.jsonl")))
+
+    assert ours == theirs
+    assert len(ours["history"]) == 3
+    assert (folder / "context.jsonl").read_bytes().startswith(lines)
+
+
 _PROGRAM = """
 import asyncio, sys
 from pathlib import Path

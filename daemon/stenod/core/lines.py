@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from steno_protocol.context import Blank, Damaged, parse_line
+from steno_protocol.context import Blank, Damaged, parse_line, parse_tolerantly
 from steno_protocol.lines import split_lines
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.welded import whole_records
@@ -125,13 +125,23 @@ def _is_damaged(line: bytes, *, marked: bool) -> bool:
 
 def _is_settled(line: bytes) -> bool:
     """True for a line that no crash has left like this."""
-    return not line.strip() or holds_object(line) or _is_welded(line)
+    return not line.strip() or holds_object(line) or _is_odd(line) or _is_welded(line)
 
 
 def _is_foreign(line: bytes) -> bool:
     if not line.endswith(b"\n") or not line.strip() or stamp_of(line) is not None:
         return False
-    return holds_object(line) or _is_welded(line)
+    return holds_object(line) or _is_odd(line) or _is_welded(line)
+
+
+def _is_odd(line: bytes) -> bool:
+    """True for another program's whole line that is no strict JSON and that kimi-cli reads.
+
+    Its last brace and newline are there, and nothing was lost: that would have left NULs.
+    """
+    if b"\0" in line or not line.endswith(b"\n") or stamp_of(line) is not None:
+        return False
+    return not isinstance(parse_tolerantly(line), Damaged)
 
 
 def _is_welded(line: bytes) -> bool:
