@@ -9,6 +9,8 @@ What differs from kimi-cli 1.52, on purpose:
 * The file is written first and the memory second, so a call that fails has changed neither.
 * What other processes append is taken in, in its place, at the next call; checkpoint ids are unique
   among them; a revert moves lines by one rename.
+* A system prompt that is put before lines leaves the file that was there as a rotated one, and
+  takes the place of the prompt that those lines told.
 * `revert_to` refuses negative ids. Control records are compact JSON.
 * With a file a D-Mail is the session's, not the process's: see `DenwaRenji`.
 """
