@@ -1,4 +1,4 @@
-"""Folders that the client makes: for their owner alone, and those above them too."""
+"""Folders that the client makes, for their owner alone, those above them too, and syncs."""
 
 import os
 from contextlib import suppress
@@ -24,11 +24,12 @@ def make_private(folder: Path) -> list[Path]:
         each.mkdir(mode=0o700, exist_ok=True)
         # A folder in which others may make folders need not be one that they may read.
         with suppress(PermissionError):
-            _sync(each.parent)
+            sync_folder(each.parent)
     return missing
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """What was made, moved or removed in a folder is on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

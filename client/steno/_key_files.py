@@ -7,7 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from steno._folders import make_private
+from steno._folders import make_private, sync_folder
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import Exists, NotFound, Unauthorized
@@ -62,7 +62,7 @@ def write_new(path: Path, text: str) -> None:
         file.write(text.encode())
         file.flush()
         os.fsync(handle)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def replace(path: Path, text: str) -> None:
@@ -71,7 +71,7 @@ def replace(path: Path, text: str) -> None:
     fresh.unlink(missing_ok=True)
     write_new(fresh, text)
     fresh.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -84,13 +84,5 @@ def locked(folder: Path) -> Generator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(handle)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)

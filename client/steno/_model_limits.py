@@ -27,7 +27,8 @@ MODEL_ANSWER_BYTES_MAX: Final = 4 * MIB
 """Bytes of one answer: a summary of 100 000 tokens has 400 KiB."""
 
 MODEL_OUTPUT_TOKENS_MAX: Final = 8192
-"""Tokens of a summary unless the caller says otherwise: a model may think first."""
+"""Tokens that a summary may have unless the caller says otherwise: four times what one needs, so
+that a model which thinks first has room."""
 
 MODEL_COMPLAINT_CHARS_MAX: Final = 300
 """How much is told of what a model's server said when it refused."""

@@ -4,15 +4,11 @@ import ctypes
 from contextlib import suppress
 from typing import Final
 
+from steno_protocol import limits
+
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 """The options' numbers in glibc's malloc.h."""
-
-_KEPT_BYTES: Final = 8 << 20
-"""Free memory at the end of a heap that is kept: with less, each block is asked for anew."""
-
-_MAPPED_BYTES: Final = 4 << 20
-"""Larger blocks than those of a usual read are mapped each for itself, and gone once freed."""
 
 
 def give_back() -> None:
@@ -25,5 +21,5 @@ def give_back() -> None:
     """
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, limits.FREED_BYTES_MAX)
+        mallopt(_M_MMAP_THRESHOLD, limits.MAPPED_BLOCK_BYTES)

@@ -155,7 +155,8 @@ BURST_REQUESTS_MAX: Final = 256
 """Requests that are taken in before the writers get their turn."""
 
 HASTY_COMMANDS_MAX: Final = 16
-"""A session with so many in a burst is served before those with more: 16 take as long as a sync."""
+"""A session with so many commands in a burst is served before those with more: to decide on 16
+takes about as long as a fast disk's sync."""
 
 GROUP_COMMANDS_MAX: Final = 512
 """Commands of one group commit; between two groups the other writers have their turn, so a flood on
@@ -183,6 +184,12 @@ KEY_FILTER_BITS_MAX: Final = 1 << 26
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""
 
+FREED_BYTES_MAX: Final = 8 * MIB
+"""Free memory that each heap of the daemon keeps: with less, every block is asked for anew."""
+
+MAPPED_BLOCK_BYTES: Final = 4 * MIB
+"""Larger blocks than those of a usual read are mapped each for itself, and gone once freed."""
+
 OPEN_SESSIONS_MAX: Final = 512
 """Sessions with open files at a time; the least recently used is closed."""
 
@@ -193,7 +200,8 @@ HANDLES_PER_CONNECTION_MAX: Final = 12
 """Handles for a client's first connection; ZeroMQ ends a process that runs out of them midway."""
 
 HANDLES_RESERVE_MAX: Final = 256
-"""Handles kept free at most: libzmq takes in 10 000 clients a second, whatever the loop does."""
+"""File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients
+that libzmq takes in before the loop has looked: 10 000 a second came in when it was tried."""
 
 CHECK_HANDLES_MAX: Final = 16
 """Files that are open at a time while a folder is checked, which may have any number of them."""
@@ -217,13 +225,15 @@ PEER_LOANS_BYTES_MAX: Final = 32 * MIB
 """Bytes that one connection may leave untaken before what could add many is `busy`."""
 
 UNTAKEN_BYTES_MAX: Final = 256 * MIB
-"""What all connections leave untaken together before each may leave an equal part of it at most."""
+"""Bytes that all connections leave untaken together before each may leave an equal part at most:
+without it forty that took nothing had 1.5 GiB."""
 
 PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
 """Bytes that one connection may leave untaken before its subscriptions wait: two windows."""
 
 PEER_PROOF_BYTES: Final = 1 * MIB
-"""After so many bytes that were copied to a connection the next frame is lent, however small."""
+"""After so many bytes that went to a connection by copy, the next frame is lent whatever its size:
+once that was taken, so was all before it."""
 
 PEER_LOOK_S: Final = 0.02
 """Between two looks whether a connection whose subscriptions wait took something: no call tells."""
@@ -257,7 +267,8 @@ MARK_BYTES: Final = 4 * MIB
 """A session's mark is renewed after so many appended bytes: the next open examines them, 10 ms."""
 
 UNPROVEN_BYTES_MAX: Final = MARK_BYTES + GROUP_BYTES_MAX
-"""Bytes at the end of a session without a mark that no sync may have reached: written again."""
+"""Bytes at the end of a session without a mark that no sync may ever have reached: a mark is
+written at least so often. They are written again when it is opened."""
 
 MILESTONES_MAX: Final = 256
 """Places of a session's file whose numbers are remembered, 100 bytes each and at least a block
@@ -410,7 +421,8 @@ START_LOCK_POLLS_MAX: Final = 10
 them would else take the processors that the daemon needs to start."""
 
 START_LOCK_S: Final = 5.0
-"""After so many seconds, or half of its time, one more starts one, beside who may be stopped."""
+"""After each so many seconds, or half of its time, one more of them starts one itself, beside who
+may be stopped or hung: a start takes 0.4 s."""
 
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""
@@ -455,7 +467,8 @@ IDLE_LOOK_S: Final = 0.01
 """A daemon that is to end when nobody uses it looks no more often than this whether it is so."""
 
 ADAPTER_IDLE_EXIT_S: Final = 60.0
-"""An adapter's own daemon ends after this long without a user: who is killed says no goodbye."""
+"""The daemon of an adapter's own tree ends after this long without a user: those that were killed
+said no goodbye. It starts again within a tenth of a second."""
 
 LOCK_NOTE_BYTES: Final = 4096
 """A root's lock file keeps this size: a disk that is full has no block for one that was empty."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
+from steno._folders import sync_folder
 from steno.cli import destination, importing
 from steno_protocol.errors import Exists
 from support.command import Steno
@@ -312,7 +313,7 @@ def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
 
     def record(path: Path) -> None:
         synced.append(path)
-        destination.sync_folder(path)
+        sync_folder(path)
 
     monkeypatch.setattr(importing, "sync_folder", record)
     above = {root, root / "sessions", root / "sessions" / "team"}

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from steno._folders import sync_folder
 from steno_protocol.errors import BadRequest, Exists
 
 _HERE: Final = -100
@@ -96,15 +97,6 @@ def _rename_new(old: Path, new: Path) -> None:
     if new.is_symlink() or new.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
     old.rename(new)
-
-
-def sync_folder(path: Path) -> None:
-    """What was made, moved or removed in a folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _check_place(path: Path) -> None:

@@ -16,12 +16,12 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from steno._folders import make_private
+from steno._folders import make_private, sync_folder
 from steno._regular import read_regular
 from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
-from steno.cli.destination import put_in_place, sync_folder
+from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
 from steno.cli.foundlings import Foundling, damaged_lines, find
 from steno.cli.output import Output, printable
