@@ -33,7 +33,7 @@ def test_a_second_daemon_refuses_to_start_and_says_who_holds_the_root(
     with ForegroundDaemon(root) as first:
         second = _second(link if way == "link" else root, *arguments.get(way, []))
         assert second.returncode == HELD
-        assert f'"pid":{first.pid}' in second.stderr
+        assert f": pid {first.pid}, version " in second.stderr
         assert str(root) in second.stderr
         with steno.connect_sync(root) as client:
             assert client.status().pid == first.pid
