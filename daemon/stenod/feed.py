@@ -363,7 +363,7 @@ class Feed:
         """Send the next event; False if it did not go."""
         try:
             if subscriber.lost:
-                return self._start_over(subscriber, "foreign")
+                return self._start_over(subscriber, timeline.FOREIGN)
             block = await self._read(subscriber, source)
             if self._source is not source:
                 # The files were opened again meanwhile: what was read may not be there any more.
@@ -450,7 +450,11 @@ class Feed:
                 if entry.kind in timeline.REWRITES:
                     floor = floors.checkpoint_floor(entries, entry.generation)
                     self._resets[entry.generation] = _Turn(entry.kept, entry.kind, floor)
-        return self._resets.get(generation, _Turn(0, "foreign", 0))
+                elif entry.kind == timeline.FOREIGN and entry.generation in self._resets:
+                    # What the rewrite kept may have been edited since, or be of another file.
+                    turn = self._resets[entry.generation]
+                    self._resets[entry.generation] = _Turn(0, turn.why, turn.floor)
+        return self._resets.get(generation, _Turn(0, timeline.FOREIGN, 0))
 
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position

@@ -314,7 +314,7 @@ class OpenFiles:
     async def _tell_change(self, change: _Change, opened: Opened) -> None:
         before, after = change.before, opened.machine.head
         told = Happening(
-            kind="foreign",
+            kind=timeline.FOREIGN,
             generation=after.generation,
             at=self._shop.wall(),
             why="another program changed the file",

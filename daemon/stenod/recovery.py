@@ -294,7 +294,7 @@ def _tell_changed(
 ) -> None:
     """Tell the timeline, once, that a file is not as it was left."""
     told = Happening(
-        kind="foreign",
+        kind=timeline.FOREIGN,
         generation=after.generation,
         at=now,
         why="another program changed the file while it was closed",

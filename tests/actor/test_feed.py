@@ -173,6 +173,24 @@ async def test_a_rewrite_of_another_life_is_told_from_the_timeline() -> None:
         )
 
 
+async def test_what_another_program_may_have_changed_is_not_told_as_kept_by_a_rewrite() -> None:
+    first = Desk()
+    async with first.open():
+        await filled(first, 1)
+        await first.do(checkpoint("c"))
+        await first.do(revert("r", 0))
+        assert first.file()
+    first.disk.foreign.replace(FILE, b"")
+    async with Desk(first.disk).open() as desk:
+        await filled(desk, 2, "new")
+        _, reader = desk.subscribe("0:2")
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+        event = reader.events[0][0]
+        assert isinstance(event, Reset)
+        assert (event.generation, event.kept, event.why) == (1, 0, "reverted")
+        assert since_reset(reader) == desk.file()
+
+
 async def test_a_rewrite_in_the_middle_of_a_backlog_loses_nothing() -> None:
     async with Desk().open() as desk:
         for number in range(30):

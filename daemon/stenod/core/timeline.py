@@ -40,6 +40,9 @@ COMPACTING: Final = "compacting"
 
 VOIDED: Final = "voided"
 
+FOREIGN: Final = "foreign"
+"""Another program changed the file: it added lines, edited it, or put another one in its place."""
+
 Fingerprint = tuple[int, int]
 """A file's length in bytes and the CRC-32 of its last `FINGERPRINT_BYTES`."""
 
