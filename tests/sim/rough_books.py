@@ -25,6 +25,7 @@ from steno_protocol.errors import (
     StorageFailed,
 )
 from steno_protocol.positions import Position
+from steno_protocol.records import stamp_of
 from steno_protocol.replies import Ack
 from stenod.core import timeline
 from stenod.core.mark import decode_mark
@@ -145,7 +146,9 @@ class Books:
         if error.outcome is Outcome.UNKNOWN:
             return
         self._look_after(wish)
-        assert not wish.acks or wish.is_lost or not self._is_strict, f"acked, and now {error!r}"
+        # In the place of a file that held it another may have been put, an older copy of it.
+        may_be_gone = wish.is_lost or not self._is_strict or bool(self._intruder.copied)
+        assert not wish.acks or may_be_gone, f"acked, and now {error!r}"
         self._check_nowhere(wish)
         is_final = isinstance(error, (Conflict, NotFound, BadRequest, Exists))
         if is_final or (isinstance(error, StorageFailed) and wish.gives_up):
@@ -264,11 +267,20 @@ class Books:
     def _is_spoiled(self, wish: Wish) -> bool:
         """True when another program destroyed a line of a command."""
         key = wish.key.encode()
-        if any(key in line for line in self._intruder.spared):
+        if any(key in line for line in self._intruder.spared) or self._is_mixed(wish):
             return True
         # Behind what was damaged in place all is torn, and of a batch that was, the rest.
         is_aside = not self._is_strict and bool(wish.lines)
         return is_aside and any(line in self._quarantined() for line in wish.lines)
+
+    def _is_mixed(self, wish: Wish) -> bool:
+        """True when half a line of theirs came into a string of a line that was written in parts.
+
+        It is JSON and bears the key: nothing tells it from what was given.
+        """
+        lines = [line for data in self._files(wish).values() for line in data.splitlines()]
+        stamps = [stamp_of(line + b"\n") for line in lines if b"theirs" in line]
+        return wish.key in [stamp.key for stamp in stamps if stamp is not None]
 
     def _judge_theirs(self, context: Mapping[str, bytes], wire: bytes) -> None:
         everything = self._everything()
