@@ -5,6 +5,25 @@ with steno.connect_sync() as client:             the same verbs, blocking
 
 Importing this package imports nothing else: each name below is fetched when it is first used, so
 that a one-shot command never pays for an event loop.
+
+Async     client, session, subscription       what users hold
+          _link, _linked, _readable           one connection, and what every verb stands on
+          _compaction_verbs, _dmail_verbs, _fork_verbs, _repair_verbs, _wire_verbs
+Blocking  blocking, _blocking_session, _blocking_subscription, _blocking_streams
+          _blocking_link, _blocking_linked, _turnstile    the same, shared by threads
+          _blocking_compaction, _blocking_dmail, _blocking_forks, _blocking_repair, _blocking_wire
+Both      _verbs, _compacting, _forking, _repairing, _wire    what to send, what replies mean
+          _exchange, _pending                 what is under way: sent again, answered once
+          _following, _follower, _mirror, _view    events, and the history that they make
+          _reading, _messages, _headers, _given, _keys    lines, records, headers, arguments
+          values, compaction, _told           what callers get, and what a model is shown
+Daemon    _target, _connecting, _probe        which one, and whether it is there
+          _spawn, _start_lock, _holder        starting it, and never two
+          _transport                          ZeroMQ, which is met nowhere else
+System    _source, _regular, _folders, _key_files, _in_thread, _fork, _uncopied
+Beside    _command, cli                       the command
+          adapters                            in the place of other programs' classes
+          llm, _model_limits                  models that summarise
 """
 
 from importlib import import_module

@@ -296,8 +296,9 @@ def test_every_module_of_the_daemon_has_a_room() -> None:
     assert told - there == set()
 
 
-def test_every_module_of_the_protocol_is_in_the_list_of_its_package() -> None:
-    package = import_module("steno_protocol")
+@pytest.mark.parametrize("name", ["steno_protocol", "steno"])
+def test_every_module_of_a_package_is_in_the_list_of_it(name: str) -> None:
+    package = import_module(name)
     assert package.__doc__ is not None
     assert package.__file__ is not None
     modules = {file.stem for file in Path(package.__file__).parent.glob("*.py")}
