@@ -146,7 +146,8 @@ class Books:
         if error.outcome is Outcome.UNKNOWN:
             return
         self._look_after(wish)
-        # In the place of a file that held it another may have been put, an older copy of it.
+        # An older copy may have been put in the place of a file that held it; where it stands now
+        # has to be such a copy, too, see below.
         may_be_gone = wish.is_lost or not self._is_strict or bool(self._intruder.copied)
         assert not wish.acks or may_be_gone, f"acked, and now {error!r}"
         self._check_nowhere(wish)
