@@ -95,7 +95,8 @@ def _is_stopped(pid: int) -> bool:
 def _lacks_handles(pid: int) -> bool:
     """Whether it has seven eighths of what it may have, and so ends new connections at once."""
     with suppress(OSError, ValueError):
-        most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        # First, because a system without it has no `prlimit` either.
         taken = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 (a count, and no Paths are made)
+        most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         return taken + 1 >= most * 7 // 8
     return False
