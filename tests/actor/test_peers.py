@@ -6,9 +6,13 @@ import anyio
 import pytest
 
 from steno_protocol import limits
+from steno_protocol.commands import Status
 from steno_protocol.errors import Busy, StenoError
+from steno_protocol.frames import encode_request
 from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
+from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user
+from support.simulated_disk import SimulatedDisk
 from support.writing import Desk
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +106,20 @@ def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None
     peer.check_takes()
     assert peer.loans.bytes == 0
     assert untaken.part_of(1) == 1
+
+
+async def test_what_is_on_its_way_to_a_peer_that_is_forgotten_counts_for_nobody() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    for identity in (b"gone", b"other"):
+        daemon.handle(encode_request(b"s", Status(), ()), identity)
+    gone, other = daemon.router.peers.values()
+    lend(other, SMALL)
+    lend(gone, limits.UNTAKEN_BYTES_MAX)
+    lend(other, limits.UNTAKEN_BYTES_MAX // 2)
+    with pytest.raises(Busy):
+        other.check_takes()
+    daemon.router.forget(gone)
+    assert other.loans._untaken.part_of(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
 
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:

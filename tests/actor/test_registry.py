@@ -51,6 +51,22 @@ async def test_one_session_too_many_closes_some_that_nobody_uses_and_no_other() 
         assert isinstance(await ask(daemon, "a", append_to("s0"), user("one")), Ack)
 
 
+async def test_sessions_that_nobody_uses_make_room_where_clients_have_the_handles() -> None:
+    daemon = DaemonInProcess(SimulatedDisk(), handles_max=HANDLES)
+    async with daemon.running():
+        for number in range(ROOM // 2):
+            await ask(daemon, f"o{number}", Open(session=f"s{number}"))
+        daemon.connections = HANDLES - HANDLES // 8 - len(daemon.registry)
+        answers = [
+            await ask(daemon, f"n{number}", Open(session=f"new{number}"))
+            for number in range(HANDLES)
+        ]
+        refused = [answer for answer in answers if isinstance(answer, ErrorReply)]
+        assert refused
+        assert {answer.code for answer in refused} == {"busy"}
+        assert len(daemon.registry) < ROOM // 2
+
+
 async def test_sessions_that_are_all_in_use_leave_handles_for_others() -> None:
     daemon = DaemonInProcess(SimulatedDisk(), handles_max=HANDLES)
     refused: ErrorReply | None = None

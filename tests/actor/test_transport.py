@@ -1,8 +1,10 @@
 """The daemon's socket when the system has nothing left to give."""
 
 from collections.abc import Generator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -10,8 +12,11 @@ import zmq
 from anyio.abc import TaskGroup
 from zmq.utils import garbage
 
+from steno._transport import new_key_pair
 from steno_protocol import limits
+from steno_protocol.credentials import KeyPair
 from stenod.peers import Loans
+from stenod.remote import RemoteTransport
 from stenod.transport import Sent, Transport
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
@@ -48,6 +53,32 @@ def peers(root: Path) -> Generator[dict[bytes, zmq.Socket[bytes]]]:
         yield found
         for peer in found.values():
             peer.close()
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_a_connection_for_which_there_is_no_room_is_ended(
+    root: Path, *, is_remote: bool
+) -> None:
+    asked: list[bool] = []
+    transport: Transport
+    if is_remote:
+        remote = transport = RemoteTransport(
+            KeyPair(*new_key_pair()), lambda _: None, lambda: bool(asked.append(True)), print
+        )
+        address = urlsplit(remote.listen("tcp://127.0.0.1:0"))
+        connection = await anyio.connect_tcp("127.0.0.1", address.port or 0)
+    else:
+        transport = Transport(lambda: bool(asked.append(True)))
+        transport.bind(root / "stenod.sock")
+        connection = await anyio.connect_unix(root / "stenod.sock")
+    with closing(transport), anyio.fail_after(10):
+        async with connection, anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.serve, lambda *_: 1, lambda: None)
+            with suppress(anyio.BrokenResourceError):
+                async for _ in connection:
+                    pass
+            tasks.cancel_scope.cancel()
+    assert asked == [True]
 
 
 async def serve_until_here(transport: Transport, count: int, tasks: TaskGroup) -> None:
