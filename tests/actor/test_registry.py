@@ -56,7 +56,7 @@ async def test_sessions_that_nobody_uses_make_room_where_clients_have_the_handle
     async with daemon.running():
         for number in range(ROOM // 2):
             await ask(daemon, f"o{number}", Open(session=f"s{number}"))
-        daemon.connections = HANDLES - HANDLES // 8 - len(daemon.registry)
+        daemon.other_handles = HANDLES - HANDLES // 8 - len(daemon.registry)
         answers = [
             await ask(daemon, f"n{number}", Open(session=f"new{number}"))
             for number in range(HANDLES)

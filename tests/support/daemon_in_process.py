@@ -50,7 +50,7 @@ class DaemonInProcess:
         disk: where its root lies.
         answers: what each request got, events too.
         sizes: frames of each message that it sent.
-        connections: handles that it believes its clients have.
+        other_handles: those that it believes its clients have.
         faults: what the daemon told its operator of itself having failed.
         now_s: the monotonic clock; only a test moves it.
         wall_s: the wall clock; only a test moves it.
@@ -63,7 +63,7 @@ class DaemonInProcess:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
         self.sizes: list[int] = []
-        self.connections = 0
+        self.other_handles = 0
         self.faults: list[str] = []
         self.now_s = 100.0
         self.wall_s = NOW_S
@@ -86,7 +86,7 @@ class DaemonInProcess:
         trees = Trees(config, disk)
         handles = HandleLimit(
             handles_max,
-            lambda: self.connections + limits.HANDLES_PER_SESSION_MAX * len(self.registry),
+            lambda: self.other_handles + limits.HANDLES_PER_SESSION_MAX * len(self.registry),
         )
         self.registry = Registry(trees, disk, workshop, self._spawn, handles)
         self._outbox = outbox
