@@ -460,7 +460,7 @@ class Router:
         self._outbox.flush()
         if not subscriber.gone:
             feed.add(subscriber)
-            self.watch.begin()
+            self.watch.begin(command.session)
 
     def _position(self, command: Subscribe, head: Position) -> Position:
         match command.after:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import anyio
 
-from steno_protocol import limits
+from steno_protocol import limits, places
 from steno_protocol.errors import StenoError
 from stenod.feed import Spawn
 from stenod.registry import Registry
@@ -31,9 +31,12 @@ class Watch:
         self._is_at_mounts = False
         self._is_looking = False
 
-    def begin(self) -> None:
-        """Somebody follows a session, perhaps one in a mount."""
-        if not self._is_at_mounts and self._in_mounts():
+    def begin(self, session: str) -> None:
+        """Somebody follows the session of this id, perhaps one in a mount."""
+        # By its id: a look at all that are open, for each follower, would cost those without mounts
+        # as much as the rest of a subscription.
+        mount, _ = places.split_session(session)
+        if mount is not None and not self._is_at_mounts:
             self._is_at_mounts = True
             self._spawn(self._watch_mounts)
 
