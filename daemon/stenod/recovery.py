@@ -5,7 +5,7 @@ right what only a crash can have left: a rewrite that did not take place, a torn
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -190,6 +190,7 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
         crc=timeline.fingerprint(size, tail)[1],
         lines=machine.head.line,
         counters=machine.counters,
+        youngest_key_ms=machine.keys.youngest_ms,
         milestones=machine.milestones,
     )
 
@@ -257,7 +258,7 @@ def _open_files(
     )  # fmt: skip
     # What another program does while it is open is told by who has it open.
     was_at = None if opening.taken_in else end.changed_since()
-    size, replay = _believe(end, opening, entries)
+    size, replay, mark = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
     if timeline.incarnation_of(entries) is None:
         first = _first_entry(opening, generation, created=created)
@@ -276,7 +277,7 @@ def _open_files(
         opening.session,
         head,
         replay.counters,
-        _recent_keys(log, opening, replay.lines, first_lines),
+        _recent_keys(log, opening, replay.lines, first_lines, mark, entries),
         stamp=_stamp(entries),
     )
     machine.milestones = replay.milestones
@@ -327,14 +328,14 @@ def open_wire(
         end = FileEnd(
             disk, folder, handle, places.WIRE, 0, opening.session, opening.path, opening.doubts
         )
-        size, replay = _believe(end, opening, entries)
+        size, replay, mark = _believe(end, opening, entries)
         log = JsonlLog(
             disk, folder, opening.path, handle, 0, size, name=places.WIRE, doubts=opening.doubts
         )
         machine = WireMachine(
             opening.session,
             Position(0, replay.lines),
-            _recent_keys(log, opening, replay.lines, 0),
+            _recent_keys(log, opening, replay.lines, 0, mark, ()),
             stamp=stamp,
             context_head=context_head,
             floor=_last_at(log),
@@ -353,8 +354,13 @@ def _raise_to_floor(replay: Replay, entries: list[Happening], generation: int) -
     replay.counters.n_checkpoints = max(replay.counters.n_checkpoints, floor)
 
 
-def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[int, Replay]:
-    """Make a file durable, mend its end, and read what it says: its size and the replay of it."""
+def _believe(
+    end: FileEnd, opening: Opening, entries: list[Happening]
+) -> tuple[int, Replay, Mark | None]:
+    """Make a file durable, mend its end, and read what it says: its size and the replay of it.
+
+    With them comes the mark that it began from, if there is one to be believed.
+    """
     mark = end.mark()
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
@@ -363,7 +369,7 @@ def _believe(end: FileEnd, opening: Opening, entries: list[Happening]) -> tuple[
     if is_fresh:
         end.check_settled(mark)
     size = end.mend(mark, opening.now, entries, durable=durable)
-    return size, end.replay(mark, size)
+    return size, end.replay(mark, size), mark
 
 
 def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Happening]) -> int:
@@ -384,14 +390,39 @@ def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Hap
     return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if entries else end.size
 
 
-def _recent_keys(log: JsonlLog, opening: Opening, lines: int, first_lines: int) -> KeyTable:
+def _recent_keys(
+    log: JsonlLog,
+    opening: Opening,
+    lines: int,
+    first_lines: int,
+    mark: Mark | None,
+    entries: Sequence[Happening],
+) -> KeyTable:
     """The keys of the last lines that were appended to this generation itself."""
-    table = KeyTable(opened_ms=int(opening.now * 1000))
+    youngest_ms = _youngest_ms(log, first_lines, mark, entries)
+    table = KeyTable(int(opening.now * 1000), youngest_ms)
     found = _last_lines(log)
     for key, applied in applied_in(found, log.generation, lines - len(found)):
         if applied.first.line >= first_lines:
             table.add(key, applied)
     return table
+
+
+def _youngest_ms(
+    log: JsonlLog, first_lines: int, mark: Mark | None, entries: Sequence[Happening]
+) -> int | None:
+    """How old the youngest key is that was used before the last lines; None if nobody knows."""
+    if mark is None:
+        known = 0 if log.size == log.generation == 0 else None
+    else:
+        # What came behind the mark has to be among the last lines, with its keys.
+        is_near = log.size - mark.bytes < limits.BLOCK_BYTES and mark.lines >= first_lines
+        known = mark.youngest_key_ms if is_near else None
+    if known is None:
+        return None
+    # A mail changes no generation, and leaves the mark as it was.
+    told = [entry.key for entry in entries if entry.key and entry.generation >= log.generation]
+    return max(known, *(places.key_time_ms(key) or 0 for key in told), 0)
 
 
 def _last_lines(log: JsonlLog) -> list[bytes]:

@@ -313,8 +313,8 @@ def mark_file(name: str) -> str:
 def key_time_ms(key: str) -> int | None:
     """Unix time in milliseconds that a uuid7 bears, or None for a key of another shape.
 
-    Keys that steno's clients make are uuid7s. One that is younger than an open session cannot have
-    been used before; any other key may have been, so its first use is looked up in the files.
+    Keys that steno's clients make are uuid7s. One that is younger than all that were used before
+    was not; any other key may have been, so its first use is looked up in the files.
     """
     if len(key) != UUID_CHARS or key[14] != "7" or key[8] != "-" or key[13] != "-":
         return None

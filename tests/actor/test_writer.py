@@ -140,7 +140,7 @@ async def test_an_old_key_is_looked_up_in_the_files() -> None:
     async with Desk().open() as desk:
         key = uuid7(int(NOW_S * 1000) - 5, 1)
         first = await desk.do(append(key), user("one"))
-        desk.writer.opened.machine.keys._applied.clear()  # type: ignore[union-attr]
+        desk.writer.opened.machine.keys._forget_oldest(1)  # type: ignore[union-attr]
 
         again = await desk.do(append(key, repeat=True), user("one"))
 
@@ -218,7 +218,7 @@ async def test_lines_of_others_whose_first_sync_failed_are_durable_before_ours_s
 async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fails() -> None:
     async with Desk().open() as desk:
         first = await desk.do(append("k1"), user("one"))
-        desk.writer.opened.machine.keys._applied.clear()  # type: ignore[union-attr]
+        desk.writer.opened.machine.keys._forget_oldest(1)  # type: ignore[union-attr]
         desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT)
 
         again = desk.send(append("k1", repeat=True), user("one"))

@@ -44,6 +44,48 @@ def test_a_repeat_and_a_key_of_the_caller_are_looked_up() -> None:
     assert table.must_be_looked_up("job-1", repeat=False)
 
 
+def test_a_uuid7_that_is_younger_than_all_that_were_used_is_never_looked_up() -> None:
+    table = KeyTable(OPENED_MS, youngest_ms=OPENED_MS - 1000)
+
+    for repeat in (False, True):
+        assert not table.must_be_looked_up(uuid7(OPENED_MS - 999, 1), repeat=repeat)
+        assert table.must_be_looked_up(uuid7(OPENED_MS - 1000, 1), repeat=repeat)
+        assert table.must_be_looked_up("job-1", repeat=repeat)
+
+
+def test_a_used_key_from_the_future_has_the_opening_believed_as_if_nothing_was_known() -> None:
+    table = KeyTable(OPENED_MS, youngest_ms=OPENED_MS + 5000)
+
+    assert table.must_be_looked_up(uuid7(OPENED_MS + 5000, 1), repeat=False)
+    assert not table.must_be_looked_up(uuid7(OPENED_MS + 5001, 1), repeat=True)
+
+
+def test_the_youngest_key_is_known_through_all_that_are_added_and_forgotten() -> None:
+    table = KeyTable(OPENED_MS, youngest_ms=0, keys_max=2)
+    assert table.youngest_ms == 0
+    table.add("job-1", applied())
+    assert table.youngest_ms == 0
+    for made in (50, 10, 20, 30):
+        table.add(uuid7(OPENED_MS + made, made), applied())
+
+    assert table.get(uuid7(OPENED_MS + 50, 50)) is None
+    assert table.youngest_ms == OPENED_MS + 50
+
+
+def test_nobody_knows_the_youngest_key_until_a_filter_has_seen_all() -> None:
+    table = KeyTable(OPENED_MS)
+    table.add(uuid7(OPENED_MS + 7, 1), applied())
+    assert table.youngest_ms is None
+    found = KeyFilter(4)
+    found.add_block(b"".join(stamped(uuid7(OPENED_MS - 50, 2), ["x"])))
+    found.add_block(line({"kind": "cleared", "key": uuid7(OPENED_MS - 40, 3)}))
+    table.use_filter(found)
+
+    assert table.youngest_ms == OPENED_MS + 7
+    assert found.youngest_ms == OPENED_MS - 40
+    assert not table.must_be_looked_up(uuid7(OPENED_MS - 39, 4), repeat=True)
+
+
 def test_the_table_forgets_its_oldest_key_and_then_looks_it_up() -> None:
     table = KeyTable(OPENED_MS, keys_max=2)
     keys = [uuid7(OPENED_MS + made, made) for made in (30, 10, 20)]

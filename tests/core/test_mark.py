@@ -18,6 +18,15 @@ def test_a_mark_comes_back_as_it_was() -> None:
     assert mark.counters() == COUNTERS
 
 
+def test_a_mark_tells_of_the_youngest_key_if_that_was_known() -> None:
+    known = encode_mark(
+        generation=1, inode=2, size=3, crc=4, lines=5, counters=COUNTERS, youngest_key_ms=0
+    )
+    told = [decode_mark(data) for data in (MARK, known)]
+
+    assert [mark.youngest_key_ms for mark in told if mark is not None] == [None, 0]
+
+
 def test_a_mark_that_is_cut_at_any_byte_is_none() -> None:
     for cut in range(len(MARK)):
         assert decode_mark(MARK[:cut]) is None

@@ -38,7 +38,7 @@ class Mutant:
 
     target: Any = None
     name: str = ""
-    instead: Callable[..., Any] | None = None
+    instead: Callable[..., Any] | property | None = None
     options: tuple[str, ...] = ()
     try_first: int = 0
 
@@ -144,6 +144,9 @@ MUTANTS = {
     "a rewrite whose names are not synced": Mutant(JsonlLog, "replace", _half_of_the_folder_syncs),
     "a key that is not looked up": Mutant(
         KeyTable, "must_be_looked_up", lambda self, key, repeat: False
+    ),
+    "a mark that tells of no key": Mutant(
+        KeyTable, "youngest_ms", property(lambda self: 0), try_first=13
     ),
     "a key that is looked up in vain": Mutant(
         writer.lookup, "look_up", lambda log, path, key: None

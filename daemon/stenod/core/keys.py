@@ -38,17 +38,35 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 class KeyTable:
     """The last keys of an open session, and the knowledge which others cannot have been used.
 
+    A uuid7 bears its time, and one that is younger than all that were ever used was never used:
+    that is so whatever clocks said. Where nobody knows the youngest, one that is younger than the
+    opening was not used before it, unless somebody's clock was wrong; a repeat is not believed so.
+
     Args:
-        opened_ms: Unix time in milliseconds when the session was opened: a uuid7 that is younger
-            and not in the table was never used.
+        opened_ms: Unix time in milliseconds when the session was opened.
+        youngest_ms: as old is the youngest key that was used before and that nobody adds, 0 if none
+            was; None if nobody knows.
         keys_max: how many it remembers at least, and with an eighth more at most.
     """
 
-    def __init__(self, opened_ms: int, keys_max: int = limits.KEYS_MAX) -> None:
+    def __init__(
+        self, opened_ms: int, youngest_ms: int | None = None, keys_max: int = limits.KEYS_MAX
+    ) -> None:
         self._applied: dict[str, Applied] = {}
         self._keys_max = keys_max
-        self._horizon_ms = opened_ms
+        self._opened_ms = opened_ms
+        self._knows_youngest = youngest_ms is not None
+        # Of the keys that were used and are not in the table, as far as that is known.
+        self._youngest_ms = youngest_ms or 0
         self._filter: KeyFilter | None = None
+
+    @property
+    def youngest_ms(self) -> int | None:
+        """How old the youngest key is that was ever used, 0 if none was; None if nobody knows."""
+        if not self._knows_youngest:
+            return None
+        # A copy: it may be asked for in a thread.
+        return max(self._youngest_ms, *(key_time_ms(key) or 0 for key in list(self._applied)), 0)
 
     def get(self, key: str) -> Applied | None:
         """The command of this key, if the table has it."""
@@ -71,7 +89,7 @@ class KeyTable:
     def _forget_oldest(self, count: int) -> None:
         for key in list(islice(self._applied, count)):
             del self._applied[key]
-            self._horizon_ms = max(self._horizon_ms, key_time_ms(key) or 0)
+            self._youngest_ms = max(self._youngest_ms, key_time_ms(key) or 0)
 
     def __len__(self) -> int:
         return len(self._applied)
@@ -84,9 +102,10 @@ class KeyTable:
 
     def must_be_looked_up(self, key: str, *, repeat: bool) -> bool:
         """True when a key that is not in the table may still be in the files."""
-        if not repeat:
-            made_ms = key_time_ms(key)
-            if made_ms is not None and made_ms > self._horizon_ms:
+        made_ms = key_time_ms(key)
+        if made_ms is not None and made_ms > self._youngest_ms:
+            is_believed = self._knows_youngest or (not repeat and made_ms > self._opened_ms)
+            if is_believed:
                 return False
         if key in self._applied:
             return False
@@ -102,6 +121,8 @@ class KeyTable:
         for key in self._applied:
             key_filter.add(key.encode())
         self._filter = key_filter
+        self._youngest_ms = max(self._youngest_ms, key_filter.youngest_ms)
+        self._knows_youngest = True
 
 
 class KeyFilter:
@@ -111,6 +132,9 @@ class KeyFilter:
 
     Args:
         keys: how many it is made for.
+
+    Attributes:
+        youngest_ms: as old is the youngest key of the blocks that it saw, 0 if they had none.
 
     Source: B. H. Bloom, Space/time trade-offs in hash coding with allowable errors, 1970.
     """
@@ -123,6 +147,7 @@ class KeyFilter:
         self._mask = bits - 1
         self._bits = bytearray(bits // 8)
         self._room = bits // limits.KEY_FILTER_KEY_BITS
+        self.youngest_ms = 0
 
     @property
     def is_full(self) -> bool:
@@ -143,6 +168,7 @@ class KeyFilter:
         for pattern in (_STAMPED, _TOLD):
             for key in set(pattern.findall(block)):
                 self.add(key)
+                self.youngest_ms = max(self.youngest_ms, key_time_ms(key.decode()) or 0)
 
     def _places(self, key: bytes) -> list[int]:
         digest = hash(key)

@@ -19,7 +19,12 @@ from stenod.core.milestones import Milestone
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of the first `bytes` bytes of one generation's file."""
+    """What is known of the first `bytes` bytes of one generation's file.
+
+    Attributes:
+        youngest_key_ms: as old is the youngest key that was used up to there, 0 if none was; None
+            if nobody knew.
+    """
 
     generation: int
     inode: int
@@ -30,6 +35,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pending_chars: int
     n_checkpoints: int
     has_system_prompt: bool
+    youngest_key_ms: int | None = None
     milestones: list[Milestone] = []
 
     def counters(self) -> ContextCounters:
@@ -56,6 +62,7 @@ def encode_mark(
     crc: int,
     lines: int,
     counters: ContextCounters,
+    youngest_key_ms: int | None = None,
     milestones: Iterable[Milestone] = (),
 ) -> bytes:
     """The bytes of a mark."""
@@ -70,6 +77,7 @@ def encode_mark(
             pending_chars=counters.pending_chars,
             n_checkpoints=counters.n_checkpoints,
             has_system_prompt=counters.has_system_prompt,
+            youngest_key_ms=youngest_key_ms,
             milestones=list(milestones),
         )
     )

@@ -1,0 +1,198 @@
+"""An opened session knows which keys were never used, without reading all of its files."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from steno_protocol import limits, places
+from steno_protocol.positions import Position
+from stenod import lookup, recovery
+from stenod.recovery import Opened, Opening
+from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import NOW_S, StoredSession, apply, save_mark
+from support.wire_writing import append_wire
+
+PATH = "/disk/demo"
+EVENT = b'{"timestamp":1.5,"message":{"type":"TurnBegin","payload":{}}}'
+NOW_MS = int(NOW_S * 1000)
+
+
+def key(made: int, number: int = 0) -> str:
+    """A key that was made so many milliseconds after the first opening."""
+    return uuid7(NOW_MS + made, number)
+
+
+def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    return disk, session, session.open()
+
+
+def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
+    """Close a session as its writer does, or as a kill does, and open it an hour later."""
+    if marked:
+        save_mark(opened)
+    opened.log.close()
+    return session.open(now_s=NOW_S + 3600)
+
+
+def open_events(disk: SimulatedDisk, now_s: float) -> Opened:
+    """Open the wire file of the session, whose context is open."""
+    return recovery.open_wire(
+        disk,
+        disk.open_root(PATH),
+        Opening(session=SESSION, path=PATH, now=now_s, incarnation="first"),
+        stamp=True,
+        context_head=lambda: Position(0, 0),
+    )
+
+
+def test_a_session_that_was_just_made_knows_that_no_key_was_used() -> None:
+    _, _, opened = fresh()
+
+    assert opened.machine.keys.youngest_ms == 0
+    assert not opened.machine.keys.must_be_looked_up(key(-1), repeat=True)
+
+
+def test_the_append_that_opens_a_session_again_is_not_looked_up() -> None:
+    _, session, opened = fresh()
+    apply(opened, append(key(5)), user("one"))
+    apply(opened, append(key(3)), user("two"))
+    keys = again(session, opened, marked=True).machine.keys
+
+    assert not keys.must_be_looked_up(key(6), repeat=False)
+    assert not keys.must_be_looked_up(key(6), repeat=True)
+    assert keys.must_be_looked_up(key(4), repeat=False)
+
+
+def test_what_a_killed_writer_appended_behind_the_mark_counts() -> None:
+    _, session, opened = fresh()
+    apply(opened, append(key(5)), user("one"))
+    save_mark(opened)
+    apply(opened, append(key(9)), user("two"))
+    keys = again(session, opened, marked=False).machine.keys
+
+    assert keys.get(key(9)) is not None
+    assert keys.youngest_ms == NOW_MS + 9
+    assert keys.must_be_looked_up(key(4), repeat=True)
+    assert not keys.must_be_looked_up(key(10), repeat=True)
+
+
+@pytest.mark.parametrize(("beyond", "is_known"), [(-1, True), (0, False), (1, False)])
+def test_a_mark_that_lies_a_block_behind_tells_of_no_key(
+    monkeypatch: pytest.MonkeyPatch, beyond: int, is_known: bool
+) -> None:
+    _, session, opened = fresh()
+    apply(opened, append(key(5)), user("one"))
+    save_mark(opened)
+    marked = opened.log.synced
+    apply(opened, append(key(9)), user("x" * 300))
+    apply(opened, append(key(8)), user("two"))
+    monkeypatch.setattr(limits, "BLOCK_BYTES", opened.log.synced - marked - beyond)
+    keys = again(session, opened, marked=False).machine.keys
+
+    assert (keys.youngest_ms is not None) == is_known
+    assert keys.get(key(9)) is not None or keys.must_be_looked_up(key(9), repeat=True)
+
+
+def test_a_rewrite_and_a_mail_leave_their_keys_with_the_timeline() -> None:
+    _, session, opened = fresh()
+    apply(opened, append(key(1)), user("one"))
+    apply(opened, clear(key(7)))
+    opened = again(session, opened, marked=True)
+    assert opened.machine.keys.must_be_looked_up(key(7), repeat=True)
+    assert not opened.machine.keys.must_be_looked_up(key(8), repeat=True)
+
+    apply(opened, restore(key(20), 0))
+    apply(opened, checkpoint(key(21)))
+    save_mark(opened)
+    apply(opened, mail(key(30), 0))
+    keys = again(session, opened, marked=False).machine.keys
+
+    assert keys.must_be_looked_up(key(30), repeat=True)
+    assert not keys.must_be_looked_up(key(31), repeat=True)
+
+
+def _without_a_mark(disk: SimulatedDisk) -> None:
+    disk.foreign.delete(f"{PATH}/{places.MARK}")
+
+
+def _with_other_lines(disk: SimulatedDisk) -> None:
+    disk.foreign.replace(f"{PATH}/{places.CONTEXT}", foreign("x") + foreign("y"))
+
+
+@pytest.mark.parametrize("spoil", [_without_a_mark, _with_other_lines])
+def test_without_a_true_mark_nobody_knows(spoil: Callable[[SimulatedDisk], None]) -> None:
+    disk, session, opened = fresh()
+    apply(opened, append(key(5)), user("one"))
+    save_mark(opened)
+    opened.log.close()
+    spoil(disk)
+    keys = session.open(now_s=NOW_S + 3600).machine.keys
+
+    assert keys.youngest_ms is None
+    assert keys.must_be_looked_up(key(6), repeat=False)
+
+
+def test_an_events_file_knows_its_keys_by_itself() -> None:
+    disk, _, opened = fresh()
+    apply(opened, append(key(50)), user("one"))
+    events = open_events(disk, NOW_S)
+    assert events.machine.keys.youngest_ms == 0
+    apply(events, append_wire(key(5)), EVENT)
+    save_mark(events)
+    apply(events, append_wire(key(8)), EVENT)
+    events.log.close()
+    keys = open_events(disk, NOW_S + 3600).machine.keys
+
+    assert keys.youngest_ms == NOW_MS + 8
+    assert keys.must_be_looked_up(key(4), repeat=False)
+    assert not keys.must_be_looked_up(key(9), repeat=True)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_used_key_is_taken_for_a_new_one_whatever_happened(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(limits, "BLOCK_BYTES", chance.choice([300, 1000, 20_000]))
+    _, session, opened = fresh()
+    used: list[str] = []
+    for number in range(60):
+        name = key(chance.randrange(-10_000, 10_000), number)
+        act = chance.random()
+        if act < 0.7:
+            apply(opened, append(name), user("x" * chance.randrange(200)))
+        elif act < 0.8:
+            apply(opened, clear(name))
+        elif act < 0.85:
+            save_mark(opened)
+            continue
+        else:
+            opened = again(session, opened, marked=chance.random() < 0.5)
+            continue
+        used.append(name)
+        keys = opened.machine.keys
+        for each in used:
+            is_known = opened.machine.applied(each) is not None
+            assert is_known or keys.must_be_looked_up(each, repeat=True)
+
+
+def test_keys_behind_a_mark_count_also_where_nobody_told_of_the_rotation() -> None:
+    disk, session, opened = fresh()
+    apply(opened, append(key(5)), user("one"))
+    opened.log.close()
+    disk.foreign.rename(f"{PATH}/{places.CONTEXT}", "context_1.jsonl")
+    disk.plant(f"{PATH}/{places.CONTEXT}", foreign("x"))
+    opened = session.open(now_s=NOW_S + 60)
+    opened.machine.keys.use_filter(lookup.build_filter(opened.log))
+    apply(opened, append(key(7)), user("two"))
+    save_mark(opened)
+    apply(opened, append(key(9)), user("three"))
+    keys = again(session, opened, marked=False).machine.keys
+
+    for used in (key(5), key(7), key(9)):
+        assert keys.get(used) is not None or keys.must_be_looked_up(used, repeat=True)
