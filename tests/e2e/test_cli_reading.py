@@ -5,6 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from steno import connect_sync
 from support.command import Ran, Steno
 from support.session_files import records_in
@@ -103,6 +105,39 @@ def test_tail_prints_the_last_records(root: Path) -> None:
     assert contents_of(steno("tail", "demo", "-n", "1")) == ["11"]
     assert contents_of(steno("tail", "demo", "--after", "0:10")) == ["10", "11"]
     assert steno("tail", "demo", "-n", "0").out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "read --after", "read --until", "tail --after", "tail -f --after",
+        "wire --after", "wire --until", "replay --after", "tail --wire --after",
+    ],
+)  # fmt: skip
+def test_a_position_behind_the_end_is_not_found_and_prints_nothing(root: Path, words: str) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "--batch", stdin=lines_of("a", "b"))
+    steno("emit", "demo", "TurnBegin")
+    command, *options = words.split()
+    # Two lines in either file: the header of the wire file is one.
+    end = steno(command, "demo", *(each for each in options if each != "-f"), "0:2")
+    assert end.code == 0
+    behind = steno(command, "demo", *options, "0:3")
+    assert (behind.code, behind.out) == (4, "")
+    assert "no position 0:3: generation 0 ends at 0:2" in behind.err
+
+
+@pytest.mark.parametrize("command", ["read", "wire", "replay"])
+def test_a_span_that_ends_before_it_begins_is_a_wrong_command_line(
+    root: Path, command: str
+) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "--batch", stdin=lines_of("a", "b"))
+    steno("emit", "demo", "TurnBegin")
+    assert steno(command, "demo", "--after", "0:1", "--until", "0:1").code == 0
+    ran = steno(command, "demo", "--after", "0:2", "--until", "0:1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "0:1 lies before 0:2" in ran.err
 
 
 def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -> None:

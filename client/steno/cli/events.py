@@ -10,7 +10,7 @@ from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, shortened
-from steno.cli.reading import tell_reset
+from steno.cli.reading import check_span, tell_reset
 from steno.cli.texts import texts_of
 from steno.cli.wording import instant, number
 from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEvent, WireRecord
@@ -24,6 +24,7 @@ def wire(options: Namespace, output: Output) -> int:
     """List the events: for a person one a line, with --json as documents."""
     with connected(options) as client:
         session = client.session(options.session)
+        check_span(client, options.session, options.after, options.until, ReadWire)
         version = session.wire_version()
         events = session.wire_records(options.after, options.until)
         shown = 0
@@ -58,6 +59,7 @@ def turns(options: Namespace, output: Output) -> int:
 def replay(options: Namespace, output: Output) -> int:
     """Print the events with the pauses that lay between them."""
     with connected(options) as client:
+        check_span(client, options.session, options.after, options.until, ReadWire)
         events = client.session(options.session).wire_records(options.after, options.until)
         before: WireRecord | None = None
         for event in events:
@@ -74,6 +76,7 @@ def tail(options: Namespace, output: Output) -> int:
     """Print the last events as they lie in the file, and with -f those that come."""
     with connected(options) as client:
         session = client.session(options.session)
+        check_span(client, options.session, options.after, command=ReadWire)
         after = options.after or _last_lines(client, options.session, options.lines)
         if options.follow:
             return _follow(session, after, output)

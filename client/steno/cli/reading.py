@@ -3,6 +3,7 @@
 from argparse import Namespace
 from typing import assert_never
 
+from steno._reading import check_reached
 from steno.blocking import BlockingClient, BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
@@ -11,13 +12,16 @@ from steno.cli.output import Output
 from steno.cli.times import Since
 from steno.cli.wording import count, number
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno_protocol.commands import Read
 from steno_protocol.positions import Position
+from steno_protocol.replies import Lines
 
 
 def read(options: Namespace, output: Output) -> int:
     """Print the records between two positions of one generation."""
     after = _start(options)
     with connected(options) as client:
+        check_span(client, options.session, after, options.until)
         records = client.session(options.session).records(
             after, options.until, strict=options.strict
         )
@@ -31,6 +35,7 @@ def tail(options: Namespace, output: Output) -> int:
     """Print the last records, and with -f those that come."""
     with connected(options) as client:
         session = client.session(options.session)
+        check_span(client, options.session, options.after)
         after = options.after or _last_lines(client, options.session, options.lines)
         if options.follow:
             return _follow(session, after, output)
@@ -39,6 +44,29 @@ def tail(options: Namespace, output: Output) -> int:
             print_record(output, record)
         tell_damaged(output, records.damaged)
     return Exit.DONE
+
+
+def check_span(
+    client: BlockingClient,
+    session: str,
+    after: Position | None,
+    until: Position | None = None,
+    command: type[Read] = Read,
+) -> None:
+    """Refuse what the file does not have, before anything of it is printed.
+
+    Raises:
+        NotFound: the file ends before one of the positions.
+        WrongUsage: the second one lies before the first.
+    """
+    last = until or after
+    if last is None:
+        return
+    if after is not None and last < after:
+        raise WrongUsage(f"{last} lies before {after}: exchange them", session=session)
+    asked = command(session=session, after=str(last), until=str(last), bytes_max=1)
+    reply, _ = client.request(asked, Lines)
+    check_reached(session, last, Position.parse(reply.next))
 
 
 def print_record(output: Output, record: Record) -> None:

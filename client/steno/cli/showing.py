@@ -4,19 +4,17 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Protocol, assert_never
 
-from steno._reading import check_reached
-from steno.blocking import BlockingClient, BlockingSession
+from steno.blocking import BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.conversation import Conversation
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output
 from steno.cli.paging import paged
-from steno.cli.reading import tell_damaged
+from steno.cli.reading import check_span, tell_damaged
 from steno.cli.times import Since
 from steno.cli.wording import count
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
-from steno_protocol import commands, replies
 from steno_protocol.positions import Position
 
 
@@ -37,8 +35,7 @@ def show(options: Namespace, output: Output) -> int:
         conversation = Conversation(output.width, output.style, full=options.full)
         if options.follow:
             return _follow(session, conversation, output, Since(options.since))
-        if options.at is not None:
-            _check_position(client, options.session, options.at)
+        check_span(client, options.session, options.at)
         records = session.records(*_span(options))
         with paged(output, wanted=not options.no_pager) as screen:
             _print(screen, conversation, Since(options.since).records(records))
@@ -56,13 +53,6 @@ def _show_state(options: Namespace, output: Output) -> int:
         state = client.session(options.session).history_at(past)
     output.document(contract.state(options.session, state))
     return Exit.DONE
-
-
-def _check_position(client: BlockingClient, session: str, at: Position) -> None:
-    """Raise NotFound before anything is shown when the generation ends before the position."""
-    asked = commands.Read(session=session, after=str(at), until=str(at), bytes_max=1)
-    reply, _ = client.request(asked, replies.Lines)
-    check_reached(session, at, Position.parse(reply.next))
 
 
 def _span(options: Namespace) -> tuple[Position | None, Position | None]:
