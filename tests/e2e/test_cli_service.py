@@ -262,6 +262,22 @@ def test_those_who_follow_a_session_are_told_by_name(root: Path) -> None:
             follower.kill()
 
 
+def test_that_nobody_follows_a_session_is_said_and_a_session_that_is_not_there_is_not_found(
+    root: Path,
+) -> None:
+    steno = Steno(root)
+    steno("append", "demo", "hi")
+    nobody = steno("clients", "dem")
+    assert (nobody.code, nobody.out) == (0, "")
+    assert nobody.err.splitlines()[-1] == "steno: nobody follows demo"
+    assert steno("clients", "demo", "--json").document["clients"] == []
+    # Also what is no session but the name of a client.
+    for form in ([], ["--json"]):
+        ran = steno("clients", "root@cli", *form)
+        assert (ran.code, ran.out) == (4, "")
+        assert "no such session" in ran.err
+
+
 def test_a_root_that_cannot_be_used_is_a_failure_with_its_reason(root: Path) -> None:
     file = root / "file"
     file.write_text("")

@@ -15,7 +15,7 @@ from steno.cli.output import Output, printable, table
 from steno.cli.wording import count, duration, moment, number
 from steno_protocol import limits, places
 from steno_protocol.errors import Busy, OutcomeUnknown, Unreachable
-from steno_protocol.replies import ClientEntry, StatusReport
+from steno_protocol.replies import ClientEntry, ClientsReport, StatusReport
 
 
 def status(options: Namespace, output: Output) -> int:
@@ -69,6 +69,9 @@ def clients(options: Namespace, output: Output) -> int:
     """Say who is connected."""
     with connected(options, spawn=False) as client:
         report = client.clients(options.session)
+        if options.session is not None and report == ClientsReport(clients=[]):
+            # The daemon knows nothing of it, perhaps because it is not there.
+            client.stat(options.session)
     if output.as_json:
         entries = [contract.reply(entry) for entry in report.clients]
         output.document({**contract.reply(report), "clients": entries})
@@ -78,6 +81,8 @@ def clients(options: Namespace, output: Output) -> int:
         rows.insert(0, ("NAME", "PID", "FOR", "REQUESTS", "DROPPED", "FOLLOWS"))
     for line in table(rows, right=frozenset({1, 3, 4})):
         output.write(printable(line))
+    if not rows and options.session is not None:
+        output.say(f"nobody follows {options.session}")
     return Exit.DONE
 
 

@@ -157,4 +157,7 @@ def add_clients(commands: Subcommands) -> None:
         "say who is connected; starts none",
         example="steno clients demo",
     )
-    optional_argument(parser, "session", str, "only those who follow this one")
+    optional_argument(
+        parser, "session", str, "only those who follow this one, or what only one begins with"
+    )
+    parser.set_defaults(by_prefix=True)
