@@ -40,7 +40,7 @@ def test_a_stderr_that_takes_nothing_changes_no_exit_code(root: Path) -> None:
         assert run_in_shell(root, redirection, "clear", "demo").code == 0
         assert run_in_shell(root, redirection, "stat", "nothing").code == 4
         assert run_in_shell(root, redirection, "stat", "nothing", "--json").code == 4
-        assert run_in_shell(root, redirection, "append", "demo").code == 0
+        assert run_in_shell(root, redirection, "append", "demo").code == 1
         assert run_in_shell(root, redirection, "label", "demo", "a,b").code == 2
 
 

@@ -118,6 +118,7 @@ def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -
         (4, ("prompt", "fresh", "hi", "--expect", "1:0"), b""),
         (4, ("emit", "fresh", "Noted", "--expect", "0:1"), b""),
         (1, ("append", "fresh"), b"no json"),
+        (1, ("append", "fresh"), b" \n\n"),
         (1, ("append", "fresh", "--batch"), b'{"role":"user","content":"x"}\n{"role":"nobody"}'),
         (1, ("append", "fresh", "--batch"), b""),
         (2, ("append", "fresh", b"\xff"), b""),

@@ -152,6 +152,12 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
             _print_ack(options, output, ack)
             output.flush()
             done += 1
+    if not done:
+        # A TEXT that a script left empty by mistake must not look like one that was appended.
+        raise BadRequest(
+            "stdin held no record, and nothing was appended: give one JSON object a line, or TEXT",
+            session=options.session,
+        )
     return Exit.DONE
 
 
