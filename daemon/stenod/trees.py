@@ -438,7 +438,8 @@ def _may_be_session(address: str) -> bool:
 
 def _no_session(found: Place) -> NotFound:
     return NotFound(
-        "there is no such session: `open` makes it (the command: `steno append`)",
+        f"there is no such session: it would lie at {found.path}; `steno sessions` lists those that"
+        " are there, and `open` makes it (the command: `steno append`)",
         session=found.session,
     )
 

@@ -106,6 +106,8 @@ def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -
         ran = steno(*arguments)
         assert (ran.code, ran.out) == (4, ""), arguments
         assert "no such session" in ran.err
+        # Another root, or a slip of the pen: it is told where it was looked for, and what is there.
+        assert f"{root}/sessions/nope; `steno sessions`" in ran.err
     assert not (root / "sessions" / "nope").exists()
 
 
