@@ -114,7 +114,7 @@ def _path(path: Any, what: str) -> str:
 
 
 def _endpoint(endpoint: str) -> str:
-    return places.check_path(given_text(endpoint, "the endpoint"), "endpoint")
+    return places.check_endpoint(given_text(endpoint, "the endpoint"))
 
 
 def _real_root(root: str | None) -> str:

@@ -55,6 +55,9 @@ OF_CONNECTING: list[tuple[str, dict[str, Any]]] = [
     (r"the root is 'a\\x00b'", {"root": "a\0b"}),
     ("the endpoint is 5, 'int' by its type: give it as text", {"endpoint": 5}),
     ("the endpoint is PosixPath", {"endpoint": Path("x")}),
+    ("'10.0.0.7:7117' is not an endpoint: use tcp://HOST:PORT", {"endpoint": "10.0.0.7:7117"}),
+    ("'tcp://10.0.0.7' is not an endpoint", {"endpoint": "tcp://10.0.0.7"}),
+    ("'/run/stenod.sock' is not an endpoint", {"endpoint": "/run/stenod.sock"}),
     ("the key_file is 5", {"key_file": 5}),
 ]
 

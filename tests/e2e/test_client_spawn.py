@@ -434,9 +434,9 @@ def test_a_daemon_that_never_answers_is_unreachable_in_time(root: Path) -> None:
         connect_sync(endpoint=daemon.endpoint, timeout=0.2)
 
 
-def test_an_endpoint_that_is_none_is_unreachable() -> None:
-    with pytest.raises(Unreachable, match="nonsense"):
-        connect_sync(endpoint="nonsense://x")
+def test_an_endpoint_that_no_socket_takes_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match=r"tcp://\.\.:7117 cannot be connected to"):
+        connect_sync(endpoint="tcp://..:7117")
 
 
 def test_the_name_of_a_client_says_which_program_and_process_it_is(root: Path) -> None:
