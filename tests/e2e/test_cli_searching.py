@@ -79,6 +79,11 @@ def test_nothing_found_is_an_exit_code_and_no_talk(steno: Steno) -> None:
     assert (ran.code, ran.out, ran.err) == (4, "", "")
 
 
+def test_that_there_was_nothing_to_look_through_is_told(steno: Steno) -> None:
+    ran = steno("grep", "a.b", "teams/")
+    assert (ran.code, ran.out, ran.err) == (4, "", "steno: no session begins with 'teams/'\n")
+
+
 def test_what_is_no_regular_expression_is_refused_in_words(steno: Steno) -> None:
     ran = steno("grep", "(")
     assert (ran.code, ran.out) == (2, "")

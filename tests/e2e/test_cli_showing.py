@@ -36,7 +36,8 @@ def test_since_begins_with_the_first_record_that_is_known_to_be_young_enough(roo
     assert "early" not in shown
     assert "late" in shown
     assert "timeless" in shown
-    assert steno("show", "demo", "--since", "30min").out == ""
+    none = steno("show", "demo", "--since", "30min")
+    assert (none.out, none.err) == ("", "steno: no record of demo lies there\n")
     lines = steno("read", "demo", "--since", "2h", "--json").documents
     assert [line["record"]["content"] for line in lines] == ["late", "timeless"]
 

@@ -79,9 +79,10 @@ def test_wire_lists_events_one_a_line_or_as_documents(root: Path) -> None:
 def test_an_empty_wire_file_and_a_missing_session_are_told_apart(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
-    ran = steno("wire", "demo")
-    assert (ran.code, ran.out) == (0, "")
-    assert "no event of demo" in ran.err
+    for command in ("wire", "replay"):
+        ran = steno(command, "demo")
+        assert (ran.code, ran.out) == (0, "")
+        assert "no event of demo" in ran.err
     assert steno("wire", "nobody").code == 4
     assert steno("tail", "nobody", "--wire").code == 4
 

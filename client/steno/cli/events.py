@@ -33,7 +33,7 @@ def wire(options: Namespace, output: Output) -> int:
             shown += 1
         _tell_damaged(output, events.damaged)
     if not shown:
-        output.say(f"no event of {options.session} lies there: `steno emit` appends one")
+        _tell_none(options, output)
     elif output.is_terminal and not output.as_json:
         output.say(f"{number(shown)} of version {version}")
     return Exit.DONE
@@ -69,6 +69,8 @@ def replay(options: Namespace, output: Output) -> int:
             output.flush()
             before = event
         _tell_damaged(output, events.damaged)
+    if before is None:
+        _tell_none(options, output)
     return Exit.DONE
 
 
@@ -136,6 +138,10 @@ def _pause_s(before: WireRecord, event: WireRecord, speed: float) -> float:
         return 0.0
     pause_s = (event.timestamp - before.timestamp) / speed
     return min(max(0.0, pause_s), limits.REPLAY_PAUSE_S_MAX)
+
+
+def _tell_none(options: Namespace, output: Output) -> None:
+    output.say(f"no event of {options.session} lies there: `steno emit` appends one")
 
 
 def _tell_damaged(output: Output, damaged: int) -> None:

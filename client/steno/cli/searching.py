@@ -62,9 +62,10 @@ class Search:
 def grep(options: Namespace, output: Output) -> int:
     """Print every hit in the sessions with a prefix; one that cannot be read ends no search."""
     search = Search(_pattern(options), options.role)
-    has_hits = has_failed = False
+    has_sessions = has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
         for entry in progress.over(client.sessions(options.prefix or "")):
+            has_sessions = True
             try:
                 for hit in search.hits(client, entry.session):
                     has_hits = True
@@ -81,6 +82,9 @@ def grep(options: Namespace, output: Output) -> int:
                 output.error(error)
             output.flush()
     tell_damaged(output, search.damaged)
+    if options.prefix and not has_sessions:
+        # That nothing was found says nothing where nothing was looked through.
+        output.say(f"no session begins with {options.prefix!r}")
     if has_failed:
         return Exit.FAILED
     return Exit.DONE if has_hits else Exit.NOT_FOUND

@@ -38,8 +38,10 @@ def show(options: Namespace, output: Output) -> int:
         check_span(client, options.session, options.at)
         records = session.records(*_span(options))
         with paged(output, wanted=not options.no_pager) as screen:
-            _print(screen, conversation, Since(options.since).records(records))
+            has_lines = _print(screen, conversation, Since(options.since).records(records))
         tell_damaged(output, records.damaged)
+    if not has_lines:
+        output.say(f"no record of {options.session} lies there")
     return Exit.DONE
 
 
@@ -64,10 +66,14 @@ def _span(options: Namespace) -> tuple[Position | None, Position | None]:
     return None, None
 
 
-def _print(screen: Lines, conversation: Conversation, records: Iterable[Record]) -> None:
+def _print(screen: Lines, conversation: Conversation, records: Iterable[Record]) -> bool:
+    """Show the records; False when there was nothing of them to show."""
+    has_lines = False
     for record in records:
         for line in conversation.record(record):
             screen.write(line)
+            has_lines = True
+    return has_lines
 
 
 def _follow(
