@@ -86,3 +86,21 @@ def test_a_repeated_send_is_one_mail(steno: Steno) -> None:
         assert steno("dmail", "send", "demo", "0", "once", "--key", "m1").out == "m1\n"
     assert steno("dmail", "deliver", "demo").code == 0
     assert steno("dmail", "show", "demo").out == ""
+
+
+def test_a_repeated_delivery_gets_its_first_answer_also_when_another_mail_waits(
+    steno: Steno,
+) -> None:
+    first = steno("dmail", "send", "demo", "0", "first").out.strip()
+    delivered = steno("dmail", "deliver", "demo", "--key", "d1", "--json").document
+    for waits in (False, True):
+        if waits:
+            steno("dmail", "send", "demo", "0", "second", "--key", "m2")
+        again = steno("dmail", "deliver", "demo", "--key", "d1", "--json").document
+        assert (again["head"], again["rotated"]) == (delivered["head"], delivered["rotated"])
+        assert (again["duplicate"], again["mail_id"], again["mail"]) == (True, first, None)
+        ran = steno("dmail", "deliver", "demo", "--key", "d1")
+        assert (ran.code, ran.out) == (0, "1:3\n")
+        assert "delivered" not in ran.err
+        assert "the key d1 had been applied before" in ran.err
+    assert steno("dmail", "show", "demo").out.startswith("m2 ")

@@ -20,7 +20,8 @@ description session title labels archived       `title`, `label`, `archive`, `un
 mail        session mail {id checkpoint_id message cursor by at}, null when none waits
                                                 `dmail show`
 sent        as ack, and mail_id                 `dmail send`
-delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given       `dmail deliver`
+delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given, and in the answer to a
+            repeat                              `dmail deliver`
 deleted     session trash expires_at            `delete`
 compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
             --watch one a line; all but the first three are null when nothing was to be done

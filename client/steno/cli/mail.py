@@ -3,13 +3,14 @@
 from argparse import Namespace
 from typing import Any
 
+from steno.blocking import BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable
 from steno.cli.stdin import text_or_stdin
 from steno.cli.wording import moment
-from steno.values import Mail
+from steno.values import Ack, Mail
 from steno_protocol.errors import NotFound
 
 
@@ -25,8 +26,7 @@ def send(options: Namespace, output: Output) -> int:
         output.document({**contract.ack(options.session, ack), "mail_id": ack.key})
         return Exit.DONE
     output.write(ack.key)
-    if ack.duplicate:
-        output.say(f"the key {ack.key} had been applied before; this is its answer of that time")
+    _tell_repeat(output, ack)
     return Exit.DONE
 
 
@@ -47,7 +47,7 @@ def deliver(options: Namespace, output: Output) -> int:
     """Deliver one D-Mail: the one that is named, else the one that waits."""
     with connected(options) as client:
         session = client.session(options.session)
-        mail_id, mail = options.mail_id, None
+        mail_id, mail = options.mail_id or _delivered_by(session, options.key), None
         if mail_id is None:
             mail = session.pending_dmail()
             if mail is None:
@@ -67,7 +67,26 @@ def deliver(options: Namespace, output: Output) -> int:
     output.write(str(ack.head))
     if ack.rotated is not None:
         output.say(f"what was there before is kept in {ack.rotated}")
+    _tell_repeat(output, ack)
     return Exit.DONE
+
+
+def _delivered_by(session: BlockingSession, key: str | None) -> str | None:
+    """The mail that a command with this key delivered: a repeat means it, not one that waits."""
+    if key is None:
+        return None
+    delivered = (
+        entry.details.get("mail")
+        for entry in session.timeline()
+        if entry.kind == "delivered" and entry.key == key
+    )
+    mail_id = next(delivered, None)
+    return None if mail_id is None else str(mail_id)
+
+
+def _tell_repeat(output: Output, ack: Ack) -> None:
+    if ack.duplicate:
+        output.say(f"the key {ack.key} had been applied before; this is its answer of that time")
 
 
 def _how(options: Namespace) -> dict[str, Any]:
