@@ -76,6 +76,24 @@ def test_a_closed_stdin_is_no_hindrance_where_it_is_not_wanted(root: Path) -> No
     assert run_in_shell(root, "<&-", "delete", "demo").code == 0
 
 
+def test_a_stdin_without_end_is_more_than_one_batch(root: Path) -> None:
+    steno = Steno(root)
+    endless = ["yes", '{"role":"user","content":"x"}']
+    with subprocess.Popen(endless, stdout=subprocess.PIPE) as stream:
+        ran = subprocess.run(
+            steno.words("append", "demo", "--batch"),
+            env=steno.environment,
+            stdin=stream.stdout,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        stream.kill()
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert b"stdin holds more than a batch, which is 4096 records" in ran.stderr
+    assert list(root.iterdir()) == []
+
+
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 @pytest.mark.parametrize(
     "arguments",

@@ -35,8 +35,7 @@ def append(options: Namespace, output: Output) -> int:
     if is_typed():
         output.say("reading records from the terminal, one JSON object a line; Ctrl-D ends")
     if options.batch:
-        batch = [line for _, line in lines]
-        return _change(options, output, *_appending(batch))
+        return _change(options, output, *_appending(_batch(lines)))
     return _append_stream(options, output, lines)
 
 
@@ -159,6 +158,21 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
             session=options.session,
         )
     return Exit.DONE
+
+
+def _batch(lines: Iterator[tuple[int, bytes]]) -> list[bytes]:
+    """The records of one batch; of a stdin without end no more is taken than a batch can hold."""
+    batch: list[bytes] = []
+    size = 0
+    for _, line in lines:
+        batch.append(line)
+        size += len(line)
+        if len(batch) > limits.BATCH_RECORDS_MAX or size > limits.BATCH_BYTES_MAX:
+            raise TooLarge(
+                f"stdin holds more than a batch, which is {limits.BATCH_RECORDS_MAX} records and"
+                f" {limits.BATCH_BYTES_MAX} bytes at most: send several batches"
+            )
+    return batch
 
 
 def _appending(messages: Message | Sequence[Message]) -> tuple[Verb, Gate]:
