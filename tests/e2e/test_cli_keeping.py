@@ -52,6 +52,12 @@ def test_labels_that_say_two_things_are_refused(steno: Steno) -> None:
     assert steno("label", "demo", "a,b").code == 2
 
 
+def test_a_command_line_without_a_session_is_told_what_alone_is_missing(steno: Steno) -> None:
+    ran = steno("label")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("steno: the following arguments are required: SESSION;")
+
+
 def test_sessions_are_found_by_what_they_are_known_by(steno: Steno) -> None:
     steno("label", "team/a", "red", "urgent")
     steno("label", "team/b", "red")

@@ -34,8 +34,10 @@ def add_label(commands: Subcommands) -> None:
     )  # fmt: skip
     session_argument(parser)
     parser.add_argument(
-        "labels", metavar="LABEL", nargs="*", help="a word, or one with + or - before it"
-    )
+        # Without a default argparse would call it required.
+        "labels", metavar="LABEL", nargs="*", default=[],
+        help="a word, or one with + or - before it",
+    )  # fmt: skip
     parser.add_argument("--none", action="store_true", help="take all of them away")
     parser.set_defaults(changes=True, dashed="labels")
 
