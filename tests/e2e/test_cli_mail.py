@@ -81,6 +81,13 @@ def test_one_waits_at_a_time_and_only_at_a_checkpoint_that_is_there(steno: Steno
     assert ran.error["outcome"] == "not_applied"
 
 
+def test_a_mail_that_says_nothing_is_a_wrong_command_line(steno: Steno) -> None:
+    for text in ("", "-"):
+        ran = steno("dmail", "send", "demo", "0", text, stdin="")
+        assert (ran.code, ran.out) == (2, "")
+        assert "a D-Mail has to say something" in ran.err
+
+
 def test_a_repeated_send_is_one_mail(steno: Steno) -> None:
     for _ in range(2):
         assert steno("dmail", "send", "demo", "0", "once", "--key", "m1").out == "m1\n"

@@ -6,7 +6,7 @@ from typing import Any
 from steno.blocking import BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
-from steno.cli.exits import Exit
+from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable
 from steno.cli.stdin import text_or_stdin
 from steno.cli.wording import moment
@@ -17,6 +17,11 @@ from steno_protocol.errors import NotFound
 def send(options: Namespace, output: Output) -> int:
     """Send a D-Mail; its id is the key of the command."""
     text = text_or_stdin(options, "text")
+    if not text:
+        raise WrongUsage(
+            "a D-Mail has to say something: give it as TEXT, or on stdin for -",
+            session=options.session,
+        )
     with connected(options) as client:
         session = client.session(options.session)
         ack = session.send_dmail(
