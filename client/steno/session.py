@@ -173,7 +173,8 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         """The lines between two positions of one generation as bytes, newline included.
 
         Args:
-            after: where to begin; None is the start of the present generation.
+            after: where to begin; None is the start of the present generation. Of a position
+                behind the end comes nothing, as of the end itself.
             until: where to end; None is its end at the time of reading.
         """
         return LineStream(self._link, LineReader(self.id, after, until))

@@ -129,6 +129,7 @@ def test_blocking_lines_and_records_are_those_of_the_file(root: Path) -> None:
         stream = session.records()
         assert [record.cursor for record in stream] == [Position(0, 0), Position(0, 2)]
         assert stream.damaged == 1
+        assert list(session.lines("0:99")) == []
         with pytest.raises(Corrupt):
             list(session.records(strict=True))
 
