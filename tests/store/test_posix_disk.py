@@ -65,6 +65,24 @@ def test_a_refused_file_leaves_no_handle_open(disk: PosixDisk, root: int, tmp_pa
     assert open_handles() == before
 
 
+def test_a_listing_is_whole_beside_another_one_by_the_same_handle(
+    disk: PosixDisk, root: int
+) -> None:
+    names = {f"f{number}" for number in range(3)}
+    for name in names:
+        disk.open_new(root, name)
+    with os.scandir(root) as other:
+        # The kernel hands out such a folder in one piece: the handle stands at its end now.
+        next(other)
+        assert set(disk.names(root)) == names
+
+
+def test_a_folder_that_was_removed_has_no_names(disk: PosixDisk, root: int) -> None:
+    folder = disk.open_folder(root, "s", create=True)
+    disk.remove_folder(root, "s")
+    assert disk.names(folder) == []
+
+
 def test_a_file_of_another_user_is_refused_and_its_owner_named(
     disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

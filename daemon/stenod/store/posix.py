@@ -86,8 +86,20 @@ class PosixDisk:
         return found.st_ino == inode and found.st_size == size
 
     def names(self, folder: int) -> list[str]:
-        """The names in a folder; bytes that are no UTF-8 come as surrogate escapes."""
-        return os.listdir(folder)
+        """The names in a folder; bytes that are no UTF-8 come as surrogate escapes.
+
+        By a handle of its own: btrfs goes on showing an open one what was there when it was opened,
+        and listings by one handle share its place, so that two at a time miss names.
+        """
+        try:
+            handle = os.open(".", _FOLDER, dir_fd=folder)
+        except FileNotFoundError:
+            # Somebody removed the folder, which had to be empty for that.
+            return []
+        try:
+            return os.listdir(handle)  # noqa: PTH208 (a handle, and names are enough)
+        finally:
+            os.close(handle)
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only at the end of the file."""
