@@ -368,6 +368,31 @@ def test_a_folder_never_takes_the_place_of_another_be_it_empty(
         destination.put_in_place(aside, tmp_path / "else")
 
 
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_is_written_whole_where_files_have_one_name_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "file"
+
+    def write(content: bytes, meanwhile: bytes | None = None) -> None:
+        with destination.new_file(path) as file:
+            file.write(content)
+            if meanwhile is not None:
+                path.write_bytes(meanwhile)
+
+    write(b"first")
+    assert path.read_bytes() == b"first"
+    path.unlink()
+    with pytest.raises(Exists):
+        write(b"second", meanwhile=b"another's")
+    assert path.read_bytes() == b"another's"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_file_that_two_make_at_once_is_made_by_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     barrier = threading.Barrier(2)

@@ -16,6 +16,9 @@ from steno_protocol.errors import BadRequest, Exists
 _HERE: Final = -100
 """AT_FDCWD: a path is what it says."""
 
+_NO_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How a file system says that its files have one name only, as exFAT's."""
+
 _NOREPLACE: Final = 1
 """RENAME_NOREPLACE of `renameat2`, Linux 3.15."""
 
@@ -36,8 +39,7 @@ def new_file(path: Path) -> Generator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # A link, unlike a rename, never takes the place of what came there meanwhile.
-        os.link(name, path)
+        _name(Path(name), path)
     except FileExistsError:
         raise _taken(path) from None
     finally:
@@ -76,6 +78,16 @@ def put_in_place(aside: Path, path: Path) -> None:
     except FileExistsError:
         raise _taken(path) from None
     sync_folder(path.parent)
+
+
+def _name(aside: Path, path: Path) -> None:
+    """Give a finished file its name; a link never takes the place of what came there meanwhile."""
+    try:
+        os.link(aside, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _rename_new(aside, path)
 
 
 def _rename_new(old: Path, new: Path) -> None:
