@@ -10,7 +10,7 @@ from typing import Final
 from steno._folders import make_private, sync_folder
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
-from steno_protocol.errors import Exists, NotFound, Unauthorized
+from steno_protocol.errors import NotFound, Unauthorized
 
 _FILE_BYTES_MAX: Final = 1 << 20
 
@@ -47,29 +47,19 @@ def read_private(path: str) -> str:
         return file.read(_FILE_BYTES_MAX).decode(errors="replace")
 
 
-def write_new(path: Path, text: str) -> None:
-    """Make a file that only we can read, durable on return.
+def replace(path: Path, text: str) -> None:
+    """Put a new file, which only we can read, in a file's place in one instant, durable on return.
 
     Raises:
-        Exists: there is one already; a key is never overwritten.
+        OSError: it cannot be written; what was there is there.
     """
-    make_private(path.parent)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise Exists(f"{path} is there already: a key file is never overwritten") from None
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(text.encode())
         file.flush()
         os.fsync(handle)
-    sync_folder(path.parent)
-
-
-def replace(path: Path, text: str) -> None:
-    """Put a new file in a file's place in one instant, durable on return."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    write_new(fresh, text)
     fresh.replace(path)
     sync_folder(path.parent)
 

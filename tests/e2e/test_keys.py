@@ -2,7 +2,9 @@
 
 import os
 import re
+import resource
 import stat
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -178,6 +180,20 @@ def test_a_daemon_whose_key_others_can_read_does_not_start(root: Path) -> None:
     assert "chmod 600" in started.err
     server.unlink()
     assert "steno keys new" in call("start").err
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_key_in_the_way(root: Path, tmp_path: Path) -> None:
+    call, path = Steno(root), tmp_path / "laptop.key"
+    words = ("keys", "new", "laptop", "-o", str(path))
+    ran = subprocess.run(
+        call.words(*words), env=call.environment, capture_output=True, text=True, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8, resource.RLIM_INFINITY)),
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert not path.exists()
+    assert list((root / credentials.KEYS_FOLDER).iterdir()) == []
+    assert call(*words).code == 0
 
 
 def test_key_files_are_ours_alone_and_never_overwritten(root: Path, tmp_path: Path) -> None:

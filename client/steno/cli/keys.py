@@ -3,9 +3,11 @@
 from argparse import Namespace
 from pathlib import Path
 
-from steno._key_files import locked, read_private, replace, write_new
+from steno._folders import make_private
+from steno._key_files import locked, read_private, replace
 from steno._transport import new_key_pair
 from steno.cli.connection import root_in_use
+from steno.cli.destination import new_file
 from steno.cli.exits import Exit
 from steno.cli.output import Output
 from steno_protocol import credentials
@@ -24,7 +26,7 @@ def new(options: Namespace, output: Output) -> int:
         if any(client.name == name for client in clients):
             raise Exists(f"a client {name} is let in already: revoke it first")
         pair, server = KeyPair(*new_key_pair()), _server(folder)
-        write_new(path, credentials.encode_client_key(ClientKey(pair, server.public), name))
+        _write_new(path, credentials.encode_client_key(ClientKey(pair, server.public), name))
         allowed = Allowed(name, pair.public, RIGHTS[options.right])
         _save(folder, [*clients, allowed])
     if output.as_json:
@@ -86,8 +88,22 @@ def _save(folder: Path, clients: list[Allowed]) -> None:
 def _server(folder: Path) -> KeyPair:
     path = folder / credentials.SERVER_FILE
     if not path.exists():
-        write_new(path, credentials.encode_pair(KeyPair(*new_key_pair())))
+        _write_new(path, credentials.encode_pair(KeyPair(*new_key_pair())))
     return credentials.decode_pair(read_private(str(path)), str(path))
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Make a key file, whole or not at all: half of the daemon's own would be in the way for ever.
+
+    Raises:
+        Exists: there is one already; a key is never overwritten.
+    """
+    make_private(path.parent)
+    try:
+        with new_file(path) as file:
+            file.write(text.encode())
+    except Exists:
+        raise Exists(f"{path} is there already: a key file is never overwritten") from None
 
 
 def _entry(client: Allowed) -> dict[str, str]:
