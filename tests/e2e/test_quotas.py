@@ -2,12 +2,16 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 import steno
 from steno_protocol.errors import Outcome, StenoError
+from steno_protocol.settings import Settings
+from stenod.quotas import Quotas
+from stenod.store.usage import free_bytes
 from support.foreground import ForegroundDaemon
 
 KIB = 1024
@@ -114,3 +118,13 @@ def test_a_fork_that_would_not_fit_is_refused_and_leaves_nothing(root: Path) -> 
         with pytest.raises(steno.TooLarge):
             session.fork("copy")
         assert [entry.session for entry in client.sessions()] == ["demo"]
+
+
+def test_a_disk_that_tells_no_size_has_room_until_a_write_fails(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As ramfs does, and file systems of programs that do not count.
+    unknown = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    quotas = Quotas(Settings, time.monotonic, lambda _: str(root), lambda: [root], free_bytes)
+    monkeypatch.setattr(os, "statvfs", lambda _: unknown)
+    assert quotas.room("demo", KIB) is None

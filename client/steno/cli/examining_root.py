@@ -129,6 +129,9 @@ def examine_config(_: Namespace, root: Path) -> Iterator[Finding]:
 def examine_disk(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether there is room."""
     found = os.statvfs(_existing(root))
+    if not found.f_blocks:
+        yield ok("disk", "its file system does not tell how much room it has")
+        return
     free = found.f_bavail * found.f_frsize
     try:
         floor = read_file(root, dict(os.environ)).count("disk.free_bytes")

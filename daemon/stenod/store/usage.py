@@ -1,5 +1,6 @@
 """How many bytes sessions take, and how many their disk has left; what is gone counts nothing."""
 
+import errno
 import os
 from contextlib import suppress
 from typing import Final
@@ -11,10 +12,17 @@ _NESTS: Final = (places.QUARANTINE, places.UPLOADS)
 
 
 def free_bytes(path: str) -> int:
-    """What may still be written on the disk of a folder, which may be about to be made."""
+    """What may still be written on the disk of a folder, which may be about to be made.
+
+    Raises:
+        OSError: it does not say.
+    """
     while not os.path.lexists(path) and path != "/":
         path = os.path.dirname(path)  # noqa: PTH120 (as text)
     found = os.statvfs(path)
+    if not found.f_blocks:
+        # One in memory (ramfs) or of a program (FUSE) that does not count has no size, and no room.
+        raise OSError(errno.ENOTSUP, "the file system does not tell its size", path)
     return found.f_bavail * found.f_frsize
 
 
