@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
+from steno_protocol import places
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import (
     Busy,
@@ -20,6 +21,7 @@ from stenod.faults import fault_of
 from stenod.store.jsonl import Replaced
 
 _OWNER: Final = "see whose it is and who may write it (`steno doctor`)"
+_NO_LINKS: Final = "put the root on a file system with hard links, which rewrites and forks need"
 _HANDLES: Final = "let the daemon have more open files (`ulimit -n`, LimitNOFILE of systemd)"
 
 _REMEDIES: Final = {
@@ -33,6 +35,9 @@ _REMEDIES: Final = {
     errno.ENFILE: "let the machine have more open files (fs.file-max)",
     errno.EXDEV: "give the root a file system of its own instead of an overlay",
 }
+
+_LINKLESS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How a file system says that its files have one name only, as exFAT's."""
 
 
 class Refusals:
@@ -129,7 +134,13 @@ def forget_way(error: StenoError) -> StenoError:
 
 def remedy_of(error: OSError) -> str:
     """What whoever looks after the machine can do about an error of its disk."""
+    if error.errno in _LINKLESS and _is_generation(error.filename2):
+        return _NO_LINKS
     return _REMEDIES.get(error.errno or 0, "make room or mend the disk")
+
+
+def _is_generation(name: object) -> bool:
+    return isinstance(name, str) and places.generation_of(name) is not None
 
 
 def draining() -> ShuttingDown:

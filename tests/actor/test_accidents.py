@@ -1,6 +1,7 @@
 """What must not be lost when two things happen at once, or when steno itself fails beside them."""
 
 import errno
+import os
 from collections.abc import Sequence
 
 import anyio.lowlevel
@@ -14,7 +15,7 @@ from steno_protocol.events import Gone, Lagged
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
 from stenod.peers import Peer
-from stenod.refusals import doubted
+from stenod.refusals import doubted, remedy_of
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user, uuid7
@@ -310,6 +311,12 @@ async def test_what_the_disk_refuses_is_told_with_the_file_and_what_helps_agains
         assert "demo/context.jsonl'; nothing of the command was kept" in answer.message
         assert remedy in answer.message
         disk.heal()
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_told_where_a_rewrite_needs_one(error: int) -> None:
+    refused = OSError(error, os.strerror(error), "context.jsonl", None, "context_1.jsonl")
+    assert "a file system with hard links" in remedy_of(refused)
 
 
 @pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk refused"), (FOLLOW, "be read")])

@@ -1,5 +1,6 @@
 """`steno doctor`: without a daemon, beside a well one and one that hangs, on broken roots."""
 
+import errno
 import fcntl
 import json
 import os
@@ -18,7 +19,7 @@ import pytest
 from steno import connect_sync
 from steno._regular import open_regular
 from steno.cli import examining_sessions
-from steno.cli.examining_root import examine_disk
+from steno.cli.examining_root import examine_disk, examine_links
 from steno.cli.examining_sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
@@ -230,6 +231,30 @@ def test_a_small_disk_without_inodes_is_a_problem_whatever_bytes_are_left(
     (finding,) = examine_disk(Namespace(), root)
     assert finding.state == "problem"
     assert "63 MB free of 67 MB, and no inode" in finding.told
+
+
+def test_a_file_system_that_tells_no_size_is_well(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    (finding,) = examine_disk(Namespace(), root)
+    assert (finding.state, "does not tell" in finding.told) == ("ok", True)
+
+
+def test_files_that_cannot_have_two_names_are_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(examine_links(Namespace(), root)) == []
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    (finding,) = examine_links(Namespace(), root)
+    assert finding.state == "problem"
+    assert "hard links" in finding.remedy
+    assert list(root.iterdir()) == []
 
 
 @pytest.mark.parametrize(

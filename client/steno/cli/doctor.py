@@ -1,6 +1,6 @@
 """The subcommand `doctor`: looks at everything that a daemon needs, and says what to do about it.
 
-It changes nothing but for one small file that it writes, syncs and removes to time the disk. It
+It changes nothing but for one small file that it makes and removes to time and try the disk. It
 works without a daemon, beside one that hangs, and on a broken root: each check stands alone, and
 what it cannot look at is its finding.
 """
@@ -15,6 +15,7 @@ from steno.cli.examining_keys import examine_keys
 from steno.cli.examining_root import (
     examine_config,
     examine_disk,
+    examine_links,
     examine_root,
     examine_sync,
     examine_versions,
@@ -36,6 +37,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("keys", examine_keys),
     ("disk", examine_disk),
     ("sync", examine_sync),
+    ("links", examine_links),
     ("daemon", examine_daemon),
     ("sessions", examine_sessions),
 )

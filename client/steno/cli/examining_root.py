@@ -163,6 +163,27 @@ def examine_sync(_: Namespace, root: Path) -> Iterator[Finding]:
         yield ok("sync", told)
 
 
+def examine_links(_: Namespace, root: Path) -> Iterator[Finding]:
+    """Whether a file can have two names, as what a rewrite leaves behind; nothing when it can."""
+    if not root.is_dir():
+        return
+    path, second = (root / f".doctor-{os.getpid()}{end}" for end in ("", ".link"))
+    path.touch(0o600)
+    try:
+        os.link(path, second)
+    except OSError as error:
+        yield problem(
+            "links",
+            f"files cannot have two names here ({error.strerror}): what rewrites a session is"
+            " refused, as a revert, a clear or a compaction",
+            "put the root on a file system with hard links with --root (exFAT and FAT have none)",
+        )
+    finally:
+        for each in (path, second):
+            with suppress(OSError):
+                each.unlink()
+
+
 def _time_syncs(root: Path) -> list[float]:
     path = root / f".doctor-{os.getpid()}"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

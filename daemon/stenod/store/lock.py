@@ -126,4 +126,8 @@ def check_private(root: Path) -> None:
             " user, or choose another --root"
         )
     if found.st_mode & stat.S_IWOTH:
-        raise Unauthorized(f"everybody may write to {root}: take that away with `chmod o-w {root}`")
+        raise Unauthorized(
+            f"everybody may write to {root}: take that away with `chmod o-w {root}`; if its file"
+            " system keeps no permissions, mount it for its user alone (umask=077), or choose"
+            " another --root"
+        )
