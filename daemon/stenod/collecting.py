@@ -168,9 +168,14 @@ class Collector:
         try:
             for name in trash.expired(self._disk, tree, now, expiry_s):
                 path = f"{folder}/{places.TRASH}/{name}"
-                found.add("", path, tree_bytes(path))
-            while not command.dry_run and trash.sweep(self._disk, tree, now, expiry_s):
-                pass
+                size = tree_bytes(path)
+                try:
+                    if not command.dry_run:
+                        trash.remove(self._disk, tree, name)
+                except OSError as error:
+                    found.failed.append(f"{path}: {error}")
+                    continue
+                found.add("", path, size)
         finally:
             self._disk.close(tree)
 

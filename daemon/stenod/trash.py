@@ -164,7 +164,21 @@ def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
         return 0
     try:
         chosen = _expired(disk, trash, now, expiry_s)[: limits.TRASH_SWEEP_ENTRIES_MAX]
-        return sum(_removed(disk, trash, name) for name in chosen)
+        return sum(_is_removed(disk, trash, name) for name in chosen)
+    finally:
+        disk.close(trash)
+
+
+def remove(disk: Disk, tree: int, name: str) -> None:
+    """Remove one folder from the trash of a tree, durably.
+
+    Raises:
+        OSError: some of it is left, or may come back; the next sweep looks again.
+    """
+    trash = disk.open_folder(tree, places.TRASH)
+    try:
+        _remove(disk, trash, name)
+        disk.fsync(trash)
     finally:
         disk.close(trash)
 
@@ -174,14 +188,18 @@ def _expired(disk: Disk, trash: int, now: float, expiry_s: float) -> list[str]:
     return [entry.name for entry in sorted(entries, key=lambda entry: entry.at_s)]
 
 
-def _removed(disk: Disk, trash: int, name: str) -> bool:
+def _remove(disk: Disk, trash: int, name: str) -> None:
+    folder = disk.open_folder(trash, name)
     try:
-        folder = disk.open_folder(trash, name)
-        try:
-            remove_all(disk, folder)
-        finally:
-            disk.close(folder)
-        disk.remove_folder(trash, name)
+        remove_all(disk, folder)
+    finally:
+        disk.close(folder)
+    disk.remove_folder(trash, name)
+
+
+def _is_removed(disk: Disk, trash: int, name: str) -> bool:
+    try:
+        _remove(disk, trash, name)
     except OSError:
         # A link, or what another user owns: it stays, and the next sweep looks again.
         return False

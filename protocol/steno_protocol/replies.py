@@ -444,7 +444,7 @@ class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
         entries: what went, the first thousand.
         files: how many it was.
         bytes: what it freed.
-        failed: sessions that were left as they are, and why.
+        failed: sessions, and folders of the trash, that were left as they are, and why.
         dry_run: nothing went; this is what would.
     """
 

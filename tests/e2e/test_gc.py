@@ -128,6 +128,23 @@ def test_expired_trash_goes_when_it_is_asked_for(root: Path) -> None:
         daemon.wait_for(" collected ")
 
 
+def test_trash_that_cannot_be_removed_is_told_and_the_rest_goes(root: Path) -> None:
+    with ForegroundDaemon(root):
+        steno_call = Steno(root)
+        steno_call("append", "old", "x")
+        steno_call("delete", "old", "--yes")
+        (trash,) = (root / places.SESSIONS / places.TRASH).iterdir()
+        trash.rename(trash.with_name("1000000001.key.old"))
+        # No folder of a session: it is not removed, whoever may remove it.
+        link = trash.with_name("1000000000.key.link")
+        link.symlink_to(root)
+        ran = steno_call("gc", "--trash", "--json")
+        assert (ran.code, ran.document["files"]) == (1, 1)
+        (failed,) = ran.document["failed"]
+        assert failed.startswith(f"{link}: ")
+        assert list(link.parent.iterdir()) == [link]
+
+
 def test_a_collection_that_was_cut_off_is_finished_by_the_next_one(
     root: Path, client: steno.BlockingClient
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Held, NotFound, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
+from stenod import trash
 from support.lines import append, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S, apply
@@ -195,3 +196,15 @@ def test_one_sweep_removes_no_more_than_it_may() -> None:
 
     assert world.sweep() == (0, limits.TRASH_SWEEP_ENTRIES_MAX)
     assert world.sweep() == (0, 3)
+
+
+def test_what_was_removed_when_asked_for_survives_a_power_cut() -> None:
+    world = prepared()
+    name = delete(world).trash.rpartition("/")[2]
+    world.disk.sync_all()
+    for seed in range(20):
+        copy = world.clone()
+        trash.remove(copy.disk, copy.disk.open_root(TREE), name)
+        copy.disk.reseed(seed)
+        copy.disk.crash()
+        assert copy.disk.names(copy.disk.open_root(TRASH)) == []
