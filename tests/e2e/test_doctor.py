@@ -19,7 +19,7 @@ import pytest
 from steno import connect_sync
 from steno._regular import open_regular
 from steno.cli import examining_sessions
-from steno.cli.examining_root import examine_disk, examine_links
+from steno.cli.examining_root import examine_disk, examine_links, examine_root
 from steno.cli.examining_sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
@@ -55,6 +55,26 @@ def test_a_root_that_does_not_exist_yet_is_well_and_stays_away(root: Path) -> No
     assert code == WELL
     assert "is not there yet" in found["root"][0]["told"]
     assert not (root / "new").exists()
+
+
+def test_a_root_that_cannot_be_made_is_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: path != root)
+    (finding,) = examine_root(Namespace(), root / "not" / "there")
+    assert finding.state == "problem"
+    assert f"in {root} you can make nothing" in finding.told
+
+
+@pytest.mark.parametrize("name", ["", "not there"])
+def test_a_root_on_a_read_only_file_system_is_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found = list(os.statvfs(root))
+    found[8] |= os.ST_RDONLY
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(found))
+    (finding,) = examine_root(Namespace(), root / name)
+    assert (finding.state, "mount it for writing" in finding.remedy) == ("problem", True)
 
 
 def test_a_healthy_daemon_is_well_and_nothing_is_left_behind(root: Path) -> None:

@@ -56,7 +56,7 @@ def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
     try:
         found = root.stat()
     except FileNotFoundError:
-        yield ok("root", f"{root} is not there yet: the first daemon makes it")
+        yield _missing(root)
         return
     if not stat.S_ISDIR(found.st_mode):
         yield problem("root", f"{root} is no folder", "move it away, or choose another --root")
@@ -68,6 +68,8 @@ def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
             f"{root} belongs to uid {found.st_uid}, and you are uid {os.getuid()}",
             f"run steno as its owner, or `chown -R {os.getuid()} {root}`",
         )
+    elif os.statvfs(root).f_flag & os.ST_RDONLY:
+        yield _read_only(root)
     elif not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         yield problem("root", f"{root} cannot be written", f"chmod u+rwx {root}")
     elif found.st_mode & _OTHERS:
@@ -77,6 +79,22 @@ def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
         )
     else:
         yield ok("root", f"{root}, mode {stat.S_IMODE(found.st_mode):o}")
+
+
+def _missing(root: Path) -> Finding:
+    """What is to be said of a root that is not there: whether it can be made."""
+    above = _existing(root)
+    if os.statvfs(above).f_flag & os.ST_RDONLY:
+        return _read_only(above)
+    if not os.access(above, os.W_OK | os.X_OK):
+        told = f"{root} is not there, and in {above} you can make nothing"
+        return problem("root", told, "make the root, or choose another --root")
+    return ok("root", f"{root} is not there yet: the first daemon makes it")
+
+
+def _read_only(folder: Path) -> Finding:
+    told = f"the file system of {folder} is read-only"
+    return problem("root", told, "mount it for writing (the kernel's log says why it is not)")
 
 
 def _misplaced(root: Path) -> Iterator[Finding]:
