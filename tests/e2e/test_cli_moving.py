@@ -4,6 +4,8 @@ import errno
 import fcntl
 import json
 import os
+import resource
+import subprocess
 import threading
 from pathlib import Path
 
@@ -391,6 +393,21 @@ def test_a_file_is_written_whole_where_files_have_one_name_only(
         write(b"second", meanwhile=b"another's")
     assert path.read_bytes() == b"another's"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", ["json", "kimi"])
+def test_a_full_disk_is_told_with_what_was_to_be_written(
+    root: Path, tmp_path: Path, kind: str
+) -> None:
+    call, path = Steno(root), tmp_path / "out"
+    call("append", "demo", "x" * 1000)
+    ran = subprocess.run(
+        call.words("export", "demo", "--format", kind, "-o", str(path)),
+        env=call.environment, capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (99, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr.strip()) == (1, f"steno: File too large: {path}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_two_make_at_once_is_made_by_one(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def new_file(path: Path) -> Generator[BinaryIO]:
     _check_place(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with _named(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -60,11 +60,23 @@ def new_folder(path: Path) -> Generator[Path]:
     _check_place(path)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        yield aside
+        with _named(path):
+            yield aside
         sync_folder(aside)
         put_in_place(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _named(path: Path) -> Generator[None]:
+    """Have an error of an open file, as a full disk is, say where it would have lain."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def put_in_place(aside: Path, path: Path) -> None:
