@@ -28,6 +28,7 @@ _REMEDIES: Final = {
     errno.EIO: "mend the disk (the kernel's log says what is wrong with it)",
     errno.ENOSPC: "make room (`df` and `df -i` say whether bytes or inodes are short)",
     errno.EDQUOT: "make room in the user's quota",
+    errno.EFBIG: "let the daemon write larger files (`ulimit -f`, LimitFSIZE of systemd)",
     errno.EROFS: "mount it for writing again (the kernel's log says why it is not)",
     errno.EACCES: _OWNER,
     errno.EPERM: _OWNER,

@@ -292,6 +292,7 @@ def test_a_repeat_that_nobody_can_look_up_is_told_that_it_may_have_been_applied(
     [
         (errno.EIO, "mend the disk"),
         (errno.ENOSPC, "`df -i`"),
+        (errno.EFBIG, "`ulimit -f`"),
         (errno.EROFS, "mount it for writing"),
         (errno.EMFILE, "`ulimit -n`"),
         (errno.EACCES, "who may write it"),
