@@ -7,7 +7,7 @@ Four frames in and three out cost a small request more than all that is said in 
 record costs a batch as much again as its check.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -28,13 +28,14 @@ _RequestId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{1,64}\Z")]
 _RecordCount = Annotated[int, msgspec.Meta(ge=0, le=limits.BATCH_RECORDS_MAX)]
 
 
-class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+# A fourth element would be a promise that is not kept, as an unknown field of a command.
+class _Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     id: _RequestId
     records: _RecordCount
     command: AnyCommand
 
 
-class _Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     id: _RequestId
     records: _RecordCount
     command: msgspec.Raw
@@ -43,8 +44,11 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # As a number: to look for one is four times as quick as for a piece of bytes.
 _NEWLINE: Final = ord("\n")
 
-_decode_entries = msgspec.json.Decoder(list[_Entry]).decode
-_decode_envelopes = msgspec.json.Decoder(list[_Envelope]).decode
+_Refusable = msgspec.Meta(max_length=limits.BUNDLE_REFUSALS_MAX)
+_Entries = Annotated[list[_Entry], _Refusable]
+_Envelopes = Annotated[list[_Envelope], _Refusable]
+_decode_entries: Callable[[bytes], list[_Entry]] = msgspec.json.Decoder(_Entries).decode
+_decode_envelopes: Callable[[bytes], list[_Envelope]] = msgspec.json.Decoder(_Envelopes).decode
 
 
 def can_be_bundled(frames: Sequence[bytes]) -> bool:
@@ -78,12 +82,13 @@ def decode_bundle(frame: bytes) -> list[Request | Unreadable]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         entries = _envelopes(header)
     try:
-        records = _records(body, sum([entry.records for entry in entries]))
+        # First, so that their number bounds the lines that are looked for.
         if len(entries) > limits.BUNDLE_REQUESTS_MAX:
             raise TooLarge(
                 f"the bundle has {len(entries)} requests, at most {limits.BUNDLE_REQUESTS_MAX} are"
                 " allowed: send several bundles"
             )
+        records = _records(body, sum([entry.records for entry in entries]))
     except StenoError as error:
         return [Unreadable(entry.id.encode(), error) for entry in entries]
     if len(entries) == 1:
@@ -106,18 +111,21 @@ def _envelopes(header: bytes) -> list[_Envelope]:
         return _decode_envelopes(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadRequest(
-            "the second line of a bundle is no JSON array of [request id, records, command]"
+            f"the second line of a bundle is no JSON array of up to {limits.BUNDLE_REFUSALS_MAX}"
+            " times [request id, records, command]"
         ) from None
 
 
 def _records(body: bytes, count: int) -> list[bytes]:
     """The records of all requests, one a line."""
-    *records, unfinished = body.split(b"\n")
-    if len(records) != count or unfinished:
+    # Not cut further than they tell: millions of newlines would become as many objects.
+    *records, rest = body.split(b"\n", count)
+    if len(records) != count or rest:
+        is_unfinished = not body.endswith(b"\n") and body
         raise BadRequest(
-            f"the requests of the bundle have {count} records, and {len(records)} lines that end"
-            f" follow{', and one that does not' if unfinished else ''}: send each record as a line"
-            " that ends with a newline"
+            f"the requests of the bundle have {count} records, and {body.count(_NEWLINE)} lines"
+            f" that end follow{', and one that does not' if is_unfinished else ''}: send each"
+            " record as a line that ends with a newline"
         )
     return records
 

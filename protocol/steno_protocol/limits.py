@@ -32,6 +32,10 @@ FRAME_BYTES_MAX: Final = RECORD_BYTES_MAX + KIB
 BUNDLE_REQUESTS_MAX: Final = 256
 """Requests in one frame: as many as are taken in before the writers get their turn."""
 
+BUNDLE_REFUSALS_MAX: Final = 1024
+"""Requests of a larger bundle that are each told so, which takes 10 ms; 95 000, which fit into its
+second line, would keep everybody else waiting for a second."""
+
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The header frame; its largest field is a system prompt."""
 

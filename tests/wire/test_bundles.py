@@ -1,6 +1,7 @@
 """Bundles: what is sent as lines arrives as if it had come in frames, and one is no other's end."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -149,6 +150,28 @@ def test_a_bundle_of_too_many_requests_is_refused_and_one_less_is_not() -> None:
     assert {type(error) for error in refused.values()} == {TooLarge}
 
 
+def test_a_bundle_of_so_many_requests_that_telling_them_takes_long_is_told_nothing() -> None:
+    entries = ['["r",0,{"command":"status"}]'] * (limits.BUNDLE_REFUSALS_MAX + 1)
+    assert len(decode_bundle(bundle(*entries[1:]))) == limits.BUNDLE_REFUSALS_MAX
+    with pytest.raises(BadRequest):
+        decode_bundle(bundle(*entries))
+
+
+@pytest.mark.parametrize("records", [0, 1, limits.BATCH_RECORDS_MAX])
+def test_lines_are_not_looked_for_beyond_those_that_the_requests_tell_of(records: int) -> None:
+    append = f'["r1",{records},{{"command":"append","session":"demo","key":"k"}}]'
+    frame = bundle(append, body=b"\n" * 2_000_000)
+    tracemalloc.start()
+    try:
+        told = refusals_of(frame)[b"r1"].message
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert f"have {records} records, and 2000000 lines that end" in told
+    # What is left of the frame is copied twice; its lines would be 8 bytes more each.
+    assert most < 6_000_000
+
+
 def test_a_bundle_without_a_request_asks_for_nothing() -> None:
     assert decode_bundle(bundle()) == []
 
@@ -160,7 +183,8 @@ def test_a_bundle_without_a_request_asks_for_nothing() -> None:
         bundle('["r1"]'), bundle('["r1",0]'), bundle('["",0,{"command":"status"}]'),
         bundle('["r 1",0,{"command":"status"}]'), bundle('["r1\\n",0,{"command":"status"}]'),
         bundle('["r1",-1,{"command":"status"}]'), bundle('["r1",0.5,{"command":"status"}]'),
-        bundle('["r1",4097,{"command":"status"}]'), b"STENO/1\n{}\n", b"STENO/1\n[" + b"\xff]\n",
+        bundle('["r1",4097,{"command":"status"}]'), bundle('["r1",0,{"command":"status"},1]'),
+        b"STENO/1\n{}\n", b"STENO/1\n[" + b"\xff]\n",
         b"STENO/1\n" + b"[" * 100_000 + b"\n",
         b"STENO/1\n[" + b" " * limits.HEADER_BYTES_MAX + b"]\n",
     ],
