@@ -16,6 +16,7 @@ from steno_protocol._json import is_object
 from steno_protocol.damage import Edit, Finding, Scanner, merged
 from steno_protocol.dialects import Dialect, dialect_of
 from steno_protocol.errors import TooLarge
+from steno_protocol.records import stamp_of
 from steno_protocol.replies import CheckedFile, CheckFinding, Happening, Verification
 
 Progress = Callable[[int], None]
@@ -244,9 +245,20 @@ def _check_lines(
         _tell_unreadable(check, name, error)
         return
     if whole is not None and facts.size > whole:
-        what = f"an end of {facts.size - whole} bytes that was never acknowledged"
-        torn = Finding("torn", what, whole, facts.size - whole, scanner.lines + 1)
-        check.add(name, torn, "opening")
+        end = _read(
+            check, folder, name, min(facts.size - whole, limits.LINE_CHECKED_BYTES_MAX), whole
+        )
+        check.add(name, _end(end or b"", whole, facts.size - whole, scanner.lines + 1), "opening")
+
+
+def _end(data: bytes, offset: int, size: int, line: int) -> Finding:
+    """What the next opening puts right: it cuts what was never finished, or adds a newline."""
+    # A line of ours that lacks its newline was not acknowledged, and is cut.
+    if len(data) == size and stamp_of(data) is None and is_object(_decoded(data)):
+        what = "the last line, of another program, lacks its newline: the next opening adds it"
+        return Finding("unended", what, offset + size, 0, line, 1)
+    what = f"an end of {size} bytes that was never acknowledged"
+    return Finding("torn", what, offset, size, line)
 
 
 def _tell_unreadable(check: Check, name: str, error: OSError) -> None:

@@ -193,6 +193,27 @@ def test_a_torn_end_is_the_next_openings_and_does_not_stop_a_repair() -> None:
     assert found.session.file() == MENDED
 
 
+@pytest.mark.parametrize("before", [b"", ONE], ids=["alone", "behind another"])
+def test_a_whole_record_of_another_program_that_lacks_its_newline_is_no_damage(
+    before: bytes,
+) -> None:
+    found = scene(before + TWO[:-1])
+    report = verified(found.session)
+    [told] = report.findings
+    assert (told.kind, told.remedy, report.damage) == ("unended", "opening", 0)
+    found.session.open()
+    assert found.session.file() == before + TWO
+
+
+@pytest.mark.parametrize("end", [SPLIT[:-1], TWO[:-2]], ids=["ours", "half"])
+def test_a_last_line_that_the_next_opening_cuts_is_damage(end: bytes) -> None:
+    found = scene(ONE + end)
+    report = verified(found.session)
+    assert [(told.kind, told.remedy) for told in report.findings] == [("torn", "opening")]
+    found.session.open()
+    assert found.session.file() == ONE
+
+
 def test_a_repair_that_dies_at_any_call_is_as_before_or_as_after() -> None:
     found = scene()
     found.session.open().log.close()
