@@ -68,3 +68,22 @@ def test_what_a_compaction_left_behind_stays_unless_it_is_asked_for() -> None:
 def test_where_a_waiting_mail_goes_back_to_stays() -> None:
     mail = Mail(id="m", checkpoint_id=0, message="x", cursor="2:0")
     assert _numbers(_wish(), mail=mail) == [0, 1, 3, 4]
+
+
+def test_a_waiting_mail_stays_deliverable_also_when_its_lineage_was_asked_for() -> None:
+    entries = [
+        *CLEARED[:2],
+        Happening(
+            kind="compacted", generation=3, at=2 * DAY, details={"from": 2, "checkpoint_id": 4}
+        ),
+        Happening(kind="prompted", generation=4, at=3 * DAY, details={}),
+        Happening(
+            kind="compacted", generation=5, at=4 * DAY, details={"from": 4, "checkpoint_id": 7}
+        ),
+        Happening(kind="prompted", generation=6, at=5 * DAY, details={}),
+    ]
+    early = Mail(id="m", checkpoint_id=0, message="x", cursor="2:0")
+    assert _numbers(_wish(with_lineage=True), entries, early) == [0, 1, 3]
+    # Sent in generation 3, whose checkpoint lies in 4 since.
+    late = Mail(id="m", checkpoint_id=5, message="x", cursor="3:0")
+    assert _numbers(_wish(with_lineage=True), entries, late) == [0, 1, 2]

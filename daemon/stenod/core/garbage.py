@@ -33,7 +33,8 @@ class Wish(msgspec.Struct, frozen=True):
     Attributes:
         before: what was left behind before this Unix time in seconds, None for any time.
         keep: how many of the newest stay.
-        with_lineage: also what checkpoints from before a compaction lie in.
+        with_lineage: also what checkpoints from before a compaction lie in, but for the one that
+            the waiting D-Mail goes back to.
     """
 
     before: float | None
@@ -64,8 +65,10 @@ def droppable(
     needed: set[int] = set()
     if not wish.with_lineage:
         needed |= set(timeline.lineage(entries, present))
-        if mail is not None:
-            needed.add(Position.parse(mail.cursor).generation)
+    if mail is not None:
+        # Also what is only looked through on the way to it, and where it lay when it was sent.
+        needed |= set(timeline.lineage(entries, present, mail.checkpoint_id))
+        needed.add(Position.parse(mail.cursor).generation)
     left_at = _left_at(entries)
     return [
         each
