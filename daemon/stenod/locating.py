@@ -91,6 +91,8 @@ def _last_line(log: Log, generation: int, size: int) -> bytes:
 def _find(log: Log, checkpoint_id: int, milestones: Milestones) -> Located | None:
     entries = timeline.decode(log.timeline())
     for generation in timeline.lineage(entries, log.generation, checkpoint_id):
+        if generation != log.generation and generation not in log.generations():
+            continue  # `gc` gave it up, with the checkpoints in it
         replay, begin = Replay(), 0
         known = milestones.before_checkpoint(checkpoint_id)
         if generation == log.generation and known is not None:

@@ -85,18 +85,48 @@ def test_what_goes_is_told_in_the_timeline_and_the_session_goes_on(
     assert steno_call("verify", "demo").code == 0
 
 
+def _compacted(client: steno.BlockingClient) -> steno.BlockingSession:
+    session = client.open("demo", follow=False)
+    session.append_message({"role": "user", "content": "first"})
+    session.checkpoint()
+    for number in range(4):
+        session.append_message({"role": "user", "content": f"question {number}"})
+        session.append_message({"role": "assistant", "content": f"answer {number}"})
+    assert session.compact(lambda _: "in short") is not None
+    session.append_message({"role": "user", "content": "more"})
+    session.write_system_prompt("be brief")
+    session.write_system_prompt("be briefer")
+    return session
+
+
+def test_a_checkpoint_whose_generation_was_given_up_is_not_found(
+    root: Path, client: steno.BlockingClient
+) -> None:
+    session = _compacted(client)
+    Steno(root)("gc", "--keep-generations", "1", "--with-lineage")
+    assert _files(root) == {"context.jsonl", "context_3.jsonl"}
+    with pytest.raises(steno.NotFound, match="checkpoint 0 is not in the session"):
+        session.revert_to(0)
+    with pytest.raises(steno.NotFound, match="checkpoint 0 is not in the session"):
+        session.send_dmail(checkpoint_id=0, message="too late")
+    with pytest.raises(steno.NotFound, match="no generation 0"):
+        session.fork("copy", checkpoint=0)
+    assert session.revert_to(1).head.generation == 4
+
+
+def test_what_a_waiting_mail_goes_back_to_is_never_given_up(
+    root: Path, client: steno.BlockingClient
+) -> None:
+    session = _compacted(client)
+    mail = session.send_dmail(checkpoint_id=0, message="from later")
+    Steno(root)("gc", "--keep-generations", "1", "--with-lineage")
+    assert _files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
+    assert session.deliver_dmail(mail.id).checkpoint_id == 0
+
+
 def test_what_a_checkpoint_from_before_a_compaction_lies_in_stays(root: Path) -> None:
     with steno.connect_sync(root) as client:
-        session = client.open("demo", follow=False)
-        session.append_message({"role": "user", "content": "first"})
-        session.checkpoint()
-        for number in range(4):
-            session.append_message({"role": "user", "content": f"question {number}"})
-            session.append_message({"role": "assistant", "content": f"answer {number}"})
-        assert session.compact(lambda _: "in short") is not None
-        session.append_message({"role": "user", "content": "more"})
-        session.write_system_prompt("be brief")
-        session.write_system_prompt("be briefer")
+        session = _compacted(client)
         Steno(root)("gc", "--keep-generations", "1")
         assert _files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
         session.revert_to(0)
