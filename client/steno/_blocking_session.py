@@ -22,6 +22,7 @@ from steno._verbs import (
 from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 
 
@@ -158,7 +159,7 @@ class BlockingSession(
         self._opened = self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
-    def timeline(self) -> list[replies.Happening]:
+    def timeline(self) -> list[Happening]:
         """What ever happened to the session, oldest first."""
         asked = commands.Timeline(session=self.id)
         return self._link.ask(asked, replies.TimelineReport).entries

@@ -20,9 +20,10 @@ from steno.compaction import (
     summary_tokens,
 )
 from steno.values import Ack, Compacted
-from steno_protocol import commands, limits, replies
+from steno_protocol import commands, happenings, limits, replies
 from steno_protocol.context import CHARS_PER_TOKEN, ContextState, Message
 from steno_protocol.errors import Expired
+from steno_protocol.happenings import Happening
 from steno_protocol.places import check_key
 from steno_protocol.positions import Position
 from steno_protocol.records import text_chars
@@ -55,17 +56,18 @@ class Compacting:
         """What there is to do, or None when that is nothing."""
         return Begun(self.begin, reply) if reply.messages else None
 
-    def applied(self, entries: Sequence[replies.Happening]) -> "Applied | None":
+    def applied(self, entries: Sequence[Happening]) -> "Applied | None":
         """The compaction of this key in the session's timeline, None when there was none."""
         at: dict[int, str] = {}
         for entry in entries:
             match entry:
-                case replies.Happening(
-                    kind="compacting", details={"checkpoint_id": int(number), "at": str(begun)}
+                case Happening(
+                    kind=happenings.COMPACTING,
+                    details={"checkpoint_id": int(number), "at": str(begun)},
                 ):
                     at[number] = begun
-                case replies.Happening(
-                    kind="compacted",
+                case Happening(
+                    kind=happenings.COMPACTED,
                     details={
                         "from": int(source),
                         "checkpoint_id": int(number),

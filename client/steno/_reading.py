@@ -17,9 +17,10 @@ from steno_protocol.commands import Read
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Corrupt, NotFound
 from steno_protocol.floors import checkpoint_floor
+from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position, new_position
-from steno_protocol.replies import Happening, Lines, Source
+from steno_protocol.replies import Lines, Source
 
 PastState = Place | int
 """A position, or a generation (its end)."""

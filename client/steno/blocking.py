@@ -16,6 +16,7 @@ from steno._verbs import ReplyT, open_unfollowed, opening
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
+from steno_protocol.happenings import Happening
 
 __all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
 
@@ -154,7 +155,7 @@ class BlockingClient(Uncopied):
         """The numbers of a session at its head; it is neither created nor repaired."""
         return self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
-    def timeline(self, session: str) -> list[replies.Happening]:
+    def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, oldest first."""
         return self._link.ask(commands.Timeline(session=session), replies.TimelineReport).entries
 

@@ -15,6 +15,7 @@ from steno.session import Session
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
+from steno_protocol.happenings import Happening
 
 
 def connect(
@@ -165,7 +166,7 @@ class Client(Uncopied):
         """The numbers of a session at its head; it is neither created nor repaired."""
         return await self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
-    async def timeline(self, session: str) -> list[replies.Happening]:
+    async def timeline(self, session: str) -> list[Happening]:
         """What ever happened to a session, oldest first."""
         report = await self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
         return report.entries

@@ -22,6 +22,7 @@ from steno.subscription import LineStream, RecordStream, Subscription, fetch
 from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 
 
@@ -195,7 +196,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         self._opened = await self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
-    async def timeline(self) -> list[replies.Happening]:
+    async def timeline(self) -> list[Happening]:
         """What ever happened to the session, oldest first."""
         asked = commands.Timeline(session=self.id)
         return (await self._link.ask(asked, replies.TimelineReport)).entries

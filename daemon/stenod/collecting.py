@@ -12,10 +12,11 @@ from contextlib import contextmanager
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import happenings, limits, places
 from steno_protocol.commands import Gc, List
 from steno_protocol.errors import StenoError
-from steno_protocol.replies import GarbageEntry, GcReport, Happening
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import GarbageEntry, GcReport
 from stenod import recovery, settling, trash
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Wish
@@ -110,7 +111,7 @@ class Collector:
     async def _drop(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
         writer = await self._registry.writer(place.session, "context")
         told = Happening(
-            kind=garbage.COLLECTED,
+            kind=happenings.COLLECTED,
             generation=writer.feed.head.generation,
             at=self._shop.wall(),
             details={"generations": [past.generation for past in chosen]},

@@ -9,14 +9,14 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import happenings, limits
 from steno_protocol.commands import CompactAbort, CompactBegin
 from steno_protocol.errors import Busy, Conflict
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Compaction, Happening
+from steno_protocol.replies import Compaction
 from stenod import compacting
 from stenod.blocking import Blocking
-from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
 from stenod.recovery import Opened
@@ -158,7 +158,7 @@ class Compactions:
 
     def _told(self, head: Position, number: int, command: CompactBegin) -> Happening:
         return Happening(
-            kind=timeline.COMPACTING,
+            kind=happenings.COMPACTING,
             generation=head.generation,
             at=self._wall(),
             by=command.by,

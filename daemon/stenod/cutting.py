@@ -13,9 +13,9 @@ from steno_protocol import records
 from steno_protocol.blocks import seek
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.happenings import Happening
 from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.replay import Replay
 from stenod.core.turns import Turn, WireScan, scan_wire, user_turns

@@ -16,13 +16,13 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from steno_protocol import floors, limits
+from steno_protocol import floors, happenings, limits
 from steno_protocol.blocks import Block, read_block
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.blocking import Blocking
-from stenod.core import garbage, timeline
+from stenod.core import timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.recent import Piece, Recent
@@ -363,7 +363,7 @@ class Feed:
         """Send the next event; False if it did not go."""
         try:
             if subscriber.lost:
-                return self._start_over(subscriber, timeline.FOREIGN)
+                return self._start_over(subscriber, happenings.FOREIGN)
             block = await self._read(subscriber, source)
             if self._source is not source:
                 # The files were opened again meanwhile: what was read may not be there any more.
@@ -377,7 +377,7 @@ class Feed:
             is_past = subscriber.position.generation < self.head.generation
             if isinstance(error, FileNotFoundError) and is_past:
                 # Its generation was given up; the present one does not need it.
-                return self._start_over(subscriber, garbage.COLLECTED)
+                return self._start_over(subscriber, happenings.COLLECTED)
             if self._source is source:
                 self._dismiss(subscriber, Gone(why=f"its files cannot be read: {error}"))
             return True
@@ -447,14 +447,14 @@ class Feed:
         if generation not in self._resets:
             entries = timeline.decode(await self._run(source.timeline))
             for entry in entries:
-                if entry.kind in timeline.REWRITES:
+                if entry.kind in happenings.REWRITES:
                     floor = floors.checkpoint_floor(entries, entry.generation)
                     self._resets[entry.generation] = _Turn(entry.kept, entry.kind, floor)
-                elif entry.kind == timeline.FOREIGN and entry.generation in self._resets:
+                elif entry.kind == happenings.FOREIGN and entry.generation in self._resets:
                     # What the rewrite kept may have been edited since, or be of another file.
                     turn = self._resets[entry.generation]
                     self._resets[entry.generation] = _Turn(0, turn.why, turn.floor)
-        return self._resets.get(generation, _Turn(0, timeline.FOREIGN, 0))
+        return self._resets.get(generation, _Turn(0, happenings.FOREIGN, 0))
 
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol import floors, limits, places
+from steno_protocol import floors, happenings, limits, places
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, ErrorCode, Exists, NotFound, OutcomeUnknown
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, SessionStat
+from steno_protocol.replies import SessionStat
 from stenod import describing, settling
 from stenod.core import timeline
 from stenod.core.replay import Replay
@@ -28,9 +29,6 @@ from stenod.store.disk import Disk, close_with
 from stenod.store.handles import FileView, SharedHandle, write_all
 from stenod.store.names import read_file
 from stenod.trees import Place, Trees
-
-FORK: Final = "fork"
-"""The timeline's word in the session that it was made of."""
 
 _BUILT: Final = "session"
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
@@ -172,7 +170,7 @@ def _made(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat:
 def told(wanted: Wanted, made: SessionStat) -> Happening:
     """What the source's timeline says of a fork."""
     return Happening(
-        kind=FORK,
+        kind=happenings.FORK,
         generation=Position.parse(made.head).generation,
         at=wanted.now,
         by=wanted.command.by,
@@ -212,7 +210,9 @@ def _remove_left(disk: Disk, forks: int, name: str) -> bool:
 
 def _told(wanted: Wanted, entries: list[Happening]) -> Happening | None:
     key = wanted.command.key
-    return next((entry for entry in entries if entry.kind == FORK and entry.key == key), None)
+    return next(
+        (entry for entry in entries if entry.kind == happenings.FORK and entry.key == key), None
+    )
 
 
 def _own_nest(disk: Disk, forks: int, wanted: Wanted) -> int:
@@ -333,7 +333,7 @@ def _write(disk: Disk, folder: int, name: str, data: bytes) -> None:
 def _entries(source: Captured, chosen: Cut, view: FileView) -> Iterator[Happening]:
     """The rewrites that led to the instant: they say where checkpoints and first answers are."""
     for entry in source.timeline:
-        if entry.kind not in timeline.REWRITES or entry.generation > chosen.at.generation:
+        if entry.kind not in happenings.REWRITES or entry.generation > chosen.at.generation:
             continue
         is_last = entry.generation == chosen.at.generation
         yield _shortened(entry, chosen, view) if is_last else entry
@@ -353,7 +353,7 @@ def _shortened(entry: Happening, chosen: Cut, view: FileView) -> Happening:
 
 def _first_entry(source: Captured, chosen: Cut, wanted: Wanted, title: str) -> Happening:
     return Happening(
-        kind=floors.FORKED,
+        kind=happenings.FORKED,
         generation=chosen.at.generation,
         kept=chosen.at.line,
         at=wanted.now,
@@ -415,7 +415,7 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
 
 
 def _forked(entries: list[Happening]) -> Happening | None:
-    return next((entry for entry in entries if entry.kind == floors.FORKED), None)
+    return next((entry for entry in entries if entry.kind == happenings.FORKED), None)
 
 
 def _answer(

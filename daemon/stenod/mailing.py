@@ -1,11 +1,12 @@
 """D-Mail in the files: sent as a line of the timeline, delivered as one rewrite."""
 
-from steno_protocol import records
+from steno_protocol import happenings, records
 from steno_protocol.commands import DeliverDmail, SendDmail
 from steno_protocol.context import Checkpoint, MessageLine
 from steno_protocol.errors import NotFound
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.replies import Mail
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.locating import check_batch_end, locate
@@ -62,7 +63,7 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
         data.append(checked.data)
     kept = found.replay.lines
     return Plan(
-        kind=dmail.DELIVERED,
+        kind=happenings.DELIVERED,
         pieces=[found.before, machine.written(command, data)],
         kept=kept if found.generation == log.generation else 0,
         head=Position(log.generation + 1, kept + len(data)),

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import happenings, limits, places
 from steno_protocol.errors import Busy
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.lines import Tail, examine_tail, whole_lines
 from stenod.core.mark import Mark, decode_mark
@@ -190,7 +190,7 @@ class FileEnd(msgspec.Struct, frozen=True):
     def _told(self, repair: _Repair, now: float) -> Happening:
         """What the timeline says of a repair, whose bytes are copied by then."""
         return Happening(
-            kind="repaired",
+            kind=happenings.REPAIRED,
             generation=self.generation,
             at=now,
             why=repair.tail.damage or "the last line lacked its newline",

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import anyio
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import happenings, limits
 from steno_protocol.errors import Busy, StenoError
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from stenod import recovery
 from stenod.core import timeline
 from stenod.feed import Feed
@@ -314,7 +314,7 @@ class OpenFiles:
     async def _tell_change(self, change: _Change, opened: Opened) -> None:
         before, after = change.before, opened.machine.head
         told = Happening(
-            kind=timeline.FOREIGN,
+            kind=happenings.FOREIGN,
             generation=after.generation,
             at=self._shop.wall(),
             why="another program changed the file",

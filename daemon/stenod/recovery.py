@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from steno_protocol import floors, limits, places
+from steno_protocol import floors, happenings, limits, places
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest, Busy, Corrupt, Held, NotFound
+from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.replies import Mail
 from steno_protocol.wire import WireRecord, parse_wire_line
 from stenod import settling
 from stenod.core import dmail, timeline
@@ -295,7 +296,7 @@ def _tell_changed(
 ) -> None:
     """Tell the timeline, once, that a file is not as it was left."""
     told = Happening(
-        kind=timeline.FOREIGN,
+        kind=happenings.FOREIGN,
         generation=after.generation,
         at=now,
         why="another program changed the file while it was closed",
@@ -447,7 +448,7 @@ def _last_at(log: JsonlLog) -> Position:
 def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happening:
     key = {"key": opening.key} if created and opening.key is not None else {}
     return Happening(
-        kind="created" if created else "adopted",
+        kind=happenings.CREATED if created else happenings.ADOPTED,
         generation=generation,
         at=opening.now,
         by=opening.by,
@@ -456,7 +457,9 @@ def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happeni
 
 
 def _made_by_key(entries: list[Happening]) -> str | None:
-    key = next((entry.details.get("key") for entry in entries if entry.kind == "created"), None)
+    key = next(
+        (entry.details.get("key") for entry in entries if entry.kind == happenings.CREATED), None
+    )
     return key if isinstance(key, str) else None
 
 

@@ -10,7 +10,8 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import AppendWire, List, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
-from steno_protocol.replies import Happening, Mail, Sessions
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Mail, Sessions
 from stenod import trash
 from stenod.core.machine import Machine
 from stenod.feed import Spawn

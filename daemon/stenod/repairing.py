@@ -7,7 +7,7 @@ a generation.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from steno_protocol import limits
+from steno_protocol import happenings, limits
 from steno_protocol.checks import edits_of
 from steno_protocol.commands import Repair
 from steno_protocol.damage import Edit, Finding, kept_pieces
@@ -42,7 +42,7 @@ def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
     counters = replay.counters
     counters.n_checkpoints = max(counters.n_checkpoints, machine.checkpoint_floor)
     return Plan(
-        kind="mended",
+        kind=happenings.MENDED,
         pieces=pieces,
         kept=_lines_before(log, edits[0].offset),
         head=Position(log.generation + 1, replay.lines),

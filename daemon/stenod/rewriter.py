@@ -8,10 +8,12 @@ from typing import Literal
 
 import anyio
 
+from steno_protocol import happenings
 from steno_protocol.commands import CompactCommit
 from steno_protocol.errors import Conflict
 from steno_protocol.events import DmailEvent
-from steno_protocol.replies import Ack, Happening, Mail
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Ack, Mail
 from stenod import mailing, rewriting
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
@@ -124,7 +126,7 @@ class Rewriter:
         mail = machine.mail
         if mail is None:
             return
-        if chosen.kind == dmail.DELIVERED:
+        if chosen.kind == happenings.DELIVERED:
             self._feed.mailed(_event(mail, "delivered"))
         elif rewriting.expired_mail(machine, chosen) is not None:
             self._feed.mailed(_event(mail, "expired"))

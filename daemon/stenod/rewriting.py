@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from steno_protocol import floors, limits, records
+from steno_protocol import floors, happenings, limits, records
 from steno_protocol.commands import (
     Clear,
     CompactCommit,
@@ -20,9 +20,10 @@ from steno_protocol.commands import (
 )
 from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_tolerantly
 from steno_protocol.errors import NotFound
+from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.replies import Mail
 from stenod.compacting import plan_compaction
 from stenod.core import dmail, timeline
 from stenod.core.lines import examine_tail, lines_of
@@ -57,7 +58,7 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
 def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
     """The D-Mail whose checkpoint a plan removes, so that it expires in that very rewrite."""
     mail = machine.mail
-    if mail is None or chosen.kind == dmail.DELIVERED:
+    if mail is None or chosen.kind == happenings.DELIVERED:
         return None
     entry = Happening(kind=chosen.kind, generation=0, details=chosen.details)
     return None if dmail.outlives(mail, entry) else mail
@@ -70,7 +71,7 @@ def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
             return _revert(log, machine, command)
         case Clear():
             head = Position(log.generation + 1, 0)
-            return Plan("cleared", [], 0, head, ContextCounters())
+            return Plan(happenings.CLEARED, [], 0, head, ContextCounters())
         case WriteSystemPrompt():
             return _put_prompt_first(log, machine, command)
         case RestoreGeneration():
@@ -116,7 +117,7 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
     kept = _without_damaged(log, generation, size) if command.drop_damaged else whole
     is_present = generation == log.generation
     return Plan(
-        kind="reverted",
+        kind=happenings.REVERTED,
         pieces=kept.pieces,
         kept=kept.first_lines if is_present else 0,
         head=Position(log.generation + 1, kept.lines),
@@ -171,7 +172,7 @@ def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) ->
     counters = machine.counters.copy()
     counters.has_system_prompt = True
     return Plan(
-        kind="prompted",
+        kind=happenings.PROMPTED,
         pieces=[line, *kept],
         kept=0,
         head=Position(log.generation + 1, machine.head.line + 1 - replaced),
@@ -207,7 +208,7 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
     floor = floors.checkpoint_floor(timeline.decode(log.timeline()), generation)
     counters.n_checkpoints = max(counters.n_checkpoints, floor)
     return Plan(
-        kind="restored",
+        kind=happenings.RESTORED,
         pieces=[Copy(generation, 0, size)],
         kept=0,
         head=Position(log.generation + 1, replay.lines),

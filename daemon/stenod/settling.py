@@ -6,8 +6,8 @@ Settled before anything is believed; what one file's end needs is `mending`.
 import contextlib
 
 from steno_protocol import limits, places
+from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
-from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.lines import holds_object
 from stenod.core.mark import Mark, decode_mark

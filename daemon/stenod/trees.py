@@ -13,8 +13,9 @@ import msgspec
 from steno_protocol import limits, places
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail, SessionEntry, Sessions, Verification
+from steno_protocol.replies import Mail, SessionEntry, Sessions, Verification
 from stenod import describing, recovery, settling, verifying
 from stenod.config import Config
 from stenod.core import timeline

@@ -16,7 +16,8 @@ import anyio.lowlevel
 from steno_protocol import limits
 from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenCount
 from steno_protocol.errors import StenoError, StorageFailed
-from steno_protocol.replies import Ack, Happening
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Ack
 from stenod import lookup
 from stenod.core.keys import Applied
 from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite, ack_of

@@ -6,6 +6,7 @@ Said       commands, replies, events    what a request, its answer and a push ho
            rights, credentials          who may ask from another machine, and the keys
            positions, version           `generation:line`; the versions of protocol and program
 Written    records, wire                the gates, and what a line of either file may be
+           happenings                   what happened to a session: the lines of its timeline
            context, floors              what the lines of a context mean, and the id after a cut
            lines, blocks                bytes as lines, and lines by their numbers
            places, kinds                names of files, rules of ids, and what else may lie there

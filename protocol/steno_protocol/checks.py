@@ -11,21 +11,18 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import happenings, limits, places
 from steno_protocol._json import is_object
 from steno_protocol.damage import Edit, Finding, Scanner, merged
 from steno_protocol.dialects import Dialect, dialect_of
 from steno_protocol.errors import TooLarge
+from steno_protocol.happenings import Happening
 from steno_protocol.records import stamp_of
-from steno_protocol.replies import CheckedFile, CheckFinding, Happening, Verification
+from steno_protocol.replies import CheckedFile, CheckFinding, Verification
 
 Progress = Callable[[int], None]
 """Told how many more bytes were looked at."""
 
-MENDED: Final = "mended"
-"""What the timeline calls a repair."""
-
-_VOIDED: Final = "voided"
 _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """How the kernel says that whoever looks has no handle or memory left: no word about the file."""
 
@@ -208,7 +205,7 @@ def check_session(
         past = [number for number in past if number <= live]
     present = live if live is not None else _present(folder, past)
     rewrites = _rewrites_told(check, folder) if places.TIMELINE in names else []
-    mended = {places.generation_file(e.generation) for e in rewrites if e.kind == MENDED}
+    mended = {places.generation_file(e.generation) for e in rewrites if e.kind == happenings.MENDED}
     for name in _files(names, past):
         if name in mended:
             _check_mended(check, folder, name)
@@ -293,7 +290,7 @@ def _rewrites_told(check: Check, folder: Folder) -> list[Happening]:
             entry = _decode_happening(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if entry.kind == _VOIDED:
+        if entry.kind == happenings.VOIDED:
             found = [other for other in found if other.generation != entry.generation]
         elif _fingerprint(entry, "old") is not None:
             found.append(entry)

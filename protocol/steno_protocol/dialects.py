@@ -8,9 +8,9 @@ import msgspec
 from steno_protocol import limits, places
 from steno_protocol.context import Blank, Checkpoint, Damaged, parse_line
 from steno_protocol.errors import BadRequest
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
-from steno_protocol.replies import Happening
 from steno_protocol.wire import BlankLine, DamagedLine, Metadata, WireRecord, parse_wire_line
 
 _decode_happening = msgspec.json.Decoder(Happening).decode

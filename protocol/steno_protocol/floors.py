@@ -6,15 +6,11 @@ A revert to the first checkpoint of a compacted file leaves no such line; the ti
 from collections.abc import Iterable
 from typing import Final
 
+from steno_protocol import happenings
 from steno_protocol._json import whole_number
-from steno_protocol.replies import Happening
+from steno_protocol.happenings import Happening
 
-FORKED: Final = "forked"
-"""The session was made of another one's past; before a checkpoint, that one's id is the next."""
-
-_REVERTED: Final = "reverted"
-
-_KEEPING_IDS: Final = {"prompted", "restored", "mended"}
+_KEEPING_IDS: Final = {happenings.PROMPTED, happenings.RESTORED, happenings.MENDED}
 """After these the ids are those of the generation that they were made of."""
 
 
@@ -32,9 +28,9 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
     rewrites = {
         entry.generation: entry
         for entry in known
-        if entry.kind == _REVERTED or entry.kind in _KEEPING_IDS
+        if entry.kind == happenings.REVERTED or entry.kind in _KEEPING_IDS
     }
-    forks = {entry.generation: entry for entry in known if entry.kind == FORKED}
+    forks = {entry.generation: entry for entry in known if entry.kind == happenings.FORKED}
     while True:
         fork = forks.get(present)
         if fork is not None and (number := whole_number(fork.details.get("checkpoint_id"))):
@@ -42,7 +38,7 @@ def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
         entry = rewrites.get(present)
         if entry is None:
             return 0
-        if entry.kind == _REVERTED:
+        if entry.kind == happenings.REVERTED:
             return whole_number(entry.details.get("checkpoint_id"))
         source = entry.details.get("from", present - 1)
         if not isinstance(source, int) or not 0 <= source < present:

@@ -1,10 +1,11 @@
 """What the daemon answers: one frozen struct a kind of reply, told apart by the field `kind`."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from steno_protocol.errors import ErrorCode, Outcome, StenoError, error_from_reply
+from steno_protocol.happenings import Happening
 
 
 class Reply(
@@ -349,33 +350,6 @@ class Lines(Reply, frozen=True, kw_only=True):
     offset: int
     skipped: int = 0
     source: Source | None = None
-
-
-class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of a timeline.
-
-    Attributes:
-        kind: created, adopted, reverted, cleared, compacting, compacted, prompted, restored,
-            delivered, sent, forked, fork, repaired, mended, collected, foreign, rotated.
-        generation: the generation that it led to.
-        kept: lines of the generation before that live on in this one.
-        at: Unix time in seconds.
-        by: the client that asked for it.
-        why: the reason that it gave.
-        key: the command's idempotency key.
-        details: facts of this kind only.
-        inferred: steno did not do it; it is told from the files alone.
-    """
-
-    kind: str
-    generation: int
-    kept: int = 0
-    at: float = 0.0
-    by: str | None = None
-    why: str | None = None
-    key: str | None = None
-    details: dict[str, Any] = {}
-    inferred: bool = False
 
 
 class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):

@@ -9,7 +9,8 @@ from steno_protocol import limits, places
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import Busy, StenoError, StorageFailed
 from steno_protocol.events import Reset
-from steno_protocol.replies import Ack, Happening
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Ack
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, revert, user
 from support.writing import PATH, Desk
@@ -277,10 +278,11 @@ async def test_the_timeline_is_told_of_nothing_by_files_that_were_closed_meanwhi
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         refused: list[StenoError] = []
+        told = Happening(kind="fork", generation=0, details={"to": "other", "at": "0:0"})
 
         async def note() -> None:
             try:
-                await desk.writer.note(Happening(kind="forked", generation=0))
+                await desk.writer.note(told)
             except StenoError as error:
                 refused.append(error)
             desk.changed()
@@ -292,8 +294,8 @@ async def test_the_timeline_is_told_of_nothing_by_files_that_were_closed_meanwhi
         await desk.wait_for(lambda: bool(refused))
 
         assert isinstance(refused[0], Busy)
-        await desk.writer.note(Happening(kind="forked", generation=0))
-        assert [entry.kind for entry in desk.stored.happenings()] == ["created", "forked"]
+        await desk.writer.note(told)
+        assert [entry.kind for entry in desk.stored.happenings()] == ["created", "fork"]
 
 
 async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begun_in() -> None:

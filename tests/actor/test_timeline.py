@@ -9,8 +9,9 @@ import pytest
 
 from steno_protocol import places
 from steno_protocol.commands import Fork, Open
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, SessionStat
+from steno_protocol.replies import SessionStat
 from stenod.core import timeline
 from support.asking import ask, send
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -58,9 +59,8 @@ async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -
     noted: list[int] = []
 
     async def note(number: int) -> None:
-        await desk.writer.note(
-            Happening(kind="forked", generation=0, details={"at": f"0:{number}"})
-        )
+        details = {"to": "other", "at": f"0:{number}"}
+        await desk.writer.note(Happening(kind="fork", generation=0, details=details))
         noted.append(number)
 
     async with desk.open():
@@ -85,15 +85,16 @@ async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_i
         await desk.do(append("k"), user("one"))
         desk.disk.fail_next("fdatasync", errno.EIO, name=places.TIMELINE)
         desk.disk.fail_next("truncate", errno.EIO, name=places.TIMELINE)
+        details = {"to": "other", "at": "0:1"}
         with pytest.raises(OSError, match="timeline"):
-            await desk.writer.note(Happening(kind="forked", generation=0))
+            await desk.writer.note(Happening(kind="fork", generation=0, details=details))
 
         await desk.do(clear("z"))
 
         # What the failed sync dropped is shown by the page cache until that is needed for others.
         desk.disk.evict(f"{PATH}/{places.TIMELINE}")
         told = [happening.kind for happening in desk.stored.happenings()]
-        assert told == ["created", "forked", "cleared"]
+        assert told == ["created", "fork", "cleared"]
 
 
 async def test_the_wire_file_tells_the_timeline_of_its_session_when_nobody_else_does() -> None:

@@ -11,7 +11,8 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.commands import Open, Subscribe, Timeline, Unsubscribe
 from steno_protocol.events import Gone, Records, Reset
-from steno_protocol.replies import Ack, Happening, TimelineReport
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Ack, TimelineReport
 from support.asking import ask, send
 from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.lines import append, foreign, user

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steno_protocol import happenings
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.replies import Mail
 from stenod.core import dmail, timeline
 from stenod.core.keys import Applied
 
@@ -49,7 +51,7 @@ def test_no_mail_waits_where_none_was_sent() -> None:
 KEEPING = ("prompted", "compacted", "mended")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in timeline.REWRITES if kind not in KEEPING])
+@pytest.mark.parametrize("kind", [kind for kind in happenings.REWRITES if kind not in KEEPING])
 def test_a_rewrite_that_drops_its_checkpoint_ends_a_mail(kind: str) -> None:
     assert waiting(sent(), rewrite(kind, 1, checkpoint_id=2, mail="m"), present=1) is None
 
@@ -80,7 +82,7 @@ def test_a_mail_that_waits_through_a_compaction_ends_with_a_revert_past_it() -> 
 
 
 def test_a_rewrite_that_did_not_take_place_ends_no_mail() -> None:
-    voided = Happening(kind=timeline.VOIDED, generation=1, key="k1")
+    voided = Happening(kind=happenings.VOIDED, generation=1, key="k1")
 
     assert waiting(sent(), rewrite("cleared", 1), voided, present=0) == "m"
     assert waiting(sent(), rewrite("delivered", 1, mail="m"), voided, present=0) == "m"
@@ -135,7 +137,7 @@ def test_who_asks_for_a_mail_that_does_not_wait_is_told_why(
 
 def test_a_damaged_entry_is_a_mail_of_little_worth_and_no_crash() -> None:
     entry = Happening(
-        kind=dmail.SENT, generation=1, details={"checkpoint_id": "x", "cursor": "0:1"}
+        kind=happenings.SENT, generation=1, details={"checkpoint_id": "x", "cursor": "0:1"}
     )
 
     assert dmail.mail_of(entry).checkpoint_id == 0
@@ -164,7 +166,7 @@ def test_the_fold_says_what_a_session_would_that_was_there_all_the_time(
     for number, step in enumerate(steps):
         if step[0] == "voided":
             if undo is not None:
-                entries.append(Happening(kind=timeline.VOIDED, generation=generation))
+                entries.append(Happening(kind=happenings.VOIDED, generation=generation))
                 generation, held = undo
                 undo = None
             continue

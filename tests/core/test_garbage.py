@@ -1,6 +1,7 @@
 """Which generations may be given up: what was asked for, and nothing that something stands on."""
 
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Mail
 from stenod.core.garbage import Past, Wish, droppable
 
 DAY = 86_400.0

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import floors, limits
+from steno_protocol import floors, happenings, limits
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.keys import Applied
 from support.lines import line
@@ -38,7 +38,7 @@ def test_lines_that_cannot_be_read_are_passed_over(rubbish: list[bytes]) -> None
 
 
 def test_a_void_takes_back_the_rewrite_before_it_and_nothing_else() -> None:
-    voided = Happening(kind=timeline.VOIDED, generation=2, key="b")
+    voided = Happening(kind=happenings.VOIDED, generation=2, key="b")
     repaired = Happening(kind="repaired", generation=2)
     data = encoded(rewrite(1, "a"), repaired, rewrite(2, "b"), voided, rewrite(2, "c"))
 
@@ -56,7 +56,7 @@ def test_the_rewrite_in_doubt_is_the_newest_until_something_is_told_of_what_it_m
 
 
 def test_what_was_done_before_a_rewrite_that_was_taken_back_is_not_in_doubt() -> None:
-    voided = Happening(kind=timeline.VOIDED, generation=2, key="b")
+    voided = Happening(kind=happenings.VOIDED, generation=2, key="b")
     entries = [rewrite(1, "a"), rewrite(2, "b"), voided]
 
     assert timeline.in_doubt(encoded(*entries)) is None
@@ -65,10 +65,10 @@ def test_what_was_done_before_a_rewrite_that_was_taken_back_is_not_in_doubt() ->
     assert again.key == "c"
 
 
-@pytest.mark.parametrize("kind", timeline.REWRITES)
+@pytest.mark.parametrize("kind", happenings.REWRITES)
 def test_a_rewrite_is_answered_from_its_entry(kind: str) -> None:
     assert timeline.applied_of(rewrite(3, kind=kind), "context_3.jsonl") == Applied(
-        timeline.REWRITES[kind], Position(3, 5), 0, rotated="context_3.jsonl"
+        happenings.REWRITES[kind], Position(3, 5), 0, rotated="context_3.jsonl"
     )
 
 
@@ -215,7 +215,7 @@ def test_an_id_above_that_of_a_compaction_is_not_looked_for_in_what_it_left_behi
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([*timeline.REWRITES, "rotated", "forked"]),
+            st.sampled_from([*happenings.REWRITES, "rotated", "forked"]),
             st.fixed_dictionaries({}, optional={
                 "from": st.integers(-2, 8) | st.none(), "checkpoint_id": st.integers(-1, 9)
             }),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from steno.cli.tree import draw
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from support.command import Steno
 
 

@@ -14,8 +14,8 @@ from fuzz.__main__ import main
 from fuzz.mutation import mutated
 from fuzz.source import Source
 from fuzz.targets import KEPT, NAMES, load
-from steno_protocol import records
-from steno_protocol.replies import Happening
+from steno_protocol import happenings, records
+from steno_protocol.happenings import Happening
 from stenod import mending
 from stenod.core import timeline
 from stenod.core.lines import Tail
@@ -46,7 +46,7 @@ MUTANTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
 
 
 def _newest(entries: list[Happening]) -> Happening | None:
-    rewrites = [entry for entry in entries if entry.kind in timeline.REWRITES]
+    rewrites = [entry for entry in entries if entry.kind in happenings.REWRITES]
     return rewrites[-1] if rewrites else None
 
 

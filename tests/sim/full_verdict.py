@@ -13,7 +13,7 @@ from sim.rewrites import expected_lines
 from sim.verdict import REWRITE_KINDS
 from sim.whole_verdict import Folder, folders_of, keys_told, stamp_of
 from steno._wire import WireReader
-from steno_protocol import commands, places
+from steno_protocol import commands, happenings, places
 from steno_protocol.errors import (
     Busy,
     Conflict,
@@ -24,9 +24,11 @@ from steno_protocol.errors import (
     StorageFailed,
     Unreachable,
 )
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Ack, Happening, MailReport
+from steno_protocol.replies import Ack, MailReport
 from stenod.core import timeline
+from support.happenings import check_facts
 from support.simulated_disk import SimulatedDisk
 
 HEADER = {"type": "metadata", "protocol_version": "1.10"}
@@ -56,6 +58,7 @@ def judge_all(disk: SimulatedDisk, agents: Sequence[FullAgent], *, is_sure: bool
     waiting: dict[str, str | None] = {}
     for path, folder in folders.items():
         entries = timeline.decode(folder.happenings)
+        check_facts(entries)
         forked = next((entry for entry in entries if entry.kind == "forked"), None)
         _check_wire(path, folder)
         if forked is not None:
@@ -127,7 +130,7 @@ def _check_rewrite(
     command = order.command
     assert isinstance(command, commands.Mutation)
     if isinstance(command, commands.CompactCommit):
-        told = {each.details["at"] for each in entries if each.kind == timeline.COMPACTING}
+        told = {each.details["at"] for each in entries if each.kind == happenings.COMPACTING}
         assert command.at in told, f"{path}: a compaction that was begun in another session"
     after = files.generations[entry.generation][: entry.details["lines"]]
     expected = expected_lines(files, entry, command)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sim.clients import Fate, Follower, Order, is_mail
 from sim.files import Files, Lines
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 
 
 def check_mail(

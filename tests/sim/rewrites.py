@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sim.files import Files, Lines, checkpoints_in, record_of, role_of
 from steno_protocol.commands import CompactCommit, DeliverDmail, Mutation
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 
 Expected = Sequence[bytes | None]
 """The lines of a file; None is one that the rewrite itself made and that was judged."""

@@ -24,11 +24,13 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from steno_protocol.replies import Ack
 from stenod.core import timeline
 from stenod.core.mark import decode_mark
+from support.happenings import check_facts
 from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Sent
 
@@ -295,10 +297,11 @@ class Books:
                 is_there = piece.data in lines or piece.data in quarantined
                 assert is_there, f"{piece.data!r} is a line no more"
 
-    def _judge_rewrites(self, happenings: Iterable[object]) -> None:
+    def _judge_rewrites(self, happenings: list[Happening]) -> None:
         if not self._is_strict:
             return  # what tells whether one took place was changed, too
-        keys = [getattr(entry, "key", None) for entry in happenings]
+        check_facts(happenings)
+        keys = [entry.key for entry in happenings]
         for wish in self.wishes:
             if any(ack.rotated is not None for ack in wish.acks) and not wish.is_lost:
                 assert keys.count(wish.key) == 1, (

@@ -13,8 +13,10 @@ from sim.files import record_of as _record
 from sim.mail_verdict import check_mail, check_told
 from sim.rewrites import expected_lines
 from steno_protocol.commands import CompactCommit, Mutation
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Ack, Happening, Mail
+from steno_protocol.replies import Ack, Mail
+from support.happenings import check_facts
 
 _STAMP = re.compile(r"([A-Za-z0-9_-]+)(?:\.(\d+)/(\d+))?")
 
@@ -35,6 +37,7 @@ def check(
     Raises:
         AssertionError: a promise is broken; the message says which.
     """
+    check_facts(happenings)
     rewrites = [entry for entry in happenings if entry.kind in REWRITE_KINDS]
     batches = _batches(generations, rewrites, has_foreign=has_foreign)
     for order in orders:

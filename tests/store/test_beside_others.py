@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import limits, places
 from steno_protocol.commands import Clear, RevertTo
 from steno_protocol.errors import Busy, Corrupt
-from steno_protocol.replies import Happening
+from steno_protocol.happenings import Happening
 from stenod.core import timeline
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user

@@ -9,7 +9,7 @@ from steno_protocol import places
 from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Conflict, NotFound
-from steno_protocol.replies import Happening
+from steno_protocol.happenings import Happening
 from stenod.compacting import choose_cut
 from stenod.core import timeline
 from stenod.core.compaction import Cut

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from steno_protocol import places
+from steno_protocol import happenings, places
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, OutcomeUnknown
-from steno_protocol.replies import Happening, SessionStat
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import SessionStat
 from stenod import forking
 from stenod.core import timeline
 from stenod.forking import Wanted
@@ -198,7 +199,7 @@ def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str
     assert world.stored("other").inspect().head == opened.machine.head
     kinds = [entry.kind for entry in world.stored("other").happenings()]
     assert kinds == (["reverted", "forked"] if at.startswith("1") else ["forked"])
-    assert timeline.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
+    assert happenings.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
 
 
 def test_the_id_of_the_checkpoint_that_a_compaction_began_with_is_the_next_in_its_fork() -> None:

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from steno_protocol import places
+from steno_protocol import happenings, places
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from stenod.core import dmail
 from stenod.recovery import Opened
 from support.lines import (
     append,
@@ -63,7 +62,7 @@ def check_sent_once(session: StoredSession, *, was_told: bool) -> None:
     assert (ack.head, ack.checkpoint_id) == ("0:6", 1)
     again = apply(opened, SEND)
     assert (again.duplicate, again.head, again.checkpoint_id) == (True, "0:6", 1)
-    assert [entry.key for entry in session.happenings() if entry.kind == dmail.SENT] == ["m"]
+    assert [entry.key for entry in session.happenings() if entry.kind == happenings.SENT] == ["m"]
     found = session.mail()
     assert found is not None
     assert (found.id, found.message, found.cursor) == ("m", "do not open the door", "0:3")

@@ -10,8 +10,8 @@ import pytest
 from steno_protocol import limits, places
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import Busy, Corrupt, Held, NotFound
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from stenod.core import timeline
 from stenod.core.mark import encode_mark
 from stenod.store.handles import write_all

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from steno_protocol import places
 from steno_protocol.commands import Mutation
-from steno_protocol.replies import Ack, Happening, Mail
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Ack, Mail
 from stenod import lookup, mailing, recovery, rewriting
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
@@ -13,6 +14,7 @@ from stenod.recovery import Inspection, Opened, Opening
 from stenod.store.disk import Disk
 from stenod.store.doubts import Doubts
 from stenod.store.names import read_file
+from support.happenings import check_facts
 from support.lines import SESSION
 
 NOW_S = 1_700_000_000.0
@@ -104,7 +106,9 @@ class StoredSession:
 
     def happenings(self) -> list[Happening]:
         """Its timeline."""
-        return timeline.decode(self.file(places.TIMELINE))
+        entries = timeline.decode(self.file(places.TIMELINE))
+        check_facts(entries)
+        return entries
 
 
 def lines_of(opened: Opened) -> list[bytes]:

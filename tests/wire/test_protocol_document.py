@@ -36,6 +36,7 @@ from steno_protocol.errors import BadRequest, ErrorCode, Outcome
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import Answer, Request, decode_answers, decode_request
 from steno_protocol.greeting import told_in_hello
+from steno_protocol.happenings import FACTS, REWRITES, Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     AnyReply,
@@ -43,7 +44,6 @@ from steno_protocol.replies import (
     CheckFinding,
     ClientEntry,
     GarbageEntry,
-    Happening,
     HistogramReport,
     Lines,
     Mail,
@@ -55,6 +55,7 @@ from steno_protocol.replies import (
 )
 from steno_protocol.rights import Right, right_needed
 from support import abnf
+from support.happenings import check_facts
 from support.project import PROJECT
 from support.protocol_document import Example, Section, chapters, code, codes, fields_of
 
@@ -225,10 +226,22 @@ def _header_before(example: Example) -> dict[str, Any]:
     return header
 
 
+def test_the_table_of_the_timeline_has_every_kind_and_what_it_tells() -> None:
+    section = CHAPTERS["Files"].sections["The timeline"]
+    rows = {code(row["kind"]): row for row in section.table("kind")}
+    told = {kind: facts.always | facts.perhaps for kind, facts in FACTS.items()}
+    assert "expired_mail" in codes(section.text)
+    assert {kind: {*codes(row["details"])} for kind, row in rows.items()} == {
+        kind: facts - {"expired_mail"} for kind, facts in told.items()
+    }
+    for kind, command in REWRITES.items():
+        assert command in codes(rows[kind]["what happened"])
+
+
 @_examples("happening")
 def test_an_example_of_the_timeline_is_decoded(example: Example) -> None:
     for line in example.text.splitlines():
-        msgspec.json.decode(line, type=Happening)
+        check_facts([msgspec.json.decode(line, type=Happening)])
 
 
 @_examples("lock")

@@ -72,11 +72,11 @@ import msgspec
 
 from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, Turn, WireRecord
 from steno_protocol.context import ContextState
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     CheckFinding,
     GcReport,
-    Happening,
     SessionStat,
     StatsReport,
     Verification,

@@ -22,24 +22,14 @@ from itertools import pairwise
 from steno.cli.output import printable
 from steno.cli.parts import folded
 from steno.cli.wording import count, moment, number, size
+from steno_protocol import happenings
+from steno_protocol.happenings import Happening
 from steno_protocol.places import generation_file
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 
 Style = Callable[..., str]
 
-_MAKES_GENERATION = frozenset(
-    {
-        "reverted",
-        "cleared",
-        "compacted",
-        "prompted",
-        "restored",
-        "rotated",
-        "delivered",
-        "mended",
-    }
-)
+_MAKES_GENERATION = frozenset({*happenings.REWRITES, happenings.ROTATED})
 
 
 @dataclass(slots=True)
@@ -211,16 +201,16 @@ def _told(entry: Happening) -> str:
 def _what(entry: Happening) -> str:
     details = entry.details
     match entry.kind:
-        case "reverted":
+        case happenings.REVERTED:
             return f"reverted to checkpoint {details.get('checkpoint_id')}"
-        case "delivered":
+        case happenings.DELIVERED:
             return f"D-Mail delivered at checkpoint {details.get('checkpoint_id')}"
-        case "sent":
+        case happenings.SENT:
             text = folded(str(details.get("message", "")))
             return f"D-Mail to checkpoint {details.get('checkpoint_id')} sent, “{text}”,"
-        case "fork":
+        case happenings.FORK:
             return f"forked at {details.get('at')} into {details.get('to')}"
-        case "forked":
+        case happenings.FORKED:
             return f"forked from {details.get('from')} at {details.get('at')}"
         case _:
             return _what_else(entry)
@@ -228,19 +218,19 @@ def _what(entry: Happening) -> str:
 
 def _what_else(entry: Happening) -> str:
     match entry.kind:
-        case "restored":
+        case happenings.RESTORED:
             return f"generation {entry.details.get('from')} restored"
-        case "compacting":
+        case happenings.COMPACTING:
             return "compaction begun"
-        case "mended":
+        case happenings.MENDED:
             return "damaged lines taken out"
-        case "prompted":
+        case happenings.PROMPTED:
             return "system prompt put first"
-        case "rotated":
+        case happenings.ROTATED:
             return "begun by another program"
-        case "adopted":
+        case happenings.ADOPTED:
             return "found here, and taken over"
-        case "foreign":
+        case happenings.FOREIGN:
             return "changed by another program"
         case kind:
             return kind
@@ -258,15 +248,15 @@ def _cut(entry: Happening) -> str | None:
 def _kept(entry: Happening) -> str | None:
     lines, summarised = entry.details.get("old_lines"), entry.details.get("summarised")
     match entry.kind:
-        case "cleared" if isinstance(lines, int):
+        case happenings.CLEARED if isinstance(lines, int):
             return f"{count(lines, 'line')} left behind"
-        case "reverted" | "delivered" if isinstance(lines, int):
+        case happenings.REVERTED | happenings.DELIVERED if isinstance(lines, int):
             return f"{count(entry.kept, 'line')} kept, {number(lines - entry.kept)} left behind"
-        case "reverted" | "delivered":
+        case happenings.REVERTED | happenings.DELIVERED:
             return f"{count(entry.kept, 'line')} kept, the rest left behind"
-        case "cleared":
+        case happenings.CLEARED:
             return "everything left behind"
-        case "compacted" if isinstance(summarised, int):
+        case happenings.COMPACTED if isinstance(summarised, int):
             return f"{count(summarised, 'line')} in one summary, the rest kept"
         case _:
             return None

@@ -5,16 +5,14 @@ takes that line out of the session's lineage: ids are given out again, a mail is
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
+from steno_protocol import happenings
 from steno_protocol._json import whole_number
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.replies import Mail
 from stenod.core.keys import Applied
-from stenod.core.timeline import REWRITES
-
-SENT: Final = "sent"
-DELIVERED: Final = "delivered"
 
 
 def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
@@ -27,7 +25,7 @@ def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
     """
     given_up = {} if replaces is None else {"replaces": replaces}
     return Happening(
-        kind=SENT,
+        kind=happenings.SENT,
         generation=head.generation,
         at=mail.at,
         by=mail.by,
@@ -65,11 +63,11 @@ def pending(entries: Sequence[Happening], present: int) -> Mail | None:
     """The mail that waits in a session whose present generation is `present`."""
     mail, generation = None, 0
     for entry in entries:
-        if entry.kind == SENT:
+        if entry.kind == happenings.SENT:
             mail, generation = mail_of(entry), entry.generation
         elif mail is not None and not outlives(mail, entry):
             mail = None
-    told = {entry.generation for entry in entries if entry.kind in REWRITES}
+    told = {entry.generation for entry in entries if entry.kind in happenings.REWRITES}
     # A rotation that nobody told of was another program's, and nobody knows what it kept.
     is_ours = all(number in told for number in range(generation + 1, present + 1))
     return mail if is_ours else None
@@ -78,7 +76,7 @@ def pending(entries: Sequence[Happening], present: int) -> Mail | None:
 def delivered_last(entries: Sequence[Happening]) -> str | None:
     """The id of the mail that was delivered last."""
     for entry in reversed(entries):
-        if entry.kind == DELIVERED:
+        if entry.kind == happenings.DELIVERED:
             return str(entry.details.get("mail", ""))
     return None
 
@@ -86,9 +84,9 @@ def delivered_last(entries: Sequence[Happening]) -> str | None:
 def outlives(mail: Mail, entry: Happening) -> bool:
     """Whether a mail still waits after what an entry tells of."""
     match entry.kind:
-        case "cleared" | "restored" | "delivered":
+        case happenings.CLEARED | happenings.RESTORED | happenings.DELIVERED:
             return False
-        case "reverted":
+        case happenings.REVERTED:
             # Ids only rise along a lineage, so a lower id is a line before the cut.
             return mail.checkpoint_id < whole_number(entry.details.get("checkpoint_id"))
         case _:
@@ -97,12 +95,12 @@ def outlives(mail: Mail, entry: Happening) -> bool:
 
 def what_became_of(entries: Sequence[Happening], mail_id: str) -> str:
     """A phrase for whoever asks for a mail that does not wait."""
-    if not any(entry.kind == SENT and entry.key == mail_id for entry in entries):
+    if not any(entry.kind == happenings.SENT and entry.key == mail_id for entry in entries):
         return "it was never sent to this session"
     for entry in entries:
-        if entry.kind == DELIVERED and entry.details.get("mail") == mail_id:
+        if entry.kind == happenings.DELIVERED and entry.details.get("mail") == mail_id:
             return f"it was delivered as generation {entry.generation}"
-        if entry.kind == SENT and entry.details.get("replaces") == mail_id:
+        if entry.kind == happenings.SENT and entry.details.get("replaces") == mail_id:
             return f"it was given up for the mail {entry.key}"
         if entry.details.get("expired_mail") == mail_id:
             return f"it expired when the session was {entry.kind} as generation {entry.generation}"

@@ -1,16 +1,14 @@
 """Which generations may be given up: those that were asked for, and that nothing stands on."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
+from steno_protocol import happenings
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening, Mail
+from steno_protocol.replies import Mail
 from stenod.core import timeline
-
-COLLECTED: Final = "collected"
-"""What the timeline calls it: these generations were given up."""
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -80,4 +78,6 @@ def droppable(
 
 def _left_at(entries: Iterable[Happening]) -> dict[int, float]:
     """When each generation was left behind, by the rewrite to the next one."""
-    return {entry.generation - 1: entry.at for entry in entries if entry.kind in timeline.REWRITES}
+    return {
+        entry.generation - 1: entry.at for entry in entries if entry.kind in happenings.REWRITES
+    }

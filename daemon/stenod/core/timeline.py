@@ -1,12 +1,7 @@
 """The lines of `timeline.jsonl`: what happened to a session, and the intent of each rewrite.
 
-    {"kind":"reverted","generation":3,"kept":120,"at":1764000000.5,"by":"planner","key":"0199...",
-     "details":{"checkpoint_id":2,"lines":120,"old_lines":241,"old":[81022,1822301],
-                "new":[40511,9918217]}}
-
-`old_lines` and `lines` count the file before and after, `old` and `new` are its fingerprints: its
-length and the CRC-32 of its last 64 KiB. The line of a rewrite is written before the rewrite; a
-`voided` line takes it back.
+The line of a rewrite is written before the rewrite, with the fingerprints of the file before and
+after it; a `voided` line takes it back.
 """
 
 import zlib
@@ -15,33 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol import limits
+from steno_protocol import happenings, limits
 from steno_protocol._json import whole_number
-from steno_protocol.floors import FORKED
+from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
-from steno_protocol.replies import Happening
 from stenod.core.keys import Applied
 
-REWRITES: Final = {
-    "reverted": "revert_to",
-    "cleared": "clear",
-    "prompted": "write_system_prompt",
-    "restored": "restore_generation",
-    "compacted": "compact_commit",
-    "delivered": "deliver_dmail",
-    "mended": "repair",
-}
-"""Kinds of happenings that replaced the file, and the command that each answers to."""
-
-_SETTING_CHECKPOINTS: Final = {"compacted", "delivered"}
-
-COMPACTING: Final = "compacting"
-"""A compaction was begun, and this id is its checkpoint's."""
-
-VOIDED: Final = "voided"
-
-FOREIGN: Final = "foreign"
-"""Another program changed the file: it added lines, edited it, or put another one in its place."""
+_SETTING_CHECKPOINTS: Final = {happenings.COMPACTED, happenings.DELIVERED}
 
 Fingerprint = tuple[int, int]
 """A file's length in bytes and the CRC-32 of its last `FINGERPRINT_BYTES`."""
@@ -68,9 +43,9 @@ def decode(data: bytes) -> list[Happening]:
         entry = _decode(line)
         if entry is None:
             continue
-        if entry.kind == VOIDED:
+        if entry.kind == happenings.VOIDED:
             entries = [other for other in entries if other.generation != entry.generation
-                       or other.kind not in REWRITES]  # fmt: skip
+                       or other.kind not in happenings.REWRITES]  # fmt: skip
         else:
             entries.append(entry)
     return entries
@@ -93,7 +68,7 @@ def in_doubt(data: bytes) -> Happening | None:
     found = None
     for line in data.split(b"\n"):
         entry = _decode(line)
-        if entry is not None and entry.kind in REWRITES:
+        if entry is not None and entry.kind in happenings.REWRITES:
             found = entry
         elif entry is not None and found is not None and entry.generation >= found.generation:
             # What takes it back is of its generation, too.
@@ -103,7 +78,7 @@ def in_doubt(data: bytes) -> Happening | None:
 
 def voided(rewrite: Happening) -> Happening:
     """What takes a rewrite back that did not take place."""
-    return Happening(kind=VOIDED, generation=rewrite.generation, key=rewrite.key)
+    return Happening(kind=happenings.VOIDED, generation=rewrite.generation, key=rewrite.key)
 
 
 def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[Happening]:
@@ -114,9 +89,9 @@ def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[H
         rotated: for each generation that began with a rotation, when the file before it last
             changed, in Unix seconds.
     """
-    told = {entry.generation for entry in entries if entry.kind in REWRITES}
+    told = {entry.generation for entry in entries if entry.kind in happenings.REWRITES}
     inferred = [
-        Happening(kind="rotated", generation=generation, at=at, inferred=True)
+        Happening(kind=happenings.ROTATED, generation=generation, at=at, inferred=True)
         for generation, at in sorted(rotated.items())
         if generation not in told
     ]
@@ -144,7 +119,7 @@ def applied_of(entry: Happening, rotated: str) -> Applied:
     # Only these set a checkpoint; a revert's is the one that it went back to.
     number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
     checkpoint_id = number if isinstance(number, int) else None
-    return Applied(REWRITES[entry.kind], head, 0, checkpoint_id, rotated)
+    return Applied(happenings.REWRITES[entry.kind], head, 0, checkpoint_id, rotated)
 
 
 def lineage(
@@ -161,15 +136,15 @@ def lineage(
         present: the generation.
         checkpoint_id: the one that is looked for; None for any.
     """
-    rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITES}
+    rewrites = {entry.generation: entry for entry in entries if entry.kind in happenings.REWRITES}
     found, at = [present], present
-    while (entry := rewrites.get(at)) is not None and entry.kind != "cleared":
+    while (entry := rewrites.get(at)) is not None and entry.kind != happenings.CLEARED:
         source = entry.details.get("from", at - 1)
         if not isinstance(source, int) or not 0 <= source < at:
             break
         own_id = entry.details.get("checkpoint_id")
         is_above = checkpoint_id is not None and isinstance(own_id, int) and checkpoint_id >= own_id
-        if entry.kind == "compacted" and not is_above:
+        if entry.kind == happenings.COMPACTED and not is_above:
             found.append(source)
         at = source
     return found
@@ -180,7 +155,7 @@ def unreserved_id(entries: Iterable[Happening], present: int) -> int:
     kept = (
         whole_number(entry.details.get("checkpoint_id")) + 1
         for entry in entries
-        if entry.kind == COMPACTING and entry.generation == present
+        if entry.kind == happenings.COMPACTING and entry.generation == present
     )
     return max(kept, default=0)
 
@@ -188,14 +163,14 @@ def unreserved_id(entries: Iterable[Happening], present: int) -> int:
 def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
     """Lines that a generation had when a rewrite made it; lines below were written before."""
     for entry in entries:
-        if entry.kind in REWRITES and entry.generation == generation:
+        if entry.kind in happenings.REWRITES and entry.generation == generation:
             return whole_number(entry.details.get("lines"))
     return 0
 
 
 def is_inferred(entries: Iterable[Happening], generation: int) -> bool:
     """True when no entry tells how a generation began: another program rotated or kept the file."""
-    makers = {*REWRITES, FORKED}
+    makers = {*happenings.REWRITES, happenings.FORKED}
     told = (entry.generation for entry in entries if entry.kind in makers)
     return generation > 0 and generation not in told
 

@@ -1,0 +1,13 @@
+"""What was written to a timeline, held to the table of what each kind tells."""
+
+from collections.abc import Iterable
+
+from steno_protocol.happenings import FACTS, Happening
+
+
+def check_facts(entries: Iterable[Happening]) -> None:
+    """Every entry is of a kind that is known, and tells what its kind tells."""
+    for entry in entries:
+        facts = FACTS[entry.kind]
+        known = facts.always | facts.perhaps
+        assert facts.always <= entry.details.keys() <= known, f"other facts: {entry}"
