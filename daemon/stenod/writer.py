@@ -17,18 +17,17 @@ from steno_protocol import limits
 from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenCount
 from steno_protocol.errors import StenoError, StorageFailed
 from steno_protocol.happenings import Happening
-from steno_protocol.replies import Ack
 from stenod import lookup
 from stenod.core.keys import Applied
-from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite, ack_of
+from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed import Feed
-from stenod.group import Answer, Batch, Group, answer_all, refuse_all
+from stenod.group import Batch, Group, answer_all
 from stenod.mailbox import Item, Mailbox
+from stenod.mishaps import Mishaps
 from stenod.open_files import OpenFiles
 from stenod.recovery import Opened, OpenHow
 from stenod.refusals import Refusals, doubted
 from stenod.rewriter import InDoubt, Rewriter
-from stenod.store.jsonl import Replaced
 from stenod.workshop import Workshop
 
 _AS_IT_IS = OpenHow()
@@ -66,6 +65,7 @@ class Writer:
         self._refusals = Refusals(session, workshop.tell)
         first, beside = (None, None) if needs is None else (needs.open, needs._files)
         self._files: OpenFiles = OpenFiles(session, opener, feed, workshop, first, beside)
+        self._mishaps = Mishaps(self._files, self._refusals, workshop)
         self._rewriter = Rewriter(session, workshop, feed, self._files.timeline)
         self._left: Callable[[], Awaitable[None]] | None = None
 
@@ -192,7 +192,7 @@ class Writer:
         """
         is_told = self._tell(batch)
         if not is_told:
-            self._leave(partial(self._mend, batch))
+            self._leave(partial(self._mishaps.answer, batch))
         return is_told
 
     def conclude(self, batch: Batch) -> None:
@@ -360,7 +360,7 @@ class Writer:
         if self._tell(batch):
             self._remember(batch)
         else:
-            await self._mend(batch)
+            await self._mishaps.answer(batch)
 
     def _batch_of(self, group: Group) -> Batch | None:
         """What is to be stored of a group, which is empty then; None if nothing is."""
@@ -393,52 +393,6 @@ class Writer:
         if batch.data:
             self._shop.statistics.count_group(len(batch.answers), batch.lines, len(batch.data))
 
-    async def _mend(self, batch: Batch) -> None:
-        """Answer a group that could not simply be stored."""
-        if batch.error is not None:
-            await self._fail(batch.opened, batch.answers, batch.error)
-        else:
-            await self._recount(batch)
-
-    async def _recount(self, batch: Batch) -> None:
-        """A foreign program wrote between our look and our write: say where our lines really are.
-
-        Ours are one piece, because they were one write, behind where the file ended when we looked.
-        The files are opened again, which takes the foreign lines in and makes everything durable.
-        Lines that the other program's half line swallowed were not applied.
-        """
-        generation, start, answers = batch.opened.log.generation, batch.start, batch.answers
-        try:
-            again = await self._files.take_in_foreign()
-            size = max(0, again.log.size - start)
-            region = await self._shop.read(lambda: again.log.read(generation, start, size))
-        except (OSError, StenoError) as error:
-            refuse_all(answers, self._refusals.unknown(f"a foreign program interfered: {error}"))
-            return
-        shift = batch.shift_in(region)
-        if shift is None or again.log.generation != generation:
-            refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
-            return
-        answer_all(answers, synced=True, shift=shift)
-
-    async def _fail(self, opened: Opened, answers: list[Answer], error: OSError) -> None:
-        """A write or sync failed: nobody of the group is acknowledged, and the log is buried.
-
-        What was acknowledged as `written` and not synced since is withdrawn with it.
-        """
-        try:
-            await self._shop.read(opened.log.take_back)
-            refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
-        except OSError as worse:
-            refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
-        opened.machine.roll_back()
-        self._files.set_aside(proven=opened.log.synced)
-        for answer in answers:
-            if answer.is_durable:
-                answer.item.to.reply(answer.ack)
-            else:
-                refuse_all([answer], refusal)
-
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self.opened
         if opened is None:
@@ -446,30 +400,10 @@ class Writer:
         try:
             ack = await self._rewriter.carry_out(opened, decision)
         except InDoubt as doubt:
-            ack = await self._settle(item, doubt.error)
+            ack = await self._mishaps.settle(item.command.key, doubt.error)
         item.to.reply(ack)
         if self.opened is opened:
             await self._files.save_mark(opened)
-
-    async def _settle(self, item: Item, error: OSError) -> Ack:
-        """A rewrite failed half-way: open the files again, which tells before or after.
-
-        Raises:
-            StorageFailed, Busy: before; nothing happened.
-            OutcomeUnknown: the files cannot be opened either.
-        """
-        self._files.set_aside(is_changed=isinstance(error, Replaced))
-        key = item.command.key
-        try:
-            again = await self.open()
-            applied = await self._shop.read(lambda: lookup.look_up(again.log, again.log.path, key))
-        except (OSError, StenoError) as worse:
-            raise self._refusals.unknown(
-                f"the disk failed ({error}), and again ({worse})", key
-            ) from None
-        if applied is None:
-            raise self._refusals.not_rewritten(error)
-        return ack_of(applied, duplicate=False)
 
     async def _sync_when_due(self) -> None:
         since, opened = self._files.unsynced.since, self.opened

@@ -1,0 +1,102 @@
+"""What becomes of commands whose bytes may not be where they were decided to be.
+
+A write or a sync failed, another program wrote at the same time, or a rewrite failed half-way. What
+is told of a command then is found out from the files, and where they say nothing its outcome is
+unknown.
+"""
+
+from steno_protocol.errors import StenoError
+from steno_protocol.replies import Ack
+from stenod import lookup
+from stenod.core.speculation import ack_of
+from stenod.group import Batch, answer_all, refuse_all
+from stenod.open_files import OpenFiles
+from stenod.recovery import OpenHow
+from stenod.refusals import Refusals
+from stenod.store.jsonl import Replaced
+from stenod.workshop import Workshop
+
+
+class Mishaps:
+    """What one writer does when something went wrong.
+
+    Args:
+        files: the files that it writes.
+        refusals: words its errors.
+        workshop: what it works with.
+    """
+
+    def __init__(self, files: OpenFiles, refusals: Refusals, workshop: Workshop) -> None:
+        self._files = files
+        self._refusals = refusals
+        self._shop = workshop
+
+    async def answer(self, batch: Batch) -> None:
+        """Answer a batch that could not be stored, or not only it was."""
+        if batch.error is not None:
+            await self._withdraw(batch, batch.error)
+        else:
+            await self._recount(batch)
+
+    async def _withdraw(self, batch: Batch, error: OSError) -> None:
+        """A write or sync failed: nobody of the batch is acknowledged, and the log is buried.
+
+        What was acknowledged as `written` and not synced since is withdrawn with it.
+        """
+        opened = batch.opened
+        try:
+            await self._shop.read(opened.log.take_back)
+            refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
+        except OSError as worse:
+            refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
+        opened.machine.roll_back()
+        self._files.set_aside(proven=opened.log.synced)
+        for answer in batch.answers:
+            if answer.is_durable:
+                answer.item.to.reply(answer.ack)
+            else:
+                refuse_all([answer], refusal)
+
+    async def _recount(self, batch: Batch) -> None:
+        """A foreign program wrote between our look and our write: say where our lines really are.
+
+        Ours are one piece, because they were one write, behind where the file ended when we looked.
+        The files are opened again, which takes the foreign lines in and makes everything durable.
+        Lines that the other program's half line swallowed were not applied.
+        """
+        generation, start, answers = batch.opened.log.generation, batch.start, batch.answers
+        try:
+            again = await self._files.take_in_foreign()
+            size = max(0, again.log.size - start)
+            region = await self._shop.read(lambda: again.log.read(generation, start, size))
+        except (OSError, StenoError) as error:
+            refuse_all(answers, self._refusals.unknown(f"a foreign program interfered: {error}"))
+            return
+        shift = batch.shift_in(region)
+        if shift is None or again.log.generation != generation:
+            refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
+            return
+        answer_all(answers, synced=True, shift=shift)
+
+    async def settle(self, key: str, error: OSError) -> Ack:
+        """A rewrite failed half-way: open the files again, which tells before or after.
+
+        Args:
+            key: of its command.
+            error: what it failed by.
+
+        Raises:
+            StorageFailed, Busy: before; nothing happened.
+            OutcomeUnknown: the files cannot be opened either.
+        """
+        self._files.set_aside(is_changed=isinstance(error, Replaced))
+        try:
+            again = await self._files.open(OpenHow())
+            applied = await self._shop.read(lambda: lookup.look_up(again.log, again.log.path, key))
+        except (OSError, StenoError) as worse:
+            raise self._refusals.unknown(
+                f"the disk failed ({error}), and again ({worse})", key
+            ) from None
+        if applied is None:
+            raise self._refusals.not_rewritten(error)
+        return ack_of(applied, duplicate=False)
