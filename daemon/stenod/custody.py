@@ -16,6 +16,7 @@ from steno_protocol.replies import Deleted, SessionStat, Verification
 from stenod import describing, forking, trash
 from stenod.cutting import Captured
 from stenod.forking import Wanted
+from stenod.looks import Looks
 from stenod.reading import Readable
 from stenod.recovery import Inspection
 from stenod.registry import Registry
@@ -37,13 +38,17 @@ class Custody:
         trees: where sessions lie.
         disk: the disk they lie on.
         registry: who has their writers.
+        looks: looks at them.
         workshop: clocks and threads.
     """
 
-    def __init__(self, trees: Trees, disk: Disk, registry: Registry, workshop: Workshop) -> None:
+    def __init__(
+        self, trees: Trees, disk: Disk, registry: Registry, looks: Looks, workshop: Workshop
+    ) -> None:
         self._trees = trees
         self._disk = disk
         self._registry = registry
+        self._looks = looks
         self._shop = workshop
         self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
@@ -105,14 +110,14 @@ class Custody:
             self._disk.close(tree)
 
     async def _stat(self, session: str) -> SessionStat:
-        inspection, view = await self._registry.look(session)
+        inspection, view = await self._looks.inspect(session)
         if view is not None:
             view.release()
         return await self._stat_of(session, inspection, is_open=view is None)
 
     async def _open(self, command: Open) -> SessionStat:
         opened = await self._registry.open(command)
-        inspection, view = await self._registry.look(command.session)
+        inspection, view = await self._looks.inspect(command.session)
         if view is not None:
             view.release()
         return await self._stat_of(
@@ -161,11 +166,11 @@ class Custody:
 
     async def _verified(self, place: Place, *, is_live: bool) -> Verification:
         if is_live or self._log(place.session) is None:
-            context = await self._registry.readable(place.session, "context", None)
+            context = await self._looks.readable(place.session, "context", None)
         else:
             context = await self._shop.read(lambda: self._trees.readable(place, None))
         try:
-            wire = await self._registry.readable(place.session, "wire", None)
+            wire = await self._looks.readable(place.session, "wire", None)
             live = context.generation if is_live else None
             try:
                 return await self._shop.read(
@@ -182,15 +187,15 @@ class Custody:
         What another program changed is taken in by the next command; until then it is looked at
         as the file of a session that is not open.
         """
-        writer = self._registry.context(session)
-        if writer is None or writer.opened is None:
+        found = self._registry.known(session)
+        if found is None or found.context.opened is None:
             return False
-        return writer.is_serving or not writer.opened.log.is_foreign_changed()
+        return found.context.is_serving or not found.context.opened.log.is_foreign_changed()
 
     def _log(self, session: str) -> tuple[int, int, int] | None:
         """What changes with all that a session's writer does."""
-        writer = self._registry.context(session)
-        opened = writer.opened if writer is not None else None
+        found = self._registry.known(session)
+        opened = found.opened("context") if found is not None else None
         return (id(opened), opened.log.generation, opened.log.size) if opened is not None else None
 
     async def _describe(self, command: Describe) -> SessionStat:
@@ -259,11 +264,11 @@ class Custody:
         opened = await (await self._registry.writer(session, "context")).open()
         held: list[Readable] = []
         try:
-            held.append(await self._registry.readable(session, "wire", None))
-            held.append(await self._registry.readable(session, "context", None))
+            held.append(await self._looks.readable(session, "wire", None))
+            held.append(await self._looks.readable(session, "context", None))
             wire, context = held
             checkpoints = opened.machine.counters.n_checkpoints
-            timeline = await self._registry.timeline(session)
+            timeline = await self._looks.timeline(session)
             yield (
                 Captured(
                     session=session,
@@ -285,7 +290,7 @@ class Custody:
         """Tell the source of its fork, unless that was done or the source is there no more."""
         session = wanted.source.session
         try:
-            entries = await self._registry.timeline(session)
+            entries = await self._looks.timeline(session)
             if not forking.is_told(wanted, entries):
                 writer = await self._registry.writer(session, "context")
                 await writer.note(forking.told(wanted, made))

@@ -30,6 +30,7 @@ from stenod.custody import Custody
 from stenod.faults import fault_of
 from stenod.handle_limit import process_limit
 from stenod.idleness import Idleness
+from stenod.looks import Looks
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
 from stenod.peers import Peer
@@ -86,9 +87,11 @@ class Daemon:
         self._workshop = self._make_workshop()
         self._registry = Registry(trees, disk, self._workshop, self._spawn, self._handles)
         self._registry.look_around = self._look_around
-        self._custody = Custody(trees, disk, self._registry, self._workshop)
+        looks = Looks(self._registry, trees, self._workshop)
+        self._custody = Custody(trees, disk, self._registry, looks, self._workshop)
         self._reporter = Reporter(self._config, self._registry, self._workshop)
-        self._router = self._make_router(Collector(trees, disk, self._registry, self._workshop))
+        collector = Collector(trees, disk, self._registry, self._workshop)
+        self._router = self._make_router(looks, collector)
 
     async def run(self, lock: RootLock) -> None:
         """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
@@ -248,10 +251,11 @@ class Daemon:
             quotas=self._quotas,
         )
 
-    def _make_router(self, collector: Collector) -> Router:
+    def _make_router(self, looks: Looks, collector: Collector) -> Router:
         router = Router(
             self._reporter,
             self._registry,
+            looks,
             self._custody,
             collector,
             self._outbox,

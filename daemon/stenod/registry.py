@@ -8,23 +8,17 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.commands import AppendWire, List, Open
+from steno_protocol.commands import AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
-from steno_protocol.happenings import Happening
-from steno_protocol.replies import Mail, Sessions
 from stenod import trash
-from stenod.core.machine import Machine
 from stenod.feed import Spawn
 from stenod.handle_limit import HandleLimit
 from stenod.mailbox import Item, Mailbox
-from stenod.reading import Readable
-from stenod.recovery import Inspection, Opened, OpenHow
+from stenod.recovery import Opened, OpenHow
 from stenod.refusals import Refusals, doubted, draining, ended
 from stenod.rounds import Round
-from stenod.sessions import File, KeptKeys, Session, inspection_of
+from stenod.sessions import File, KeptKeys, Session
 from stenod.store.disk import Disk
-from stenod.store.doubts import Unproven
-from stenod.store.handles import FileView
 from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 from stenod.writer import Writer
@@ -90,15 +84,19 @@ class Registry:
         writers = [writer for session in self._sessions.values() for writer in session.writers]
         return max((len(writer.mailbox) for writer in writers), default=0)
 
+    @property
+    def followed(self) -> list[Session]:
+        """The sessions that somebody follows."""
+        return [session for session in self._sessions.values() if session.is_followed]
+
+    def known(self, session: str) -> Session | None:
+        """The open session of an id, as it was when somebody last looked there; `found` looks."""
+        return self._addresses.get(session)
+
     def writers(self, session: str) -> list[Writer]:
         """The writers of a session, none while it is not open."""
         found = self._addresses.get(session)
         return found.writers if found is not None else []
-
-    def context(self, session: str) -> Writer | None:
-        """The writer of a session's context, None while it is not open."""
-        found = self._addresses.get(session)
-        return found.context if found is not None else None
 
     def submit(self, session: str, item: Item) -> None:
         """Give a command to its session's writer, which is started if need be.
@@ -221,65 +219,18 @@ class Registry:
             await self.leave_strays([(found, found.place), (found, self._trees.place(session))])
         return self._addresses.get(session)
 
-    async def look(self, session: str) -> tuple[Inspection, FileView | None]:
-        """What a session's files say and, if it is not open, what of them may be read."""
-        found = await self.found(session)
-        if found is not None:
-            await found.context.look()
-        inspection = found.inspect() if found is not None else None
-        if inspection is not None:
-            return inspection, None
-        place = self._trees.place(session)
-        try:
-            return await self._shop.read(lambda: self._trees.inspect(place))
-        except Unproven:
-            opened = await (await self.writer(session, "context")).open()
-            return inspection_of(opened), None
+    async def leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
+        """End the sessions whose folder is not at its place any more; what is queued is written."""
+        looks = [(session, place, self._names[session][0]) for session, place in known]
 
-    async def sessions(self, wanted: List) -> Sessions:
-        """Sessions by id, up to the limit."""
-        return await self._shop.read(lambda: self._trees.sessions(wanted))
+        def strays() -> set[Session]:
+            return {each for each, place, told in looks if not self._trees.leads_to(place, told)}
 
-    async def readable(self, session: str, file: File, generation: int | None) -> Readable:
-        """What may be read of one generation of a file, None for the present one.
-
-        Raises:
-            NotFound: there is no such session or generation.
-        """
-        try:
-            return await self._readable(session, file, generation)
-        except Unproven:
-            # Its opening for writing writes again what a failed sync may have dropped.
-            await self.writer(session, file)
-            return await self._readable(session, file, generation)
-
-    async def _readable(self, session: str, file: File, generation: int | None) -> Readable:
-        found = self._addresses.get(session)
-        if found is not None and found.opened(file) is not None:
-            await found.writer(file).settle()
-        opened = self._opened(session, file)
-        if opened is not None and generation in {None, opened.log.generation}:
-            present = opened.log.generation
-            log, head = opened.log, opened.machine.head
-            return Readable(log.view(present), present, head, log.file_path)
-        place = self._trees.place(session)
-        if file == "wire":
-            return await self._shop.read(lambda: self._trees.readable_wire(place))
-        return await self._shop.read(lambda: self._trees.readable(place, generation))
-
-    async def timeline(self, session: str) -> list[Happening]:
-        """What ever happened to a session, rotations by other programs included."""
-        found = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.timeline(found))
-
-    async def pending_mail(self, session: str) -> Mail | None:
-        """The D-Mail that waits in a session."""
-        await self.found(session)
-        opened = self._opened(session, "context")
-        if opened is not None and isinstance(opened.machine, Machine):
-            return opened.machine.mail
-        place = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.pending_mail(place))
+        found = await self._shop.read(strays)
+        for session in found:
+            await self._end(session)
+            self._shop.tell("session_moved", session=session.place.session)
+        _end_feeds(found, _MOVED)
 
     def retire_idle(self) -> None:
         """Close what was not used for long, and the longest unused of too many."""
@@ -340,10 +291,6 @@ class Registry:
         for session in self._sessions.values():
             session.close()
 
-    def _opened(self, session: str, file: File) -> Opened | None:
-        found = self._addresses.get(session)
-        return found.opened(file) if found is not None else None
-
     async def _session(self, session: str, *, create: bool) -> Session:
         found = await self.found(session)
         if found is None:
@@ -357,24 +304,6 @@ class Registry:
             self._check_kept_out(place)
             found = self._addresses.get(session) or self._add(place, identity)
         return found
-
-    @property
-    def followed(self) -> list[Session]:
-        """The sessions that somebody follows."""
-        return [session for session in self._sessions.values() if session.is_followed]
-
-    async def leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
-        """End the sessions whose folder is not at its place any more; what is queued is written."""
-        looks = [(session, place, self._names[session][0]) for session, place in known]
-
-        def strays() -> set[Session]:
-            return {each for each, place, told in looks if not self._trees.leads_to(place, told)}
-
-        found = await self._shop.read(strays)
-        for session in found:
-            await self._end(session)
-            self._shop.tell("session_moved", session=session.place.session)
-        _end_feeds(found, _MOVED)
 
     async def _resolve(self, session: str) -> None:
         """Find the writer that queued commands are for, or refuse them."""

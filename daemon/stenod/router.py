@@ -49,7 +49,6 @@ from steno_protocol.commands import (
     command_name,
 )
 from steno_protocol.errors import (
-    BadRequest,
     Busy,
     NotFound,
     StenoError,
@@ -75,13 +74,13 @@ from stenod.collecting import Collector
 from stenod.compactions import Compactions
 from stenod.custody import Custody, Whole
 from stenod.feed import Spawn, Subscriber
+from stenod.looks import Looks
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
 from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
 from stenod.refusals import Refusals, doubted, draining, forget_way, remedy_of
 from stenod.registry import Registry
 from stenod.reporting import Reporter
-from stenod.sessions import File
 from stenod.watching import Watch
 from stenod.workshop import Workshop
 
@@ -123,6 +122,7 @@ class Router:
     Args:
         reporter: tells of the daemon itself.
         registry: who has the writers.
+        looks: looks at sessions.
         custody: does what is done with a session as a whole.
         collector: gives up what was asked for.
         outbox: where answers go.
@@ -143,6 +143,7 @@ class Router:
         self,
         reporter: Reporter,
         registry: Registry,
+        looks: Looks,
         custody: Custody,
         collector: Collector,
         outbox: Outbox,
@@ -158,6 +159,7 @@ class Router:
         self.drain: Callable[[], None] = lambda: None
         self._drainers: list[_Asker] = []
         self._registry = registry
+        self._looks = looks
         self._custody = custody
         self._collector = collector
         self._outbox = outbox
@@ -372,7 +374,7 @@ class Router:
         match command:
             case List():
                 asker.peer.check_takes()
-                asker.reply(await self._registry.sessions(command))
+                asker.reply(await self._looks.sessions(command))
             case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
                 asker.reply(await self._custody.serve(command))
             case Read():
@@ -382,7 +384,7 @@ class Router:
                         await self._read(asker, command)
             case Timeline():
                 asker.peer.check_takes()
-                entries = await self._registry.timeline(command.session)
+                entries = await self._looks.timeline(command.session)
                 asker.reply(TimelineReport(entries=entries))
             case Subscribe():
                 await self._subscribe(asker, command)
@@ -390,25 +392,14 @@ class Router:
                 writer = await self._registry.writer(command.session, "context")
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
-                asker.reply(MailReport(mail=await self._registry.pending_mail(command.session)))
+                asker.reply(MailReport(mail=await self._looks.pending_mail(command.session)))
             case Gc():
                 asker.reply(await self._collector.collect(command))
             case _:
                 assert_never(command)
 
     async def _read(self, asker: _Asker, command: Read) -> None:
-        after = Position.parse(command.after) if command.after is not None else None
-        file: File = "wire" if isinstance(command, ReadWire) else "context"
-        if file == "wire":
-            _check_wire(after)
-        found = await self._registry.readable(
-            command.session, file, after.generation if after is not None else None
-        )
-        is_local = asker.peer.user is None
-        try:
-            body, block = await self._shop.read(lambda: found.answer(command, is_local=is_local))
-        finally:
-            found.view.release()
+        body, block = await self._looks.read(command, is_local=asker.peer.user is None)
         self._outbox.reply_block(asker.peer, asker.request_id, body, block)
 
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
@@ -489,8 +480,3 @@ class Router:
         if not asker.peer.unsubscribe(command.subscription):
             raise NotFound(f"there is no subscription {command.subscription!r} here")
         asker.reply(Done())
-
-
-def _check_wire(after: Position | None) -> None:
-    if after is not None and after.generation != 0:
-        raise BadRequest(f"{after} is no position of a wire file: they are all of generation 0")

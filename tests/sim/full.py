@@ -139,10 +139,12 @@ class FullSimulation(WholeSimulation):
 
 def _check_joined(daemon: SimulatedDaemon, session: str) -> None:
     """No event is joined to what a power cut could take from the context."""
-    context, wire = daemon.registry.context(session), daemon.registry.writers(session)[:1]
-    for machine in [writer.opened.machine for writer in wire if writer.opened is not None]:
-        if context is not None and isinstance(machine, WireMachine):
-            floor, head = machine._floor, context.feed.head
+    found = daemon.registry.known(session)
+    wire = found.opened("wire") if found is not None else None
+    if found is not None and wire is not None:
+        machine, head = wire.machine, found.context.feed.head
+        if isinstance(machine, WireMachine):
+            floor = machine._floor
             assert floor <= head, f"{session}: an event is joined to {floor}, durable is {head}"
 
 

@@ -20,6 +20,7 @@ from stenod.config import Config
 from stenod.counting import Statistics
 from stenod.custody import Custody
 from stenod.handle_limit import HandleLimit
+from stenod.looks import Looks
 from stenod.outbox import Outbox
 from stenod.peers import Peer
 from stenod.registry import Registry
@@ -90,10 +91,12 @@ class DaemonInProcess:
         )
         self.registry = Registry(trees, disk, workshop, self._spawn, handles)
         self._outbox = outbox
+        looks = Looks(self.registry, trees, workshop)
         self.router = Router(
             Reporter(config, self.registry, workshop),
             self.registry,
-            Custody(trees, disk, self.registry, workshop),
+            looks,
+            Custody(trees, disk, self.registry, looks, workshop),
             Collector(trees, disk, self.registry, workshop),
             outbox,
             workshop,
