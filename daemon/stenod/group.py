@@ -14,8 +14,8 @@ from stenod.recovery import Opened
 from stenod.refusals import with_key
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a command is to be told once the group is stored.
+class Decided(msgspec.Struct, frozen=True):
+    """A command that was decided on, and what it is told once its group is stored.
 
     Attributes:
         is_new: this group's bytes are what it waits for; else it is a repeat.
@@ -37,7 +37,7 @@ class Group(msgspec.Struct, eq=False):
 
     data: list[bytes] = []
     lines: int = 0
-    answers: list[Answer] = []
+    decided: list[Decided] = []
     synced: bool = False
     room: Room | None = None
 
@@ -45,7 +45,7 @@ class Group(msgspec.Struct, eq=False):
         """Append what a command decided on."""
         self.data.append(decision.data)
         self.lines += decision.count
-        self.answers.append(Answer(item, decision.ack, is_new=True))
+        self.decided.append(Decided(item, decision.ack, is_new=True))
         self.synced |= item.command.durability == "synced"
 
     def repeat(self, item: Item, ack: Ack, keys: KeyTable) -> None:
@@ -58,12 +58,12 @@ class Group(msgspec.Struct, eq=False):
                 may displace this key before the group is stored.
         """
         is_durable = keys.get(item.command.key) is not None
-        self.answers.append(Answer(item, ack, is_new=False, is_durable=is_durable))
+        self.decided.append(Decided(item, ack, is_new=False, is_durable=is_durable))
         # The first answer may be of this very group: both wait for the same sync.
         self.synced = True
 
 
-class Batch(msgspec.Struct, eq=False):
+class Commit(msgspec.Struct, eq=False):
     """A group's bytes on their way to the disk, and who is to be told.
 
     Attributes:
@@ -77,7 +77,7 @@ class Batch(msgspec.Struct, eq=False):
     opened: Opened
     data: bytes
     lines: int
-    answers: list[Answer]
+    decided: list[Decided]
     synced: bool
     start: int
     sync_s: float = 0.0
@@ -97,26 +97,26 @@ class Batch(msgspec.Struct, eq=False):
         return region.count(b"\n", 0, found) if is_there else None
 
 
-def answer_all(answers: Sequence[Answer], *, synced: bool, shift: int = 0) -> None:
+def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:
     """Tell a stored group's commands, in their order, where their records are.
 
     Args:
-        answers: what was decided.
+        decided: its commands.
         synced: whether the bytes are durable, or only in the page cache.
         shift: lines by which the group lies further down than was decided.
     """
     # A repeat inside the group is answered with its first copy's place.
-    ours = {answer.item.command.key for answer in answers if answer.is_new and shift}
-    for answer in answers:
-        command, ack = answer.item.command, answer.ack
+    ours = {each.item.command.key for each in decided if each.is_new and shift}
+    for each in decided:
+        command, ack = each.item.command, each.ack
         if command.key in ours:
             ack = moved(ack, shift, overtaken=command.expect is not None)
         if not synced:
             ack = msgspec.structs.replace(ack, durability="written")
-        answer.item.to.reply(ack)
+        each.item.to.reply(ack)
 
 
-def refuse_all(answers: Sequence[Answer], error: StenoError) -> None:
+def refuse_all(decided: Sequence[Decided], error: StenoError) -> None:
     """Tell all commands of a group of the same error."""
-    for answer in answers:
-        answer.item.to.refuse(with_key(error, answer.item.command.key))
+    for each in decided:
+        each.item.to.refuse(with_key(error, each.item.command.key))

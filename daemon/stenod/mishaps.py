@@ -9,7 +9,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod import lookup
 from stenod.core.speculation import ack_of
-from stenod.group import Batch, answer_all, refuse_all
+from stenod.group import Commit, answer_all, refuse_all
 from stenod.open_files import OpenFiles
 from stenod.recovery import OpenHow
 from stenod.refusals import Refusals
@@ -31,19 +31,19 @@ class Mishaps:
         self._refusals = refusals
         self._shop = workshop
 
-    async def answer(self, batch: Batch) -> None:
-        """Answer a batch that could not be stored, or not only it was."""
-        if batch.error is not None:
-            await self._withdraw(batch, batch.error)
+    async def answer(self, commit: Commit) -> None:
+        """Answer a commit that is not on the disk, or not where it was decided to be."""
+        if commit.error is not None:
+            await self._withdraw(commit, commit.error)
         else:
-            await self._recount(batch)
+            await self._recount(commit)
 
-    async def _withdraw(self, batch: Batch, error: OSError) -> None:
-        """A write or sync failed: nobody of the batch is acknowledged, and the log is buried.
+    async def _withdraw(self, commit: Commit, error: OSError) -> None:
+        """A write or sync failed: nobody of the commit is acknowledged, and the log is buried.
 
         What was acknowledged as `written` and not synced since is withdrawn with it.
         """
-        opened = batch.opened
+        opened = commit.opened
         try:
             await self._shop.read(opened.log.take_back)
             refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
@@ -51,32 +51,32 @@ class Mishaps:
             refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
         self._files.set_aside(proven=opened.log.synced)
-        for answer in batch.answers:
-            if answer.is_durable:
-                answer.item.to.reply(answer.ack)
+        for each in commit.decided:
+            if each.is_durable:
+                each.item.to.reply(each.ack)
             else:
-                refuse_all([answer], refusal)
+                refuse_all([each], refusal)
 
-    async def _recount(self, batch: Batch) -> None:
+    async def _recount(self, commit: Commit) -> None:
         """A foreign program wrote between our look and our write: say where our lines really are.
 
         Ours are one piece, because they were one write, behind where the file ended when we looked.
         The files are opened again, which takes the foreign lines in and makes everything durable.
         Lines that the other program's half line swallowed were not applied.
         """
-        generation, start, answers = batch.opened.log.generation, batch.start, batch.answers
+        generation, start, decided = commit.opened.log.generation, commit.start, commit.decided
         try:
             again = await self._files.take_in_foreign()
             size = max(0, again.log.size - start)
             region = await self._shop.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
-            refuse_all(answers, self._refusals.unknown(f"a foreign program interfered: {error}"))
+            refuse_all(decided, self._refusals.unknown(f"a foreign program interfered: {error}"))
             return
-        shift = batch.shift_in(region)
+        shift = commit.shift_in(region)
         if shift is None or again.log.generation != generation:
-            refuse_all(answers, self._refusals.unknown("a foreign program interfered"))
+            refuse_all(decided, self._refusals.unknown("a foreign program interfered"))
             return
-        answer_all(answers, synced=True, shift=shift)
+        answer_all(decided, synced=True, shift=shift)
 
     async def settle(self, key: str, error: OSError) -> Ack:
         """A rewrite failed half-way: open the files again, which tells before or after.

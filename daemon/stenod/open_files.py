@@ -13,7 +13,7 @@ from steno_protocol.positions import Position
 from stenod import recovery
 from stenod.core import timeline
 from stenod.feed import Feed
-from stenod.group import Batch
+from stenod.group import Commit
 from stenod.recovery import Opened, OpenHow
 from stenod.refusals import ended
 from stenod.store.jsonl import Known
@@ -195,24 +195,24 @@ class OpenFiles:
             nudge()
             await settled.wait()
 
-    def append(self, batch: Batch) -> None:
-        """Write a group's bytes; an error is in the batch then."""
+    def append(self, commit: Commit) -> None:
+        """Write a group's bytes; an error is in the commit then."""
         try:
-            if batch.data:
-                batch.opened.log.append(batch.data)
+            if commit.data:
+                commit.opened.log.append(commit.data)
         except OSError as error:
-            batch.error = error
+            commit.error = error
 
-    def store(self, batch: Batch) -> None:
+    def store(self, commit: Commit) -> None:
         """Write a group's bytes, and make them durable if that is wanted; as `append`."""
-        self.append(batch)
-        if batch.error is None and batch.synced:
+        self.append(commit)
+        if commit.error is None and commit.synced:
             started = self._shop.monotonic()
             try:
-                batch.opened.log.sync()
+                commit.opened.log.sync()
             except OSError as error:
-                batch.error = error
-            batch.sync_s = self._shop.monotonic() - started
+                commit.error = error
+            commit.sync_s = self._shop.monotonic() - started
 
     def commit(self, opened: Opened) -> bytes:
         """All that was appended is durable: it becomes the state. Returns what to publish."""

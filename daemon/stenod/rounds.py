@@ -6,7 +6,7 @@ are synced together, which costs the file system one commit of its journal inste
 """
 
 from steno_protocol import limits
-from stenod.group import Batch
+from stenod.group import Commit
 from stenod.store.jsonl import JsonlLog
 from stenod.workshop import Workshop
 from stenod.writer import Writer
@@ -45,31 +45,31 @@ class Round:
             self._serve(together)
 
     def _serve(self, waiting: list[Writer]) -> None:
-        begun = [(writer, batch) for writer in waiting if (batch := _begin(writer)) is not None]
+        begun = [(writer, commit) for writer in waiting if (commit := _begin(writer)) is not None]
         if begun:
-            self._sync([batch for _, batch in begun if batch.synced and batch.error is None])
-            answered = [(writer, batch) for writer, batch in begun if _answer(writer, batch)]
+            self._sync([commit for _, commit in begun if commit.synced and commit.error is None])
+            answered = [(writer, commit) for writer, commit in begun if _answer(writer, commit)]
             # What nobody waits for comes behind what everybody waits for.
             self._shop.flush()
-            for writer, batch in answered:
-                _conclude(writer, batch)
+            for writer, commit in answered:
+                _conclude(writer, commit)
 
-    def _sync(self, batches: list[Batch]) -> None:
-        if not batches:
+    def _sync(self, commits: list[Commit]) -> None:
+        if not commits:
             return
         started = self._shop.monotonic()
         errors = self._shop.commit.here(
-            lambda: JsonlLog.sync_all([batch.opened.log for batch in batches]), len(batches)
+            lambda: JsonlLog.sync_all([commit.opened.log for commit in commits]), len(commits)
         )
         took_s = self._shop.monotonic() - started
-        for batch, error in zip(batches, errors, strict=True):
-            batch.sync_s, batch.error = took_s, error
+        for commit, error in zip(commits, errors, strict=True):
+            commit.sync_s, commit.error = took_s, error
 
 
 # A fault of ours in one session ends its writer's task, and nobody else's round.
 
 
-def _begin(writer: Writer) -> Batch | None:
+def _begin(writer: Writer) -> Commit | None:
     try:
         return writer.begin()
     except Exception as error:
@@ -77,16 +77,16 @@ def _begin(writer: Writer) -> Batch | None:
         return None
 
 
-def _answer(writer: Writer, batch: Batch) -> bool:
+def _answer(writer: Writer, commit: Commit) -> bool:
     try:
-        return writer.answer(batch)
+        return writer.answer(commit)
     except Exception as error:
         writer.give_up(error)
         return False
 
 
-def _conclude(writer: Writer, batch: Batch) -> None:
+def _conclude(writer: Writer, commit: Commit) -> None:
     try:
-        writer.conclude(batch)
+        writer.conclude(commit)
     except Exception as error:
         writer.give_up(error)

@@ -21,7 +21,7 @@ from stenod import lookup
 from stenod.core.keys import Applied
 from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed import Feed
-from stenod.group import Batch, Group, answer_all
+from stenod.group import Commit, Group, answer_all
 from stenod.mailbox import Item, Mailbox
 from stenod.mishaps import Mishaps
 from stenod.open_files import OpenFiles
@@ -161,7 +161,7 @@ class Writer:
 
     # --- without giving way ----------------------------------------------------------------------
 
-    def begin(self) -> Batch | None:
+    def begin(self) -> Commit | None:
         """Decide on what waits and write it; what has to be waited for is left to the task.
 
         Returns:
@@ -176,29 +176,29 @@ class Writer:
             if not self._decide_at_once(item, group):
                 self._leave(partial(self._serve_rest, items[number:], group))
                 return None
-        batch = self._batch_of(group)
-        if batch is not None:
-            self._files.append(batch)
+        commit = self._commit_of(group)
+        if commit is not None:
+            self._files.append(commit)
         elif self.mailbox:
             # Nobody concludes what is nothing, and more waits than one group takes.
             self.mailbox.nudge()
-        return batch
+        return commit
 
-    def answer(self, batch: Batch) -> bool:
+    def answer(self, commit: Commit) -> bool:
         """Answer what was begun, and synced if that was wanted; `conclude` has to follow.
 
         Returns:
             False if that takes more, and was left to the task.
         """
-        is_told = self._tell(batch)
+        is_told = self._tell(commit)
         if not is_told:
-            self._leave(partial(self._mishaps.answer, batch))
+            self._leave(partial(self._mishaps.answer, commit))
         return is_told
 
-    def conclude(self, batch: Batch) -> None:
+    def conclude(self, commit: Commit) -> None:
         """What was answered becomes the state, and those who follow are told."""
         was_unsynced = self._files.is_unsynced
-        self._remember(batch)
+        self._remember(commit)
         is_due = self._files.is_mark_due or self._files.unsynced.is_asked
         if self.mailbox or is_due or self._files.is_unsynced > was_unsynced:
             self.mailbox.nudge()
@@ -353,45 +353,45 @@ class Writer:
 
     async def _write(self, group: Group) -> None:
         """Write and sync a group, then answer it; afterwards the group is empty."""
-        batch = self._batch_of(group)
-        if batch is None:
+        commit = self._commit_of(group)
+        if commit is None:
             return
-        await self._shop.commit(lambda: self._files.store(batch))
-        if self._tell(batch):
-            self._remember(batch)
+        await self._shop.commit(lambda: self._files.store(commit))
+        if self._tell(commit):
+            self._remember(commit)
         else:
-            await self._mishaps.answer(batch)
+            await self._mishaps.answer(commit)
 
-    def _batch_of(self, group: Group) -> Batch | None:
+    def _commit_of(self, group: Group) -> Commit | None:
         """What is to be stored of a group, which is empty then; None if nothing is."""
         opened = self.opened
         if opened is None:
             return None
         data, start = b"".join(group.data), opened.log.size
-        batch = Batch(opened, data, group.lines, group.answers, group.synced, start)
-        group.data, group.lines, group.answers, group.synced = [], 0, [], False
-        if batch.data or (batch.synced and self._files.is_unsynced):
-            return batch
-        answer_all(batch.answers, synced=True)
+        commit = Commit(opened, data, group.lines, group.decided, group.synced, start)
+        group.data, group.lines, group.decided, group.synced = [], 0, [], False
+        if commit.data or (commit.synced and self._files.is_unsynced):
+            return commit
+        answer_all(commit.decided, synced=True)
         return None
 
-    def _tell(self, batch: Batch) -> bool:
+    def _tell(self, commit: Commit) -> bool:
         """Answer a stored group; False if that takes more, and nobody was told anything."""
-        if batch.error or (batch.data and batch.opened.log.may_be_foreign_changed()):
+        if commit.error or (commit.data and commit.opened.log.may_be_foreign_changed()):
             return False
-        answer_all(batch.answers, synced=batch.synced)
+        answer_all(commit.decided, synced=commit.synced)
         return True
 
-    def _remember(self, batch: Batch) -> None:
+    def _remember(self, commit: Commit) -> None:
         """Memory third: what is on the disk and answered becomes the state, and is published."""
-        self._files.unsynced.add(batch.data, self._shop.monotonic)
-        if batch.synced:
+        self._files.unsynced.add(commit.data, self._shop.monotonic)
+        if commit.synced:
             # Those who follow come last: their events leave behind the answers.
-            self._files.publish(batch.opened, self._files.commit(batch.opened))
-            self._shop.count_sync(self.session, batch.sync_s)
+            self._files.publish(commit.opened, self._files.commit(commit.opened))
+            self._shop.count_sync(self.session, commit.sync_s)
             self.last_sync_at = self._shop.wall()
-        if batch.data:
-            self._shop.statistics.count_group(len(batch.answers), batch.lines, len(batch.data))
+        if commit.data:
+            self._shop.statistics.count_group(len(commit.decided), commit.lines, len(commit.data))
 
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self.opened

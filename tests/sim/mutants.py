@@ -17,7 +17,7 @@ from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.speculation import Speculation
 from stenod.feed import Feed
-from stenod.group import Batch
+from stenod.group import Commit
 from stenod.mending import FileEnd
 from stenod.open_files import OpenFiles
 from stenod.store import jsonl
@@ -95,11 +95,11 @@ def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str
         return _replace(self, pieces, intent)
 
 
-def _publish_before_commit(self: Any, batch: Batch) -> None:
-    if batch.synced and batch.data:
-        head = batch.opened.machine.spoken_head
-        self._feed.publish(head, b"".join([*self.unsynced._blocks, batch.data]))
-    _append(self, batch)
+def _publish_before_commit(self: Any, commit: Commit) -> None:
+    if commit.synced and commit.data:
+        head = commit.opened.machine.spoken_head
+        self._feed.publish(head, b"".join([*self.unsynced._blocks, commit.data]))
+    _append(self, commit)
 
 
 _put = Speculation._put

@@ -15,7 +15,7 @@ from sim.rough import play_rough
 from steno_protocol.positions import Position
 from stenod import lookup, mending, recovery, settling
 from stenod.core.lines import Tail
-from stenod.group import Batch, answer_all
+from stenod.group import Commit, answer_all
 from stenod.mending import FileEnd
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
@@ -46,10 +46,10 @@ def _mend_and_sync_no_more(self: FileEnd, mark: Any, now: float, entries: Any, *
     return _mend(self, mark, now, entries, durable=1 << 60)
 
 
-def _tell_without_a_look(self: Writer, batch: Batch) -> bool:
-    if batch.error is not None:
+def _tell_without_a_look(self: Writer, commit: Commit) -> bool:
+    if commit.error is not None:
         return False
-    answer_all(batch.answers, synced=batch.synced)
+    answer_all(commit.decided, synced=commit.synced)
     return True
 
 
