@@ -71,7 +71,7 @@ class Captured(msgspec.Struct, frozen=True):
             view.release()
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Instant(msgspec.Struct, frozen=True):
     """One instant of a session.
 
     Attributes:
@@ -89,7 +89,7 @@ class Cut(msgspec.Struct, frozen=True):
     next_id: int = 0
 
 
-def cut(source: Captured, command: Fork) -> Cut:
+def cut(source: Captured, command: Fork) -> Instant:
     """Find the instant that a fork names.
 
     Raises:
@@ -112,9 +112,9 @@ def cut(source: Captured, command: Fork) -> Cut:
     return _now(source, scan_wire(blocks_of(source.wire.read)))
 
 
-def _now(source: Captured, wire: WireScan) -> Cut:
+def _now(source: Captured, wire: WireScan) -> Instant:
     size, lines = _end(source.context)
-    return Cut(Position(source.generation, lines), size, wire.lines, wire.size)
+    return Instant(Position(source.generation, lines), size, wire.lines, wire.size)
 
 
 def _end(view: FileView) -> tuple[int, int]:
@@ -125,27 +125,27 @@ def _end(view: FileView) -> tuple[int, int]:
     return size, lines
 
 
-def _at_position(source: Captured, at: Position) -> Cut:
+def _at_position(source: Captured, at: Position) -> Instant:
     size = _size_before(source, at)
     wire = scan_wire(blocks_of(source.wire.read), at)
     if wire.later is not None:
-        return Cut(at, size, wire.later[1], wire.later[0])
+        return Instant(at, size, wire.later[1], wire.later[0])
     is_now = at.generation == source.generation and _end(source.context)[1] == at.line
     if is_now or not wire.unjoined:
-        return Cut(at, size, wire.lines, wire.size)
+        return Instant(at, size, wire.lines, wire.size)
     return _by_turn(source, at, size, wire)
 
 
-def _by_turn(source: Captured, at: Position, size: int, wire: WireScan) -> Cut:
+def _by_turn(source: Captured, at: Position, size: int, wire: WireScan) -> Instant:
     """Cut a wire file that does not say when its events were: before the turn that is not there."""
     with source.view(at.generation) as view:
         turns = sum(offset < size for offset, _ in user_turns(blocks_of(view.read)))
     if turns >= len(wire.turns):
-        return Cut(at, size, wire.lines, wire.size)
+        return Instant(at, size, wire.lines, wire.size)
     turn = wire.turns[turns]
     if turn.offset <= wire.joined:
-        return Cut(at, size, wire.joined_lines, wire.joined)
-    return Cut(at, size, turn.line, turn.offset)
+        return Instant(at, size, wire.joined_lines, wire.joined)
+    return Instant(at, size, turn.line, turn.offset)
 
 
 def _size_before(source: Captured, at: Position) -> int:
@@ -175,7 +175,7 @@ def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> N
         )
 
 
-def _before_checkpoint(source: Captured, checkpoint_id: int) -> Cut:
+def _before_checkpoint(source: Captured, checkpoint_id: int) -> Instant:
     count = source.checkpoints
     if 0 <= checkpoint_id < count:
         for generation in timeline.lineage(source.timeline, source.generation, checkpoint_id):
@@ -198,7 +198,7 @@ def _lines_before(source: Captured, generation: int, checkpoint_id: int) -> int 
     return None
 
 
-def _at_turn(source: Captured, command: Fork) -> Cut:
+def _at_turn(source: Captured, command: Fork) -> Instant:
     wire = scan_wire(blocks_of(source.wire.read))
     last = len(wire.turns) - 1
     kept = command.turn if command.turn is not None else last - (command.undo or 0)
@@ -216,7 +216,7 @@ def _at_turn(source: Captured, command: Fork) -> Cut:
             session=source.session,
         )
     at, size = _context_before(source, turn, kept)
-    return Cut(at, size, turn.line, turn.offset)
+    return Instant(at, size, turn.line, turn.offset)
 
 
 def _no_turn(command: Fork, count: int) -> str:

@@ -25,14 +25,14 @@ from stenod.blocking import Blocking
 from stenod.core import timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
-from stenod.recent import Piece, Recent
+from stenod.recent import Recent, Stretch
 from stenod.store.log import View
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task in the background."""
 
 
-class Source(Protocol):
+class FollowedLog(Protocol):
     """What a feed reads: the log of its session."""
 
     def view(self, generation: int) -> View:
@@ -92,7 +92,7 @@ class Subscriber(msgspec.Struct, eq=False):
             self.forget(self)
 
 
-class _Turn(NamedTuple):
+class _Rewritten(NamedTuple):
     """What a rewrite did to those who were in the generation before.
 
     Attributes:
@@ -124,9 +124,9 @@ class Feed:
         self._spawn = spawn
         self._run = run
         self._clock = clock
-        self._source: Source | None = None
+        self._log: FollowedLog | None = None
         self._subscribers: list[Subscriber] = []
-        self._resets: dict[int, _Turn] = {}
+        self._resets: dict[int, _Rewritten] = {}
         self._recent = Recent()
         self._is_round = False
         self._round_at = clock() - limits.FANOUT_PAUSE_S_MAX
@@ -135,18 +135,18 @@ class Feed:
         return len(self._subscribers)
 
     def attach(
-        self, source: Source, head: Position, incarnation: str, *, is_same: bool = True
+        self, log: FollowedLog, head: Position, incarnation: str, *, is_same: bool = True
     ) -> None:
         """The session was opened, or opened again.
 
         Args:
-            source: what is read.
+            log: what is read.
             head: what is durable now.
             incarnation: the session's.
             is_same: what was durable before is still there, or is a generation of its own.
         """
         is_another = self.incarnation not in {"", incarnation}
-        self._source = source
+        self._log = log
         self.incarnation = incarnation
         self.head = head
         self._recent.clear()
@@ -186,7 +186,7 @@ class Feed:
 
     def detach(self) -> None:
         """The session's files were closed: nobody reads before they are opened again."""
-        self._source = None
+        self._log = None
         self._recent.clear()
 
     def check(self, position: Position) -> None:
@@ -238,7 +238,7 @@ class Feed:
         self.head = head
         self._recent.clear()
         self.checkpoint_floor = checkpoint_floor
-        self._resets[head.generation] = _Turn(kept, why, checkpoint_floor)
+        self._resets[head.generation] = _Rewritten(kept, why, checkpoint_floor)
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
@@ -265,7 +265,7 @@ class Feed:
 
     def _advance(self, subscriber: Subscriber) -> None:
         """Bring a subscriber forward, by a pump if anything has to be read."""
-        if subscriber.pumping or subscriber.gone or self._source is None:
+        if subscriber.pumping or subscriber.gone or self._log is None:
             return
         if not self._is_behind(subscriber):
             if self._tell_live(subscriber) and self._tell_mail(subscriber):
@@ -320,16 +320,16 @@ class Feed:
 
     def _is_handed(self, subscriber: Subscriber) -> bool:
         """True for one whose turn comes in a round; nobody waits for one who took nothing."""
-        return subscriber.stalled_since is None and self._piece_for(subscriber) is not None
+        return subscriber.stalled_since is None and self._stretch_for(subscriber) is not None
 
     def _hand(self, subscriber: Subscriber) -> None:
-        piece = self._piece_for(subscriber)
-        if piece is None:
+        stretch = self._stretch_for(subscriber)
+        if stretch is None:
             self._advance(subscriber)
         else:
-            self._send_block(subscriber, piece.event, piece.block, piece.after)
+            self._send_block(subscriber, stretch.event, stretch.block, stretch.after)
 
-    def _piece_for(self, subscriber: Subscriber) -> Piece | None:
+    def _stretch_for(self, subscriber: Subscriber) -> Stretch | None:
         """What one misses who may be sent it at once, because the last commits hold all of it."""
         is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
         if not is_live or subscriber.pumping or subscriber.credit <= 0:
@@ -341,7 +341,7 @@ class Feed:
 
     async def _pump(self, subscriber: Subscriber) -> None:
         try:
-            while not subscriber.gone and self._source and self._is_behind(subscriber):
+            while not subscriber.gone and self._log and self._is_behind(subscriber):
                 async with subscriber.reading:
                     if not await self._take_turn(subscriber):
                         self._stall(subscriber)
@@ -352,23 +352,23 @@ class Feed:
 
     async def _take_turn(self, subscriber: Subscriber) -> bool:
         """Send the next event if there still is one; False if the subscriber has to wait."""
-        source = self._source
-        if subscriber.gone or source is None:
+        log = self._log
+        if subscriber.gone or log is None:
             return True
         if subscriber.credit <= 0 or not subscriber.takes():
             return False
-        return await self._step(subscriber, source)
+        return await self._step(subscriber, log)
 
-    async def _step(self, subscriber: Subscriber, source: Source) -> bool:
+    async def _step(self, subscriber: Subscriber, log: FollowedLog) -> bool:
         """Send the next event; False if it did not go."""
         try:
             if subscriber.lost:
                 return self._start_over(subscriber, happenings.FOREIGN)
-            block = await self._read(subscriber, source)
-            if self._source is not source:
+            block = await self._read(subscriber, log)
+            if self._log is not log:
                 # The files were opened again meanwhile: what was read may not be there any more.
                 return True
-            return await self._send_next(subscriber, source, block)
+            return await self._send_next(subscriber, log, block)
         except BadRequest:
             # Another program cut the file: find the line by counting.
             subscriber.offset = None
@@ -378,7 +378,7 @@ class Feed:
             if isinstance(error, FileNotFoundError) and is_past:
                 # Its generation was given up; the present one does not need it.
                 return self._start_over(subscriber, happenings.COLLECTED)
-            if self._source is source:
+            if self._log is log:
                 self._dismiss(subscriber, Gone(why=f"its files cannot be read: {error}"))
             return True
 
@@ -398,23 +398,23 @@ class Feed:
         subscriber.lost = False
         return True
 
-    async def _read(self, subscriber: Subscriber, source: Source) -> Block:
+    async def _read(self, subscriber: Subscriber, log: FollowedLog) -> Block:
         generation, line = subscriber.position
         offset, size = subscriber.offset, min(subscriber.credit, limits.BLOCK_BYTES)
         # What is durable and not yet committed is nobody's to see.
         until = self.head.line if generation == self.head.generation else None
-        view = source.view(generation)
+        view = log.view(generation)
         try:
             return await self._run(lambda: read_block(view, line, offset, size, until))
         finally:
             view.release()
 
-    async def _send_next(self, subscriber: Subscriber, source: Source, block: Block) -> bool:
+    async def _send_next(self, subscriber: Subscriber, log: FollowedLog, block: Block) -> bool:
         """Send what was read, or the reset at the end of a generation."""
         generation, line = subscriber.position
         after = Position(generation, block.next)
         if block.next <= line:
-            return await self._next_generation(subscriber, source)
+            return await self._next_generation(subscriber, log)
         if not block.data:
             subscriber.position, subscriber.offset = after, block.offset
             return True
@@ -422,39 +422,39 @@ class Feed:
         subscriber.offset = block.offset - len(block.data)
         return self._send_block(subscriber, event, block.data, after)
 
-    async def _next_generation(self, subscriber: Subscriber, source: Source) -> bool:
+    async def _next_generation(self, subscriber: Subscriber, log: FollowedLog) -> bool:
         generation = subscriber.position.generation + 1
         if generation > self.head.generation:
             # The file is shorter than its head: only a foreign program can have cut it.
             return False
-        turn = await self._reset_of(generation, source)
-        if self._source is not source:
+        rewritten = await self._reset_of(generation, log)
+        if self._log is not log:
             return True
         event = Reset(
             generation=generation,
-            kept=turn.kept,
-            why=turn.why,
+            kept=rewritten.kept,
+            why=rewritten.why,
             incarnation=self.incarnation,
             head=str(self.head),
-            checkpoint_floor=turn.floor,
+            checkpoint_floor=rewritten.floor,
         )
         if not subscriber.send(event, None):
             return False
-        subscriber.position, subscriber.offset = Position(generation, turn.kept), None
+        subscriber.position, subscriber.offset = Position(generation, rewritten.kept), None
         return True
 
-    async def _reset_of(self, generation: int, source: Source) -> _Turn:
+    async def _reset_of(self, generation: int, log: FollowedLog) -> _Rewritten:
         if generation not in self._resets:
-            entries = timeline.decode(await self._run(source.timeline))
+            entries = timeline.decode(await self._run(log.timeline))
             for entry in entries:
                 if entry.kind in happenings.REWRITES:
                     floor = floors.checkpoint_floor(entries, entry.generation)
-                    self._resets[entry.generation] = _Turn(entry.kept, entry.kind, floor)
+                    self._resets[entry.generation] = _Rewritten(entry.kept, entry.kind, floor)
                 elif entry.kind == happenings.FOREIGN and entry.generation in self._resets:
                     # What the rewrite kept may have been edited since, or be of another file.
-                    turn = self._resets[entry.generation]
-                    self._resets[entry.generation] = _Turn(0, turn.why, turn.floor)
-        return self._resets.get(generation, _Turn(0, happenings.FOREIGN, 0))
+                    rewritten = self._resets[entry.generation]
+                    self._resets[entry.generation] = _Rewritten(0, rewritten.why, rewritten.floor)
+        return self._resets.get(generation, _Rewritten(0, happenings.FOREIGN, 0))
 
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position

@@ -22,7 +22,7 @@ from steno_protocol.replies import SessionStat
 from stenod import describing, settling
 from stenod.core import timeline
 from stenod.core.replay import Replay
-from stenod.cutting import Captured, Cut, cut
+from stenod.cutting import Captured, Instant, cut
 from stenod.lookup import blocks_of
 from stenod.removing import remove_all
 from stenod.store.disk import Disk, close_with
@@ -227,7 +227,7 @@ def _own_nest(disk: Disk, forks: int, wanted: Wanted) -> int:
 
 
 def _build(
-    disk: Disk, trees: Trees, source: Captured, chosen: Cut, wanted: Wanted, nest: int
+    disk: Disk, trees: Trees, source: Captured, chosen: Instant, wanted: Wanted, nest: int
 ) -> None:
     """Everything that the new session is to hold, durable but for its place."""
     with contextlib.ExitStack() as held:
@@ -330,7 +330,7 @@ def _write(disk: Disk, folder: int, name: str, data: bytes) -> None:
         disk.close(handle)
 
 
-def _entries(source: Captured, chosen: Cut, view: FileView) -> Iterator[Happening]:
+def _entries(source: Captured, chosen: Instant, view: FileView) -> Iterator[Happening]:
     """The rewrites that led to the instant: they say where checkpoints and first answers are."""
     for entry in source.timeline:
         if entry.kind not in happenings.REWRITES or entry.generation > chosen.at.generation:
@@ -339,7 +339,7 @@ def _entries(source: Captured, chosen: Cut, view: FileView) -> Iterator[Happenin
         yield _shortened(entry, chosen, view) if is_last else entry
 
 
-def _shortened(entry: Happening, chosen: Cut, view: FileView) -> Happening:
+def _shortened(entry: Happening, chosen: Instant, view: FileView) -> Happening:
     """The last rewrite, if it wrote more lines than the cut leaves of them."""
     lines: Any = entry.details.get("lines", 0)
     if not isinstance(lines, int) or lines <= chosen.at.line:
@@ -351,7 +351,7 @@ def _shortened(entry: Happening, chosen: Cut, view: FileView) -> Happening:
     return msgspec.structs.replace(entry, kept=kept, details=details)
 
 
-def _first_entry(source: Captured, chosen: Cut, wanted: Wanted, title: str) -> Happening:
+def _first_entry(source: Captured, chosen: Instant, wanted: Wanted, title: str) -> Happening:
     return Happening(
         kind=happenings.FORKED,
         generation=chosen.at.generation,

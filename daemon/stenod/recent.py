@@ -9,7 +9,7 @@ from steno_protocol.events import Records
 from steno_protocol.positions import Position
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Stretch(msgspec.Struct, frozen=True):
     """What one event tells: one commit, or several that follow one another.
 
     Attributes:
@@ -23,7 +23,7 @@ class Piece(msgspec.Struct, frozen=True):
     after: Position
 
 
-class _Commit(msgspec.Struct, frozen=True):
+class _Published(msgspec.Struct, frozen=True):
     first: Position
     after: Position
     block: bytes
@@ -33,33 +33,33 @@ class Recent:
     """Commits that follow one another, as many as fit into one block, and the last one at least."""
 
     def __init__(self) -> None:
-        self._commits: deque[_Commit] = deque()
+        self._commits: deque[_Published] = deque()
         self._bytes = 0
-        self._pieces: dict[Position, Piece] = {}
+        self._stretches: dict[Position, Stretch] = {}
 
     def add(self, first: Position, after: Position, block: bytes) -> None:
         """One more commit became durable."""
-        self._pieces.clear()
-        self._commits.append(_Commit(first, after, block))
+        self._stretches.clear()
+        self._commits.append(_Published(first, after, block))
         self._bytes += len(block)
         while self._bytes > limits.BLOCK_BYTES and len(self._commits) > 1:
             self._bytes -= len(self._commits.popleft().block)
 
-    def since(self, position: Position) -> Piece | None:
+    def since(self, position: Position) -> Stretch | None:
         """All that came after a position, or None when that is not known here."""
-        piece = self._pieces.get(position)
-        if piece is None:
+        stretch = self._stretches.get(position)
+        if stretch is None:
             blocks = [commit.block for commit in self._commits if commit.first >= position]
             starts = any(commit.first == position for commit in self._commits)
             if not starts:
                 return None
             after = self._commits[-1].after
             event = Records(first=str(position), next=str(after))
-            piece = self._pieces[position] = Piece(event, b"".join(blocks), after)
-        return piece
+            stretch = self._stretches[position] = Stretch(event, b"".join(blocks), after)
+        return stretch
 
     def clear(self) -> None:
         """Nobody needs them any more, or they are no commits of this file any more."""
         self._commits.clear()
-        self._pieces.clear()
+        self._stretches.clear()
         self._bytes = 0

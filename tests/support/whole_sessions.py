@@ -12,7 +12,7 @@ from steno_protocol.replies import Deleted, SessionEntry, SessionStat
 from stenod import describing, forking, trash
 from stenod.config import Config
 from stenod.core import timeline
-from stenod.cutting import Captured, Cut, cut
+from stenod.cutting import Captured, Instant, cut
 from stenod.describing import Description
 from stenod.forking import Wanted
 from stenod.recovery import Opened
@@ -76,7 +76,7 @@ class World:
             context.release()
             wire.release()
 
-    def cut(self, **fields: Any) -> Cut:
+    def cut(self, **fields: Any) -> Instant:
         """Where a fork would cut the session."""
         opened = self.stored().open(create=False)
         try:

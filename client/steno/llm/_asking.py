@@ -11,7 +11,7 @@ import anyio
 from steno._model_limits import MODEL_ATTEMPTS_MAX
 from steno.llm._http import Lost, Response, post
 from steno.llm._json import complaint
-from steno.llm._provider import Answer, Provider, Question, Unusable
+from steno.llm._provider import ModelAnswer, Provider, Question, Unusable
 from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
 from steno.llm._secret import OWN_VARIABLE, Secret
 from steno_protocol.errors import StenoError
@@ -72,7 +72,7 @@ class Asking:
         self._status: int | None = None
         self._last = "there was no answer"
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> ModelAnswer:
         """What the model answered; cancelled, it leaves nothing behind.
 
         Raises:
@@ -81,12 +81,12 @@ class Asking:
         with anyio.move_on_after(self._deadline_s) as scope:
             while True:
                 outcome = await self._attempt()
-                if isinstance(outcome, Answer):
+                if isinstance(outcome, ModelAnswer):
                     return outcome
                 await self._wait(outcome, scope.deadline)
         raise self._failure(f"its deadline of {self._deadline_s:g} s is over, and {self._last}")
 
-    async def _attempt(self) -> Answer | float:
+    async def _attempt(self) -> ModelAnswer | float:
         """Ask once: the answer, or how long to wait before the next attempt."""
         self._attempts += 1
         got = await post(self._call)
@@ -119,7 +119,7 @@ class Asking:
         self._tell(self._safe(f"the model is asked again in {pause:.1f} s: {self._last}"))
         await self._world.sleep(pause)
 
-    def _read(self, response: Response) -> Answer:
+    def _read(self, response: Response) -> ModelAnswer:
         try:
             answer = self._provider.answer(response.body)
         except Unusable as error:

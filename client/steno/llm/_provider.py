@@ -40,7 +40,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """What a model answered, its thoughts left out.
 
     Attributes:
@@ -73,7 +73,7 @@ class Provider:
     base_url: str
     key_variable: str
     call: Callable[[Question, Secret | None], Call]
-    answer: Callable[[bytes], Answer]
+    answer: Callable[[bytes], ModelAnswer]
 
 
 def text_of(message: Message) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from steno.llm._address import endpoint
 from steno.llm._json import refuse_told_error, tokens_at
-from steno.llm._provider import Answer, Call, Provider, Question, Unusable, text_of
+from steno.llm._provider import Call, ModelAnswer, Provider, Question, Unusable, text_of
 from steno.llm._secret import Secret
 from steno.llm._thoughts import without_thoughts
 
@@ -45,7 +45,7 @@ def _call(question: Question, key: Secret | None) -> Call:
     return Call(url, _encode(body), {"anthropic-version": _VERSION}, ("x-api-key", ""), key)
 
 
-def _answer(body: bytes) -> Answer:
+def _answer(body: bytes) -> ModelAnswer:
     refuse_told_error(body)
     try:
         parsed = _decode(body)
@@ -57,7 +57,7 @@ def _answer(body: bytes) -> Answer:
     given = text_of({"content": texts})
     text = without_thoughts(given)
     is_all = len(texts) == len(parsed.content) and text == given.strip()
-    return Answer(
+    return ModelAnswer(
         text,
         # With thoughts beside the text the count is not that of the summary.
         tokens_at(parsed.usage, "output_tokens") if is_all else None,

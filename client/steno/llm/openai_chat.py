@@ -16,7 +16,7 @@ import msgspec
 
 from steno.llm._address import endpoint
 from steno.llm._json import refuse_told_error, tokens_at
-from steno.llm._provider import Answer, Call, Provider, Question, Unusable, text_of
+from steno.llm._provider import Call, ModelAnswer, Provider, Question, Unusable, text_of
 from steno.llm._secret import Secret
 from steno.llm._thoughts import without_thoughts
 
@@ -63,7 +63,7 @@ def _limit_name(url: str) -> str:
     return "max_completion_tokens" if urlsplit(url).hostname == _OWN_HOST else "max_tokens"
 
 
-def _answer(body: bytes) -> Answer:
+def _answer(body: bytes) -> ModelAnswer:
     refuse_told_error(body)
     try:
         parsed = _decode(body)
@@ -76,7 +76,7 @@ def _answer(body: bytes) -> Answer:
         raise Unusable(f"it refused: {choice.message.refusal}")
     given = _text(choice.message.content)
     text = without_thoughts(given)
-    return Answer(
+    return ModelAnswer(
         text,
         # With thoughts in the text the count is not that of the summary.
         _tokens(parsed.usage) if text == given.strip() else None,
