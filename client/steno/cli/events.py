@@ -3,17 +3,16 @@
 import json
 import time
 from argparse import Namespace
-from typing import assert_never
 
-from steno.blocking import BlockingClient, BlockingSession
+from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, shortened
-from steno.cli.reading import check_span, tell_reset
+from steno.cli.reading import check_span, follow
 from steno.cli.texts import texts_of
 from steno.cli.wording import instant, number
-from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEvent, WireRecord
+from steno.values import RecordsEvent, WireRecord
 from steno_protocol import limits
 from steno_protocol.commands import ReadWire
 from steno_protocol.positions import Position
@@ -81,7 +80,9 @@ def tail(options: Namespace, output: Output) -> int:
         check_span(client, options.session, options.after, command=ReadWire)
         after = options.after or _last_lines(client, options.session, options.lines)
         if options.follow:
-            return _follow(session, after, output)
+            with session.subscribe(after, records="wire") as followed:
+                follow(followed, output, lambda event: _print_events(output, event))
+            return Exit.DONE
         events = session.wire_records(after)
         for event in events:
             _print_event(output, event)
@@ -89,29 +90,9 @@ def tail(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _follow(session: BlockingSession, after: Position, output: Output) -> int:
-    with session.subscribe(after, records="wire") as events:
-        for event in events:
-            _print_followed(output, event)
-            output.flush()
-    return Exit.DONE
-
-
-def _print_followed(output: Output, event: SubscriptionEvent) -> None:
-    match event:
-        case RecordsEvent():
-            for each in event.wire_records():
-                _print_event(output, each)
-        case Reset():
-            if output.as_json:
-                output.document(contract.reset(event))
-            else:
-                output.flush()
-                tell_reset(output, event)
-        case Live() | DmailEvent():
-            pass
-        case _:
-            assert_never(event)
+def _print_events(output: Output, event: RecordsEvent) -> None:
+    for each in event.wire_records():
+        _print_event(output, each)
 
 
 def _print_event(output: Output, event: WireRecord) -> None:

@@ -1,10 +1,11 @@
 """The subcommands that print records: read, tail."""
 
 from argparse import Namespace
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from steno._reading import check_reached
-from steno.blocking import BlockingClient, BlockingSession
+from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
@@ -38,7 +39,9 @@ def tail(options: Namespace, output: Output) -> int:
         check_span(client, options.session, options.after)
         after = options.after or _last_lines(client, options.session, options.lines)
         if options.follow:
-            return _follow(session, after, output)
+            with session.subscribe(after) as events:
+                follow(events, output, lambda event: _print_records(output, event))
+            return Exit.DONE
         records = session.records(after)
         for record in records:
             print_record(output, record)
@@ -84,35 +87,36 @@ def tell_damaged(output: Output, damaged: int, hint: str = "") -> None:
         output.say(f"{number(damaged)} {what} passed over{hint}")
 
 
-def tell_reset(output: Output, reset: Reset) -> None:
+def follow(
+    events: Iterable[SubscriptionEvent], output: Output, show: Callable[[RecordsEvent], None]
+) -> None:
+    """Print what a subscription brings, at once: records by `show`, and what a rewrite did."""
+    for event in events:
+        match event:
+            case RecordsEvent():
+                show(event)
+            case Reset():
+                if output.as_json:
+                    output.document(contract.reset(event))
+                else:
+                    output.flush()
+                    _tell_reset(output, event)
+            case Live() | DmailEvent():
+                pass
+            case _:
+                assert_never(event)
+        output.flush()
+
+
+def _tell_reset(output: Output, reset: Reset) -> None:
     """Say what a rewrite did to the lines before it."""
     kept = f"its first {count(reset.kept, 'line')} stay" if reset.kept else "no line stays"
     output.say(f"the session was {reset.why}: generation {reset.generation} begins, {kept}")
 
 
-def _follow(session: BlockingSession, after: Position, output: Output) -> int:
-    with session.subscribe(after) as events:
-        for event in events:
-            _print_event(output, event)
-            output.flush()
-    return Exit.DONE
-
-
-def _print_event(output: Output, event: SubscriptionEvent) -> None:
-    match event:
-        case RecordsEvent():
-            for record in event.records():
-                print_record(output, record)
-        case Reset():
-            if output.as_json:
-                output.document(contract.reset(event))
-            else:
-                output.flush()
-                tell_reset(output, event)
-        case Live() | DmailEvent():
-            pass
-        case _:
-            assert_never(event)
+def _print_records(output: Output, event: RecordsEvent) -> None:
+    for record in event.records():
+        print_record(output, record)
 
 
 def _start(options: Namespace) -> Position | None:
