@@ -2,7 +2,8 @@
 
 File first, answer second, memory third, and nothing else runs between the last two. Decisions are
 `core`'s, bytes are `store`'s; here they meet for each command, and the order of these steps is the
-product. Where they meet in procedures that take longer is for `recovery` and those beside it.
+product. Where they meet in procedures that take longer is for `recovery` and those beside it, and
+what is told when something went wrong for `mishaps`.
 """
 
 import contextlib

@@ -33,12 +33,14 @@ class Live(Event, frozen=True, kw_only=True):
 
 
 class Reset(Event, frozen=True, kw_only=True):
-    """A rewrite took place.
+    """A rewrite took place, or the reader has to start over for another reason.
 
     Attributes:
         generation: the new generation.
         kept: its first lines that are those of the generation before; the rest follows as records.
-        why: the kind of the rewrite.
+        why: the kind of the rewrite as the timeline calls it; `foreign` when another program
+            changed the file, `collected` when the reader's generation was given up, `made again`
+            when the session is another one.
         incarnation: changed when the session was deleted and made again.
         head: where the session ended when this was told; up to there the rewrite may be half told.
         checkpoint_floor: ids below it were given out before this generation's lines tell of any.

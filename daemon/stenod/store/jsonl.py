@@ -77,6 +77,7 @@ class JsonlLog:
         doubts: told when a sync of it fails.
 
     Attributes:
+        synced: how many of the file's `size` bytes are durable.
         names: the open folder, held by whoever works in it.
         known: what was durable when `confirm` was called last, to be found again by the next log.
     """
