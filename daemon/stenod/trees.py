@@ -88,7 +88,7 @@ class Trees:
             )
         return Place(session, self._config.mounts[mount], segments, shared=True)
 
-    def open_folder(self, found: Place, *, create: bool = False, keep: bool = False) -> int:
+    def open_folder(self, place: Place, *, create: bool = False, keep: bool = False) -> int:
         """Open a session's folder.
 
         Args:
@@ -102,44 +102,44 @@ class Trees:
             OSError: it cannot be opened.
         """
         try:
-            return self._descend(found, create=create, keep=keep)
+            return self._descend(place, create=create, keep=keep)
         except FileNotFoundError:
-            raise _no_session(found) from None
+            raise _no_session(place) from None
         except OSError as error:
             if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
                 raise
             raise BadRequest(
-                f"{found.path} is no folder, or a symbolic link leads to it: steno follows none",
-                session=found.session,
+                f"{place.path} is no folder, or a symbolic link leads to it: steno follows none",
+                session=place.session,
             ) from None
 
-    def open_tree(self, found: Place, *, create: bool = False) -> int:
+    def open_tree(self, place: Place, *, create: bool = False) -> int:
         """Open the folder of a session's tree."""
-        return self._disk.open_root(str(found.tree), create=create)
+        return self._disk.open_root(str(place.tree), create=create)
 
-    def open_parent(self, found: Place, *, create: bool = False) -> int:
+    def open_parent(self, place: Place, *, create: bool = False) -> int:
         """Open the folder that a session's folder lies in; errors as of `open_folder`."""
         return self.open_folder(
-            msgspec.structs.replace(found, segments=found.segments[:-1]), create=create
+            msgspec.structs.replace(place, segments=place.segments[:-1]), create=create
         )
 
-    def identity(self, found: Place, *, create: bool) -> tuple[int, int]:
+    def identity(self, place: Place, *, create: bool) -> tuple[int, int]:
         """What tells a session's folder from every other, whatever its id: device and inode."""
         if create:
-            self.check_new(found)
-        folder = self.open_folder(found, create=create)
+            self.check_new(place)
+        folder = self.open_folder(place, create=create)
         try:
             if not create and self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise no_present(self._disk, folder, found)
+                raise no_present(self._disk, folder, place)
             stat = self._disk.stat(folder)
             return stat.device, stat.inode
         finally:
             self._disk.close(folder)
 
-    def leads_to(self, found: Place, identity: tuple[int, int]) -> bool:
+    def leads_to(self, place: Place, identity: tuple[int, int]) -> bool:
         """Whether a place leads to the folder of which `identity` told; true if nobody can tell."""
         try:
-            folder = self.open_folder(found)
+            folder = self.open_folder(place)
         except (NotFound, BadRequest):
             return False
         except OSError:
@@ -150,27 +150,27 @@ class Trees:
         finally:
             self._disk.close(folder)
 
-    def check_new(self, found: Place) -> None:
+    def check_new(self, place: Place) -> None:
         """Refuse to make a session among the uploads of another; one that is there is let be.
 
         Raises:
             BadRequest: it would be made there.
         """
-        if places.UPLOADS in found.segments and not self._is_session(found):
+        if places.UPLOADS in place.segments and not self._is_session(place):
             raise BadRequest(
                 f"{places.UPLOADS!r} is the name of a folder of files that a session may hold, so"
                 " no new session can have it in its id; choose another",
-                session=found.session,
+                session=place.session,
             )
 
-    def inspect(self, found: Place) -> tuple[Inspection, FileView]:
+    def inspect(self, place: Place) -> tuple[Inspection, FileView]:
         """What a session's files say, and what of the present generation may be read.
 
         Raises:
             NotFound: there is no such session.
             Unproven: nobody knows how much of it is on the disk before it is opened.
         """
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
             shared = SharedHandle(self._disk, self._disk.open_read(folder, places.CONTEXT))
             try:
@@ -179,66 +179,66 @@ class Trees:
                 shared.release()
                 raise
         except FileNotFoundError:
-            raise no_present(self._disk, folder, found) from None
+            raise no_present(self._disk, folder, place) from None
         finally:
             self._disk.close(folder)
         return inspection, FileView(shared, inspection.size)
 
-    def readable(self, found: Place, generation: int | None) -> Readable:
+    def readable(self, place: Place, generation: int | None) -> Readable:
         """What may be read of a generation, None for the present one; all of it is not read.
 
         Raises:
             NotFound: there is no such session or generation.
             Unproven: nobody knows how much of it is on the disk before its session is opened.
         """
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
             present = settling.present_generation(self._disk, folder)
             if generation in {None, present}:
-                return self._readable(folder, found, places.CONTEXT, present)
+                return self._readable(folder, place, places.CONTEXT, present)
             assert generation is not None
             name = places.generation_file(generation + 1)
-            view = self._past(folder, found, generation)
-            return Readable(view, generation, None, f"{found.path}/{name}")
+            view = self._past(folder, place, generation)
+            return Readable(view, generation, None, f"{place.path}/{name}")
         finally:
             self._disk.close(folder)
 
-    def past(self, found: Place, generation: int) -> FileView:
+    def past(self, place: Place, generation: int) -> FileView:
         """What an earlier generation was when it was left behind.
 
         Raises:
             NotFound: there is no such generation.
             Unproven: nobody knows how much of it is on the disk before its session is opened.
         """
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
-            return self._past(folder, found, generation)
+            return self._past(folder, place, generation)
         finally:
             self._disk.close(folder)
 
-    def readable_wire(self, found: Place) -> Readable:
+    def readable_wire(self, place: Place) -> Readable:
         """What may be read of a session's wire file; nothing if there is none.
 
         Raises:
             NotFound: there is no such session.
             Unproven: nobody knows how much of it is on the disk before it is opened.
         """
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
             if self._disk.stat_name(folder, places.WIRE) is not None:
-                return self._readable(folder, found, places.WIRE, 0)
+                return self._readable(folder, place, places.WIRE, 0)
             # Nothing was written yet: a view of no bytes, whatever file it holds.
-            held = self._readable(folder, found, places.CONTEXT, 0)
+            held = self._readable(folder, place, places.CONTEXT, 0)
             held.view.size = 0
             return Readable(held.view, 0, Position(0, 0), held.path)
         finally:
             self._disk.close(folder)
 
-    def _readable(self, folder: int, found: Place, name: str, generation: int) -> Readable:
+    def _readable(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         try:
             shared = SharedHandle(self._disk, self._disk.open_read(folder, name))
         except FileNotFoundError:
-            raise no_present(self._disk, folder, found) from None
+            raise no_present(self._disk, folder, place) from None
         try:
             size = recovery.readable_size(
                 self._disk, folder, shared.handle, name, generation, self.doubts
@@ -246,15 +246,15 @@ class Trees:
         except BaseException:
             shared.release()
             raise
-        return Readable(FileView(shared, size), generation, None, f"{found.path}/{name}")
+        return Readable(FileView(shared, size), generation, None, f"{place.path}/{name}")
 
-    def _past(self, folder: int, found: Place, generation: int) -> FileView:
+    def _past(self, folder: int, place: Place, generation: int) -> FileView:
         try:
             handle = self._disk.open_read(folder, places.generation_file(generation + 1))
         except FileNotFoundError:
             raise NotFound(
                 f"there is no generation {generation}: `steno timeline` shows those that are",
-                session=found.session,
+                session=place.session,
             ) from None
         shared = SharedHandle(self._disk, handle)
         try:
@@ -267,18 +267,18 @@ class Trees:
         return FileView(shared, size)
 
     def verify(
-        self, found: Place, context: FileView, wire: FileView, *, live: int | None
+        self, place: Place, context: FileView, wire: FileView, *, live: int | None
     ) -> Verification:
         """Look through all files of a session; see `verifying.verify`."""
-        folder = self.open_folder(found)
-        return verifying.verify(self._disk, folder, found.session, context, wire, live=live)
+        folder = self.open_folder(place)
+        return verifying.verify(self._disk, folder, place.session, context, wire, live=live)
 
-    def timeline(self, found: Place) -> list[Happening]:
+    def timeline(self, place: Place) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise no_present(self._disk, folder, found)
+                raise no_present(self._disk, folder, place)
             entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
             rotated: dict[int, float] = {}
             for generation in past_generations(self._disk, folder):
@@ -288,19 +288,19 @@ class Trees:
         finally:
             self._disk.close(folder)
 
-    def pending_mail(self, found: Place) -> Mail | None:
+    def pending_mail(self, place: Place) -> Mail | None:
         """The D-Mail that waits in a session."""
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
-                raise no_present(self._disk, folder, found)
+                raise no_present(self._disk, folder, place)
             return recovery.pending_mail(self._disk, folder)
         finally:
             self._disk.close(folder)
 
-    def description(self, found: Place) -> Description:
+    def description(self, place: Place) -> Description:
         """What people know a session by."""
-        folder = self.open_folder(found)
+        folder = self.open_folder(place)
         try:
             return describing.read(self._disk, folder)
         finally:
@@ -342,9 +342,9 @@ class Trees:
             return
         yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX, wanted)
 
-    def _is_session(self, found: Place) -> bool:
+    def _is_session(self, place: Place) -> bool:
         try:
-            folder = self.open_folder(found)
+            folder = self.open_folder(place)
         except NotFound:
             return False
         try:
@@ -352,9 +352,9 @@ class Trees:
         finally:
             self._disk.close(folder)
 
-    def _descend(self, found: Place, *, create: bool, keep: bool) -> int:
-        handle = self._disk.open_root(str(found.tree), create=create)
-        for segment in found.segments:
+    def _descend(self, place: Place, *, create: bool, keep: bool) -> int:
+        handle = self._disk.open_root(str(place.tree), create=create)
+        for segment in place.segments:
             parent = handle
             try:
                 handle = self._disk.open_folder(parent, segment, create=create)
@@ -437,22 +437,22 @@ def _may_be_session(address: str) -> bool:
     return True
 
 
-def _no_session(found: Place) -> NotFound:
+def _no_session(place: Place) -> NotFound:
     return NotFound(
-        f"there is no such session: it would lie at {found.path}; `steno sessions` lists those that"
+        f"there is no such session: it would lie at {place.path}; `steno sessions` lists those that"
         " are there, and `open` makes it (the command: `steno append`)",
-        session=found.session,
+        session=place.session,
     )
 
 
-def no_present(disk: Disk, folder: int, found: Place) -> NotFound:
+def no_present(disk: Disk, folder: int, place: Place) -> NotFound:
     """What is said of a folder without a context: it is no session, or one that lost its present.
 
     What it lost may be in use by nobody, yet `open` would refuse to make it anew.
     """
     if not past_generations(disk, folder):
-        return _no_session(found)
-    told = recovery.present_lost(found.path)
-    if found.shared:
+        return _no_session(place)
+    told = recovery.present_lost(place.path)
+    if place.shared:
         told += ", unless the program that moved it away is about to write another"
-    return NotFound(told, session=found.session)
+    return NotFound(told, session=place.session)
