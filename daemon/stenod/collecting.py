@@ -7,9 +7,6 @@
 A crash leaves some of them; the next collection removes the rest.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
-
 import msgspec
 
 from steno_protocol import happenings, limits, places
@@ -122,14 +119,14 @@ class Collector:
     def _remove(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
         still = self._droppable(place, wish)  # 2.
         going = [past for past in chosen if past in still]
-        with self._opened(place) as folder:
+        with self._trees.opened(place) as folder:
             for past in going:  # 3.
                 self._disk.unlink(folder, places.generation_file(past.generation + 1))
             self._disk.fsync(folder)
         return going
 
     def _droppable(self, place: Place, wish: Wish) -> list[Past]:
-        with self._opened(place) as folder:
+        with self._trees.opened(place) as folder:
             entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
             present = settling.present_generation(self._disk, folder)
             past = [
@@ -179,11 +176,3 @@ class Collector:
                 found.add("", path, size)
         finally:
             self._disk.close(tree)
-
-    @contextmanager
-    def _opened(self, place: Place) -> Generator[int]:
-        folder = self._trees.open_folder(place)
-        try:
-            yield folder
-        finally:
-            self._disk.close(folder)

@@ -209,11 +209,8 @@ class Custody:
         return await self._stat(command.session)
 
     def _change(self, place: Place, command: Describe) -> None:
-        folder = self._trees.open_folder(place)
-        try:
+        with self._trees.opened(place) as folder:
             describing.change(self._disk, folder, command, place.path, self._shop.wall())
-        finally:
-            self._disk.close(folder)
 
     async def _fork(self, command: Fork) -> SessionStat:
         source, target = self._trees.place(command.session), self._trees.place(command.new_session)

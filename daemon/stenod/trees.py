@@ -5,7 +5,8 @@ that no id leads out of a tree.
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -113,6 +114,15 @@ class Trees:
                 session=place.session,
             ) from None
 
+    @contextmanager
+    def opened(self, place: Place) -> Generator[int]:
+        """A session's folder, open until the block ends; errors as of `open_folder`."""
+        folder = self.open_folder(place)
+        try:
+            yield folder
+        finally:
+            self._disk.close(folder)
+
     def open_tree(self, place: Place, *, create: bool = False) -> int:
         """Open the folder of a session's tree."""
         return self._disk.open_root(str(place.tree), create=create)
@@ -191,8 +201,7 @@ class Trees:
             NotFound: there is no such session or generation.
             Unproven: nobody knows how much of it is on the disk before its session is opened.
         """
-        folder = self.open_folder(place)
-        try:
+        with self.opened(place) as folder:
             present = settling.present_generation(self._disk, folder)
             if generation in {None, present}:
                 return self._readable(folder, place, places.CONTEXT, present)
@@ -200,8 +209,6 @@ class Trees:
             name = places.generation_file(generation + 1)
             view = self._past(folder, place, generation)
             return Readable(view, generation, None, f"{place.path}/{name}")
-        finally:
-            self._disk.close(folder)
 
     def past(self, place: Place, generation: int) -> FileView:
         """What an earlier generation was when it was left behind.
@@ -210,11 +217,8 @@ class Trees:
             NotFound: there is no such generation.
             Unproven: nobody knows how much of it is on the disk before its session is opened.
         """
-        folder = self.open_folder(place)
-        try:
+        with self.opened(place) as folder:
             return self._past(folder, place, generation)
-        finally:
-            self._disk.close(folder)
 
     def readable_wire(self, place: Place) -> Readable:
         """What may be read of a session's wire file; nothing if there is none.
@@ -223,16 +227,13 @@ class Trees:
             NotFound: there is no such session.
             Unproven: nobody knows how much of it is on the disk before it is opened.
         """
-        folder = self.open_folder(place)
-        try:
+        with self.opened(place) as folder:
             if self._disk.stat_name(folder, places.WIRE) is not None:
                 return self._readable(folder, place, places.WIRE, 0)
             # Nothing was written yet: a view of no bytes, whatever file it holds.
             held = self._readable(folder, place, places.CONTEXT, 0)
             held.view.size = 0
             return Readable(held.view, 0, Position(0, 0), held.path)
-        finally:
-            self._disk.close(folder)
 
     def _readable(self, folder: int, place: Place, name: str, generation: int) -> Readable:
         try:
@@ -275,8 +276,7 @@ class Trees:
 
     def timeline(self, place: Place) -> list[Happening]:
         """What ever happened to a session, rotations by other programs included."""
-        folder = self.open_folder(place)
-        try:
+        with self.opened(place) as folder:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
             entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
@@ -285,26 +285,18 @@ class Trees:
                 stat = stat_generation(self._disk, folder, generation)
                 rotated[generation + 1] = stat.modified_s
             return timeline.with_inferred(entries, rotated)
-        finally:
-            self._disk.close(folder)
 
     def pending_mail(self, place: Place) -> Mail | None:
         """The D-Mail that waits in a session."""
-        folder = self.open_folder(place)
-        try:
+        with self.opened(place) as folder:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
             return recovery.pending_mail(self._disk, folder)
-        finally:
-            self._disk.close(folder)
 
     def description(self, place: Place) -> Description:
         """What people know a session by."""
-        folder = self.open_folder(place)
-        try:
+        with self.opened(place) as folder:
             return describing.read(self._disk, folder)
-        finally:
-            self._disk.close(folder)
 
     def folders(self) -> list[Path]:
         """The folders of all trees, those that are not there too."""
