@@ -236,14 +236,10 @@ class OpenFiles:
                 lambda: opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
             )
 
-    def abandon(self, proven: int | None = None) -> None:
-        """Believe nothing of the open files any longer; the next command opens them again.
-
-        Args:
-            proven: the length that was durable when a sync failed.
-        """
+    def abandon(self) -> None:
+        """Close them, and believe nothing of them any longer; the next command opens them again."""
         opened = self.opened
-        self._forget(proven)
+        self._forget(None)
         if opened is not None:
             opened.log.close()
 
