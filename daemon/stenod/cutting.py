@@ -5,11 +5,10 @@ Everything here blocks; nothing is changed.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final
 
 import msgspec
 
-from steno_protocol import records
+from steno_protocol import limits, records
 from steno_protocol.blocks import seek
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
@@ -21,9 +20,6 @@ from stenod.core.replay import Replay
 from stenod.core.turns import Turn, WireScan, scan_wire, user_turns
 from stenod.lookup import blocks_of
 from stenod.store.handles import FileView
-
-_STAMP_BYTES: Final = 256
-"""The end of a line, the stamp in it: a key, a name and two numbers are shorter."""
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -163,7 +159,7 @@ def _size_before(source: Captured, at: Position) -> int:
 
 
 def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> None:
-    start = max(0, size - _STAMP_BYTES)
+    start = max(0, size - limits.STAMP_BYTES_MAX)
     stamp = records.stamp_of(view.read(size - start, start))
     if stamp is not None and stamp.index + 1 < stamp.size:
         begin = at.line - stamp.index - 1

@@ -5,7 +5,6 @@ a generation.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from steno_protocol import happenings, limits
 from steno_protocol.checks import edits_of
@@ -23,9 +22,6 @@ from stenod.core.replay import Replay
 from stenod.lookup import look_up
 from stenod.plans import Plan
 from stenod.store.log import Copy, Log, Piece
-
-_STAMP_BYTES_MAX: Final = 256
-"""More than a stamp with its newline can have."""
 
 
 def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
@@ -94,7 +90,7 @@ def _edits(log: Log, finding: Finding) -> list[Edit]:
 
 
 def _is_applied(log: Log, span: Span) -> bool:
-    start = max(span.start, span.end - _STAMP_BYTES_MAX)
+    start = max(span.start, span.end - limits.STAMP_BYTES_MAX)
     stamp = stamp_of(log.read(log.generation, start, span.end - start))
     return stamp is not None and look_up(log, "", stamp.key) is not None
 

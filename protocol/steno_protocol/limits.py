@@ -278,6 +278,10 @@ MILESTONES_MAX: Final = 256
 """Places of a session's file whose numbers are remembered, 100 bytes each and at least a block
 apart: a revert reads from the last of them that can be before its checkpoint."""
 
+STAMP_BYTES_MAX: Final = 128
+"""The end of a line in which its stamp lies: a key of 64 characters, two numbers, their quotes, the
+brace and the line's end are 85."""
+
 FINGERPRINT_BYTES: Final = 64 * KIB
 """Bytes before an offset whose CRC says that a file is still the one that was marked."""
 

@@ -187,7 +187,7 @@ def stamp(key: str, by: str | None) -> bytes:
 
 def stamp_of(data: bytes) -> Stamp | None:
     """The stamp at the end of a line, or None for a line that steno did not stamp."""
-    match = _STAMP.search(data, max(0, len(data) - 128))
+    match = _STAMP.search(data, max(0, len(data) - limits.STAMP_BYTES_MAX))
     if match is None:
         return None
     if match[2] is None:
