@@ -1,7 +1,7 @@
 """What a blocking session does with D-Mail; the verbs are those of `MailSession`."""
 
 from steno._blocking_linked import BlockingLinkedSession
-from steno._verbs import Place
+from steno._verbs import PositionLike
 from steno.values import Ack, Mail, SentMail, mail_of, sent_mail_of
 from steno_protocol import commands, replies
 
@@ -16,7 +16,7 @@ class BlockingMailSession(BlockingLinkedSession):
         *,
         replaces: str | None = None,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
     ) -> SentMail:
         """Send a message back to a checkpoint, where it waits; see `Session.send_dmail`."""
         ack = self._change(
@@ -42,7 +42,7 @@ class BlockingMailSession(BlockingLinkedSession):
         *,
         add_user_message: bool = False,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
     ) -> Ack:
         """Go back to the mail's checkpoint and append the message; see `Session.deliver_dmail`."""
         return self._change(

@@ -5,7 +5,7 @@ from typing import Self
 
 from steno._blocking_linked import BlockingLinkedSession
 from steno._forking import describe_command, fork_command, undo_command
-from steno._verbs import Place, fork_unfollowed
+from steno._verbs import PositionLike, fork_unfollowed
 from steno_protocol import commands, replies
 from steno_protocol.errors import StenoError
 
@@ -17,7 +17,7 @@ class BlockingForkingSession(BlockingLinkedSession):
         self,
         new_id: str,
         *,
-        at: Place | None = None,
+        at: PositionLike | None = None,
         checkpoint: int | None = None,
         turn: int | None = None,
         title: str | None = None,

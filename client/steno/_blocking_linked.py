@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from steno._mirror import Mirror
-from steno._verbs import Durability, MutationT, Place, mutation, not_contained
+from steno._verbs import Durability, MutationT, PositionLike, mutation, not_contained
 from steno._view import SessionView
 from steno.values import Ack, ack_of
 from steno_protocol import replies
@@ -60,7 +60,7 @@ class BlockingLinkedSession(SessionView):
         self,
         kind: type[MutationT],
         key: str | None,
-        expect: Place | None,
+        expect: PositionLike | None,
         durability: Durability,
         *,
         records: Sequence[bytes] = (),

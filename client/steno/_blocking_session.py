@@ -15,8 +15,8 @@ from steno._reading import LineReader, PastReader, PastState
 from steno._verbs import (
     Durability,
     Followed,
-    Place,
-    place,
+    PositionLike,
+    position_text,
     starts_of,
 )
 from steno.values import Ack
@@ -46,7 +46,7 @@ class BlockingSession(
         message: Message | Sequence[Message],
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Append one message, or a sequence of them as one atomic batch."""
@@ -59,7 +59,7 @@ class BlockingSession(
         add_user_message: bool = False,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Append a checkpoint, with the message that shows it to the model if so wanted."""
@@ -74,7 +74,7 @@ class BlockingSession(
         why: str | None = None,
         drop_damaged: bool = False,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there."""
@@ -93,7 +93,7 @@ class BlockingSession(
         *,
         why: str | None = None,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Drop everything, the system prompt too; the ack's `rotated` holds what was there."""
@@ -104,7 +104,7 @@ class BlockingSession(
         token_count: int,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Append how many tokens the context has, as a model counted them."""
@@ -117,7 +117,7 @@ class BlockingSession(
         prompt: str,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Put the system prompt first; on a session that has content this is a rewrite."""
@@ -129,7 +129,7 @@ class BlockingSession(
         *,
         why: str | None = None,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Bring back what a rewrite left behind; what is there now is left behind in its turn."""
@@ -139,12 +139,18 @@ class BlockingSession(
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
+    def lines(
+        self, after: PositionLike | None = None, until: PositionLike | None = None
+    ) -> Iterator[bytes]:
         """The lines between two positions of one generation as bytes, newline included."""
         return blocking_lines(self._link, LineReader(self.id, after, until))
 
     def records(
-        self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
+        self,
+        after: PositionLike | None = None,
+        until: PositionLike | None = None,
+        *,
+        strict: bool = False,
     ) -> BlockingRecords:
         """The records between two positions of one generation, each with its cursor.
 
@@ -182,10 +188,10 @@ class BlockingSession(
 
     def subscribe(
         self,
-        after: Place = "start",
+        after: PositionLike = "start",
         *,
         records: Followed = "context",
-        wire_after: Place | None = None,
+        wire_after: PositionLike | None = None,
         incarnation: str | None = None,
     ) -> BlockingSubscription:
         """The session's events, to be used with `for`: backlog, Live, then what is new.
@@ -203,13 +209,13 @@ class BlockingSession(
         self._link.take_in(self._followed().follower)
         self._followed()
 
-    def wait_for(self, position: Place, timeout: float | None = None) -> bool:
+    def wait_for(self, position: PositionLike, timeout: float | None = None) -> bool:
         """Wait until this process's mirror contains everything before `position`.
 
         Returns:
             False when that took longer than `timeout` seconds.
         """
-        target = Position.parse(place(position))
+        target = Position.parse(position_text(position))
         given_seconds(timeout, "timeout")
         mirror = self._followed()
         return self._link.wait_until(mirror.arrival(target), timeout)

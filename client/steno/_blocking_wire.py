@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from steno._blocking_linked import BlockingLinkedSession
 from steno._blocking_streams import BlockingWireRecords, blocking_lines, fetch
-from steno._verbs import Durability, Place, mutation
+from steno._verbs import Durability, PositionLike, mutation
 from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
 from steno.values import Ack, Turn, ack_of
 from steno_protocol import commands, replies, wire
@@ -21,7 +21,7 @@ class BlockingWireSession(BlockingLinkedSession):
         timestamp: float | None = None,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "written",
     ) -> Ack:
         """Append an event, or a sequence of them as one atomic batch; see `Session.append_wire`."""
@@ -32,7 +32,7 @@ class BlockingWireSession(BlockingLinkedSession):
         return ack_of(reply, command.key)
 
     def wire_records(
-        self, after: Place | None = None, until: Place | None = None
+        self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> BlockingWireRecords:
         """The events between two positions of the wire file, each with its cursor.
 
@@ -41,7 +41,9 @@ class BlockingWireSession(BlockingLinkedSession):
         """
         return BlockingWireRecords(self._link, WireReader(self.id, after, until))
 
-    def wire_lines(self, after: Place | None = None, until: Place | None = None) -> Iterator[bytes]:
+    def wire_lines(
+        self, after: PositionLike | None = None, until: PositionLike | None = None
+    ) -> Iterator[bytes]:
         """The lines between two positions of the wire file as bytes, the header included."""
         return blocking_lines(self._link, WireReader(self.id, after, until))
 

@@ -1,7 +1,7 @@
 """What an async session does with D-Mail: messages that go back to a checkpoint."""
 
 from steno._linked import LinkedSession
-from steno._verbs import Place
+from steno._verbs import PositionLike
 from steno.values import Ack, Mail, SentMail, mail_of, sent_mail_of
 from steno_protocol import commands, replies
 
@@ -16,7 +16,7 @@ class MailSession(LinkedSession):
         *,
         replaces: str | None = None,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
     ) -> SentMail:
         """Send a message back to a checkpoint, where it waits until somebody delivers it.
 
@@ -58,7 +58,7 @@ class MailSession(LinkedSession):
         *,
         add_user_message: bool = False,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
     ) -> Ack:
         """Go back to the mail's checkpoint, set a new one, and append the message: one rewrite.
 

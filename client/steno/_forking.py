@@ -5,7 +5,7 @@ from zlib import crc32
 
 from steno._given import given_labels, given_number
 from steno._keys import new_key
-from steno._verbs import Place, place
+from steno._verbs import PositionLike, position_text
 from steno_protocol import limits
 from steno_protocol.commands import Delete, Describe, Fork
 from steno_protocol.errors import BadRequest
@@ -18,7 +18,7 @@ def fork_command(
     session: str,
     by: str,
     new_session: str,
-    at: Place | None,
+    at: PositionLike | None,
     checkpoint: int | None,
     turn: int | None,
     title: str | None,
@@ -40,7 +40,7 @@ def fork_command(
         session=session,
         new_session=new_session,
         key=_key(key),
-        at=None if at is None else place(at),
+        at=None if at is None else position_text(at),
         checkpoint_id=checkpoint,
         turn=turn,
         title=title,

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 
 from steno._mirror import Mirror
-from steno._verbs import Durability, MutationT, Place, mutation, not_contained
+from steno._verbs import Durability, MutationT, PositionLike, mutation, not_contained
 from steno._view import SessionView
 from steno.values import Ack, ack_of
 from steno_protocol import replies
@@ -62,7 +62,7 @@ class LinkedSession(SessionView):
         self,
         kind: type[MutationT],
         key: str | None,
-        expect: Place | None,
+        expect: PositionLike | None,
         durability: Durability,
         *,
         records: Sequence[bytes] = (),

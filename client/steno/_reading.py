@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from steno._pending import Pending
-from steno._verbs import Place, place
+from steno._verbs import PositionLike, position_text
 from steno.values import Record, decode_object
 from steno_protocol import limits
 from steno_protocol.blocks import Bytes, read_lines
@@ -22,7 +22,7 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position, new_position
 from steno_protocol.replies import Lines, Source
 
-PastState = Place | int
+PastState = PositionLike | int
 """A position, or a generation (its end)."""
 
 
@@ -85,7 +85,9 @@ class LineReader:
         told: the file that a block came from, until it was opened or could not be.
     """
 
-    def __init__(self, session: str, after: Place | None, until: Place | None = None) -> None:
+    def __init__(
+        self, session: str, after: PositionLike | None, until: PositionLike | None = None
+    ) -> None:
         self.lines = LineQueue()
         self.damaged: int = 0
         self.ahead: Pending | None = None
@@ -93,8 +95,8 @@ class LineReader:
         self._file: OpenedFile | None = None
         self._may_open = True
         self._session = session
-        self._after = None if after is None else place(after)
-        self._until = None if until is None else place(until)
+        self._after = None if after is None else position_text(after)
+        self._until = None if until is None else position_text(until)
         self._offset: int | None = None
         self._bytes_max = limits.BLOCK_BYTES
         self._is_done = False
@@ -291,5 +293,5 @@ def _span(at: PastState | None) -> tuple[Position | None, Position | None]:
         return None, None
     if isinstance(at, int):
         return Position(at, 0), None
-    until = Position.parse(place(at))
+    until = Position.parse(position_text(at))
     return Position(until.generation, 0), until

@@ -12,7 +12,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import AnyReply, Reply, SessionStat, Welcome
 
 Durability = Literal["synced", "written"]
-Place = Position | str
+PositionLike = Position | str
 """A position, or its text."""
 
 Followed = Literal["context", "wire", "both"]
@@ -27,7 +27,7 @@ def mutation(
     session: str,
     by: str,
     key: str | None,
-    expect: Place | None,
+    expect: PositionLike | None,
     durability: Durability,
     **fields: Any,
 ) -> MutationT:
@@ -41,7 +41,7 @@ def mutation(
         key=new_key() if key is None else check_key(key),
         # A key that looks fresh by its shape may still be one that the caller used before.
         repeat=key is not None and key_time_ms(key) is not None,
-        expect=None if expect is None else place(expect),
+        expect=None if expect is None else position_text(expect),
         durability=durability,
         by=by,
         **fields,
@@ -74,7 +74,7 @@ def opening(
     return Open(session=session, create=create, exclusive=exclusive, stamp=stamp, by=by, key=key)
 
 
-def place(position: Place) -> str:
+def position_text(position: PositionLike) -> str:
     """The text of a position; raises BadRequest when it is none."""
     # A Position can hold any numbers, and the text of a str of one's own can be another one.
     return str(Position.parse(str(position) if isinstance(position, Position) else position))
@@ -102,12 +102,14 @@ def expected(reply: AnyReply, kind: type[ReplyT]) -> ReplyT:
     )
 
 
-def start_of(after: Place) -> str:
+def start_of(after: PositionLike) -> str:
     """The `after` of a subscription: `start`, `now`, or the text of a position."""
-    return after if after in ("start", "now") and isinstance(after, str) else place(after)
+    return after if after in ("start", "now") and isinstance(after, str) else position_text(after)
 
 
-def starts_of(records: Followed, after: Place, wire_after: Place | None) -> list[tuple[File, str]]:
+def starts_of(
+    records: Followed, after: PositionLike, wire_after: PositionLike | None
+) -> list[tuple[File, str]]:
     """Where a subscription begins in each of the files that it is to.
 
     Raises:
@@ -124,7 +126,7 @@ def starts_of(records: Followed, after: Place, wire_after: Place | None) -> list
             raise BadRequest(f"records is {records!r}: it has to be context, wire or both")
 
 
-def _start_beside(after: Place, wire_after: Place | None) -> str:
+def _start_beside(after: PositionLike, wire_after: PositionLike | None) -> str:
     if wire_after is None and after not in ("start", "now"):
         raise BadRequest(
             f"{after} is a position of the context, and the wire file has positions of its own:"

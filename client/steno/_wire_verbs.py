@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Self
 
 from steno._linked import LinkedSession
-from steno._verbs import Durability, Place, mutation
+from steno._verbs import Durability, PositionLike, mutation
 from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
 from steno.subscription import LineStream, fetch
 from steno.values import Ack, Turn, WireRecord, ack_of
@@ -29,7 +29,7 @@ class WireSession(LinkedSession):
         timestamp: float | None = None,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "written",
     ) -> Ack:
         """Append an event, or a sequence of them as one atomic batch.
@@ -53,7 +53,7 @@ class WireSession(LinkedSession):
         return ack_of(reply, command.key)
 
     def wire_records(
-        self, after: Place | None = None, until: Place | None = None
+        self, after: PositionLike | None = None, until: PositionLike | None = None
     ) -> "WireRecordStream":
         """The events between two positions of the wire file, each with its cursor.
 
@@ -62,7 +62,9 @@ class WireSession(LinkedSession):
         """
         return WireRecordStream(self._link, WireReader(self.id, after, until))
 
-    def wire_lines(self, after: Place | None = None, until: Place | None = None) -> LineStream:
+    def wire_lines(
+        self, after: PositionLike | None = None, until: PositionLike | None = None
+    ) -> LineStream:
         """The lines between two positions of the wire file as bytes, the header included."""
         return LineStream(self._link, WireReader(self.id, after, until))
 

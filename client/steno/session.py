@@ -13,8 +13,8 @@ from steno._repair_verbs import RepairSession
 from steno._verbs import (
     Durability,
     Followed,
-    Place,
-    place,
+    PositionLike,
+    position_text,
     starts_of,
 )
 from steno._wire_verbs import WireSession
@@ -49,7 +49,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         message: Message | Sequence[Message],
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Append one message, or a sequence of them as one atomic batch.
@@ -73,7 +73,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         add_user_message: bool = False,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Append a checkpoint, with the message that shows it to the model if so wanted.
@@ -91,7 +91,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         why: str | None = None,
         drop_damaged: bool = False,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Drop a checkpoint and all that follows it; the ack's `rotated` holds what was there.
@@ -118,7 +118,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         *,
         why: str | None = None,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Drop everything, the system prompt too; the ack's `rotated` holds what was there."""
@@ -129,7 +129,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         token_count: int,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Append how many tokens the context has, as a model counted them."""
@@ -142,7 +142,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         prompt: str,
         *,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Put the system prompt first; on a session that has content this is a rewrite."""
@@ -156,7 +156,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         *,
         why: str | None = None,
         key: str | None = None,
-        expect: Place | None = None,
+        expect: PositionLike | None = None,
         durability: Durability = "synced",
     ) -> Ack:
         """Bring back what a rewrite left behind; what is there now is left behind in its turn.
@@ -170,7 +170,9 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def lines(self, after: Place | None = None, until: Place | None = None) -> LineStream:
+    def lines(
+        self, after: PositionLike | None = None, until: PositionLike | None = None
+    ) -> LineStream:
         """The lines between two positions of one generation as bytes, newline included.
 
         Args:
@@ -181,7 +183,11 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         return LineStream(self._link, LineReader(self.id, after, until))
 
     def records(
-        self, after: Place | None = None, until: Place | None = None, *, strict: bool = False
+        self,
+        after: PositionLike | None = None,
+        until: PositionLike | None = None,
+        *,
+        strict: bool = False,
     ) -> RecordStream:
         """The records between two positions of one generation, each with its cursor.
 
@@ -229,10 +235,10 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
 
     def subscribe(
         self,
-        after: Place = "start",
+        after: PositionLike = "start",
         *,
         records: Followed = "context",
-        wire_after: Place | None = None,
+        wire_after: PositionLike | None = None,
         incarnation: str | None = None,
     ) -> Subscription:
         """The session's events, to be used with `async for`: backlog, Live, then what is new.
@@ -252,12 +258,12 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         starts = starts_of(records, after, wire_after)
         return Subscription(self._link, self.id, starts, incarnation)
 
-    async def wait_for(self, position: Place) -> None:
+    async def wait_for(self, position: PositionLike) -> None:
         """Wait until this process's mirror contains everything before `position`.
 
         With the `head` of an ack of another process this is read-your-writes across processes.
         """
-        target = Position.parse(place(position))
+        target = Position.parse(position_text(position))
         await self._link.reach(self._followed(), target, urgent=False)
 
     async def restore(self) -> bool:
