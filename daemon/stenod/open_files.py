@@ -227,6 +227,10 @@ class OpenFiles:
         if block:
             self._feed.publish(opened.machine.head, block)
 
+    def want_mark(self) -> None:
+        """Something was found out that the next opening is to be spared."""
+        self._marked = -limits.MARK_BYTES
+
     async def save_mark(self, opened: Opened) -> None:
         """Note how far they are durable, for the next opening."""
         self._marked = opened.log.synced

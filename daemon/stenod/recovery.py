@@ -400,44 +400,41 @@ def _recent_keys(
     entries: Sequence[Happening],
 ) -> KeyTable:
     """The keys of the last lines that were appended to this generation itself."""
-    youngest_ms = _youngest_ms(log, first_lines, mark, entries)
-    table = KeyTable(int(opening.now * 1000), youngest_ms)
-    found = _last_lines(log)
+    begin, known = log.size, 0 if log.size == log.generation == 0 else None
+    if mark is not None and mark.lines >= first_lines:
+        # What came behind the mark is among the last lines then, with its keys.
+        is_near = log.size - mark.bytes <= limits.UNPROVEN_BYTES_MAX
+        begin, known = (mark.bytes, mark.youngest_key_ms) if is_near else (begin, None)
+    table = KeyTable(int(opening.now * 1000), _youngest_ms(known, log.generation, entries))
+    found = _last_lines(log, begin)
     for key, applied in applied_in(found, log.generation, lines - len(found)):
         if applied.first.line >= first_lines:
             table.add(key, applied)
     return table
 
 
-def _youngest_ms(
-    log: JsonlLog, first_lines: int, mark: Mark | None, entries: Sequence[Happening]
-) -> int | None:
-    """How old the youngest key is that was used before the last lines; None if nobody knows."""
-    if mark is None:
-        known = 0 if log.size == log.generation == 0 else None
-    else:
-        # What came behind the mark has to be among the last lines, with its keys.
-        is_near = log.size - mark.bytes < limits.BLOCK_BYTES and mark.lines >= first_lines
-        known = mark.youngest_key_ms if is_near else None
+def _youngest_ms(known: int | None, generation: int, entries: Sequence[Happening]) -> int | None:
+    """How old the youngest key is that was used up to the last lines; None if nobody knows."""
     if known is None:
         return None
     # A mail changes no generation, and leaves the mark as it was.
-    told = [entry.key for entry in entries if entry.key and entry.generation >= log.generation]
+    told = [entry.key for entry in entries if entry.key and entry.generation >= generation]
     return max(known, *(places.key_time_ms(key) or 0 for key in told), 0)
 
 
-def _last_lines(log: JsonlLog) -> list[bytes]:
-    """The lines in the last block of the present file."""
-    start = max(0, log.size - limits.BLOCK_BYTES)
-    data = log.read(log.generation, start, log.size - start)
-    if start:
-        data = data[data.find(b"\n") + 1 :]
-    return split_lines(data)
+def _last_lines(log: JsonlLog, begin: int) -> list[bytes]:
+    """The lines in the last block of the present file, and all from `begin` on."""
+    start = max(0, min(begin, log.size - limits.BLOCK_BYTES))
+    if not start:
+        return split_lines(log.read(log.generation, 0, log.size))
+    # With the byte before: a line may begin just there.
+    data = log.read(log.generation, start - 1, log.size - start + 1)
+    return split_lines(data[data.find(b"\n") + 1 :])
 
 
 def _last_at(log: JsonlLog) -> Position:
     """The position that the last event of a wire file was joined to."""
-    for line in reversed(_last_lines(log)):
+    for line in reversed(_last_lines(log, log.size)):
         event = parse_wire_line(line)
         if isinstance(event, WireRecord) and event.at is not None:
             with contextlib.suppress(BadRequest):

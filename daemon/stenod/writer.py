@@ -342,6 +342,8 @@ class Writer:
     async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
         command, machine, log = item.command, opened.machine, opened.log
         if machine.keys.needs_filter:
+            if not machine.keys.knows_youngest:
+                self._files.want_mark()
             machine.keys.use_filter(await self._shop.read(lambda: lookup.build_filter(log)))
             if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
                 return None

@@ -19,6 +19,7 @@ from steno_protocol.errors import (
 )
 from steno_protocol.replies import Ack
 from stenod.core.keys import KeyTable
+from stenod.core.mark import decode_mark
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
 from support.simulated_disk import Effect, SimulatedDisk, Survival
@@ -147,6 +148,19 @@ async def test_an_old_key_is_looked_up_in_the_files() -> None:
         assert again.ack.duplicate
         assert again.ack.first == first.ack.first
         assert desk.file().count(b"\n") == 1
+
+
+async def test_a_look_through_a_strange_file_is_the_last_one_as_the_mark_then_tells() -> None:
+    disk = SimulatedDisk()
+    disk.plant(FILE, foreign("theirs"))
+    async with Desk(disk=disk).open() as desk:
+        assert not desk.writer.opened.machine.keys.knows_youngest  # type: ignore[union-attr]
+        await desk.do(append(uuid7(int(NOW_S * 1000) - 5, 1)), user("one"))
+        await desk.settle()
+
+        mark = decode_mark(desk.file(places.MARK))
+        assert mark is not None
+        assert mark.youngest_key_ms == int(NOW_S * 1000) - 5
 
 
 # --- failures ----------------------------------------------------------------------------------

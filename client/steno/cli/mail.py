@@ -11,6 +11,7 @@ from steno.cli.output import Output, printable
 from steno.cli.stdin import text_or_stdin
 from steno.cli.wording import moment
 from steno.values import Ack, Mail
+from steno_protocol import happenings
 from steno_protocol.errors import NotFound
 
 
@@ -83,7 +84,7 @@ def _delivered_by(session: BlockingSession, key: str | None) -> str | None:
     delivered = (
         entry.details.get("mail")
         for entry in session.timeline()
-        if entry.kind == "delivered" and entry.key == key
+        if entry.kind == happenings.DELIVERED and entry.key == key
     )
     mail_id = next(delivered, None)
     return None if mail_id is None else str(mail_id)

@@ -47,6 +47,9 @@ class KeyTable:
         youngest_ms: as old is the youngest key that was used before and that nobody adds, 0 if none
             was; None if nobody knows.
         keys_max: how many it remembers at least, and with an eighth more at most.
+
+    Attributes:
+        knows_youngest: `youngest_ms` is known; that stays so.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class KeyTable:
         self._applied: dict[str, Applied] = {}
         self._keys_max = keys_max
         self._opened_ms = opened_ms
-        self._knows_youngest = youngest_ms is not None
+        self.knows_youngest = youngest_ms is not None
         # Of the keys that were used and are not in the table, as far as that is known.
         self._youngest_ms = youngest_ms or 0
         self._filter: KeyFilter | None = None
@@ -63,7 +66,7 @@ class KeyTable:
     @property
     def youngest_ms(self) -> int | None:
         """How old the youngest key is that was ever used, 0 if none was; None if nobody knows."""
-        if not self._knows_youngest:
+        if not self.knows_youngest:
             return None
         # A copy: it may be asked for in a thread.
         return max(self._youngest_ms, *(key_time_ms(key) or 0 for key in list(self._applied)), 0)
@@ -104,7 +107,7 @@ class KeyTable:
         """True when a key that is not in the table may still be in the files."""
         made_ms = key_time_ms(key)
         if made_ms is not None and made_ms > self._youngest_ms:
-            is_believed = self._knows_youngest or (not repeat and made_ms > self._opened_ms)
+            is_believed = self.knows_youngest or (not repeat and made_ms > self._opened_ms)
             if is_believed:
                 return False
         if key in self._applied:
@@ -122,7 +125,7 @@ class KeyTable:
             key_filter.add(key.encode())
         self._filter = key_filter
         self._youngest_ms = max(self._youngest_ms, key_filter.youngest_ms)
-        self._knows_youngest = True
+        self.knows_youngest = True
 
 
 class KeyFilter:
