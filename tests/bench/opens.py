@@ -1,4 +1,4 @@
-"""A session of a gigabyte: opened for appending, and its first record read."""
+"""A session of a gigabyte: opened for appending, its first record read, appended to unopened."""
 
 import shutil
 import time
@@ -33,6 +33,10 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
             with steno.connect_sync(root, spawn=False) as client:
                 _round(client, comparison)
             daemon.stop()
+            daemon.start()
+            with steno.connect_sync(root, spawn=False, timeout=300) as client:
+                comparison.add("an append that opens it", {"ms": _append(client)})
+            daemon.stop()
             tell(f"opens: round {number + 1}")
     return [comparison]
 
@@ -45,6 +49,13 @@ def _round(client: steno.BlockingClient, comparison: Comparison) -> None:
     read = time.perf_counter()
     comparison.add("opening", {"ms": (opened - start) * 1e3})
     comparison.add("first record", {"ms": (read - opened) * 1e3})
+
+
+def _append(client: steno.BlockingClient) -> float:
+    """Milliseconds of an append to a session that no daemon has open, as after a pause."""
+    start = time.perf_counter()
+    client.session(_SESSION).append_message(message(1))
+    return (time.perf_counter() - start) * 1e3
 
 
 def _write_large(path: Path) -> None:
