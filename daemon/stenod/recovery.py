@@ -5,6 +5,7 @@ right what only a crash can have left: a rewrite that did not take place, a torn
 """
 
 import contextlib
+import errno
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -180,10 +181,17 @@ def readable_size(
 
 
 def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
-    """The mark of an open session at its durable head."""
+    """The mark of an open session at its durable head.
+
+    Raises:
+        OSError: the disk failed, or another program changed the file: a mark of what lies there now
+            would have it taken for ours.
+    """
     size = log.synced
     tail_start = max(0, size - limits.FINGERPRINT_BYTES)
     tail = log.read(log.generation, tail_start, size - tail_start)
+    if log.is_foreign_changed():
+        raise OSError(errno.ESTALE, "another program changed this file", log.file_path)
     return encode_mark(
         generation=log.generation,
         inode=log.stat().inode,

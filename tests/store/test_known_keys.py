@@ -198,3 +198,19 @@ def test_keys_behind_a_mark_count_also_where_nobody_told_of_the_rotation() -> No
 
     for used in (key(5), key(7), key(9)):
         assert keys.get(used) is not None or keys.must_be_looked_up(used, repeat=True)
+
+
+@pytest.mark.parametrize("length", [0, 20, 60])
+def test_no_mark_is_made_of_a_file_that_another_program_changed(length: int) -> None:
+    disk, session, opened = fresh()
+    apply(opened, append(key(5)), user("one"))
+    apply(opened, append(key(6)), user("two"))
+    disk.foreign.truncate(f"{PATH}/{places.CONTEXT}", length)
+    disk.foreign.append(f"{PATH}/{places.CONTEXT}", b"\n" + foreign("theirs" * 30))
+
+    with pytest.raises(OSError, match="another program changed"):
+        save_mark(opened)
+    opened.log.close()
+    assert foreign("theirs" * 30) in session.file()
+    session.open(now_s=NOW_S + 3600).log.close()
+    assert foreign("theirs" * 30) in session.file()
