@@ -13,6 +13,8 @@ from steno_protocol.commands import Open, Subscribe, Timeline, Unsubscribe
 from steno_protocol.events import Gone, Records, Reset
 from steno_protocol.happenings import Happening
 from steno_protocol.replies import Ack, TimelineReport
+from stenod.registry import Registry
+from stenod.sessions import Session
 from support.asking import ask, send
 from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.lines import append, foreign, user
@@ -158,6 +160,20 @@ async def test_no_timer_runs_for_who_follows_in_the_root() -> None:
     async with daemon.running():
         await followed(daemon, OWN)
         assert not daemon.router.watch._is_at_mounts
+
+
+async def test_who_follows_in_the_root_costs_no_look_at_all_that_are_open() -> None:
+    looks: list[None] = []
+
+    def counted(_: Registry) -> list[Session]:
+        looks.append(None)
+        return []
+
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        with patch.object(Registry, "followed", property(counted)):
+            await followed(daemon, OWN)
+    assert not looks
 
 
 async def test_events_that_another_program_wrote_are_told_too() -> None:
