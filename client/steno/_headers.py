@@ -21,7 +21,9 @@ def encode_header(command: Command) -> bytes:
         TooLarge: it is longer than a header may be.
     """
     # As JSON bytes would be Base64: text that nobody meant.
-    if any(map(_has_bytes, msgspec.structs.astuple(command))):
+    values = msgspec.structs.astuple(command)
+    kinds = [*map(type, values)]
+    if bytes in kinds or (tuple in kinds and any(map(_has_bytes, values))):
         raise BadRequest(f"{command_name(command)!r} takes text, and was given bytes: decode them")
     try:
         header = encode_command(command)
@@ -43,9 +45,7 @@ def encode_header(command: Command) -> bytes:
 
 
 def _has_bytes(value: object) -> bool:
-    if isinstance(value, tuple):
-        return bytes in map(type, cast("tuple[object, ...]", value))
-    return type(value) is bytes
+    return isinstance(value, tuple) and bytes in map(type, cast("tuple[object, ...]", value))
 
 
 def _odd_fields(command: Command) -> str:

@@ -6,6 +6,7 @@ import msgspec
 
 from steno_protocol.settings import Settings
 from stenod.blocking import Blocking, Commits
+from stenod.core.key_room import KeyRoom
 from stenod.counting import Statistics
 from stenod.mailbox import Budget, Item
 from stenod.quotas import Quotas, Room
@@ -23,6 +24,7 @@ class Workshop(msgspec.Struct, frozen=True):
         statistics: where the writer counts.
         tell: tells the operator something, as an event with fields.
         budget: what waits in all mailboxes together.
+        key_room: what all writers remember of keys together.
         settings: the options in force at this moment.
         quotas: how much sessions may take; None is as much as the disk has.
     """
@@ -35,6 +37,7 @@ class Workshop(msgspec.Struct, frozen=True):
     statistics: Statistics
     tell: Callable[..., None]
     budget: Budget = msgspec.field(default_factory=Budget)
+    key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None
 

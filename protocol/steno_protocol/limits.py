@@ -170,11 +170,20 @@ GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes that one group commit writes: bounds the time of one sync and of one failure."""
 
 KEYS_MAX: Final = 4096
-"""Keys that an open session remembers, about 250 bytes each, and up to an eighth more: all that 64
-clients with 64 commands in flight can have. Older ones are found in the files."""
+"""Keys that an open file's writer remembers, about 250 bytes each, and up to an eighth more: all
+that 64 clients with 64 commands in flight can have. Older ones are found in the files."""
+
+KEYS_OPEN_MAX: Final = 64 * KEYS_MAX
+"""Keys that the writers of all open files remember together, about 64 MiB: those that were not
+written to for longest forget first."""
+
+KEYS_PIECE_MAX: Final = 256
+"""So many keys each open file has room for in any case: of 512 sessions with a wire file each, just
+all that there is."""
 
 KEYS_KEPT_MAX: Final = 16 * KEYS_MAX
-"""Keys of all sessions without stamps that a daemon remembers, open or closed: about 16 MiB."""
+"""Keys of sessions without stamps that outlive the closing of their files, about 16 MiB: as many
+files are remembered as were opened last and had no more."""
 
 KEY_FILTER_KEY_BITS: Final = 32
 """With six hashes one false alarm in 40 000 keys: each costs a look through the session's files."""

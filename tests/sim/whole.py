@@ -21,6 +21,7 @@ from sim.network import Connection
 from sim.simulation import run_seed
 from sim.whole_verdict import judge
 from steno_protocol import limits
+from stenod.core.key_room import KeyRoom
 from stenod.core.keys import KeyTable
 from stenod.peers import Peer
 from support.daemon_in_process import DaemonInProcess
@@ -36,6 +37,7 @@ from support.simulated_disk import (
 
 LIVES = 3
 KEYS_MAX = 2
+KEYS_OPEN_MAX = 4
 STEPS = 60
 AGENTS = 3
 SETTLING_ROUNDS = 3000
@@ -53,8 +55,10 @@ class SimulatedDaemon(DaemonInProcess):
         connections: by what its socket calls them.
     """
 
-    def __init__(self, disk: SimulatedDisk, now_s: float, wall_s: float) -> None:
-        super().__init__(disk)
+    def __init__(
+        self, disk: SimulatedDisk, now_s: float, wall_s: float, key_room: KeyRoom | None = None
+    ) -> None:
+        super().__init__(disk, key_room=key_room)
         self.connections: dict[bytes, Connection] = {}
         self.now_s, self.wall_s = now_s, wall_s
 
@@ -168,7 +172,8 @@ class WholeSimulation:
         self._end(daemon, survival)
 
     def _start(self, tasks: TaskGroup) -> SimulatedDaemon:
-        daemon = SimulatedDaemon(self.disk, self.now_s, self.wall_s)
+        room = KeyRoom(KEYS_OPEN_MAX, piece=1) if self._remembers_few else None
+        daemon = SimulatedDaemon(self.disk, self.now_s, self.wall_s, room)
         daemon.start(tasks)
         return daemon
 

@@ -17,6 +17,7 @@ from steno_protocol.replies import AnyReply
 from stenod.admission import Admission
 from stenod.collecting import Collector
 from stenod.config import Config
+from stenod.core.key_room import KeyRoom
 from stenod.counting import Statistics
 from stenod.custody import Custody
 from stenod.handle_limit import HandleLimit
@@ -59,7 +60,11 @@ class DaemonInProcess:
     """
 
     def __init__(
-        self, disk: SimulatedDisk, keys: Path | None = None, handles_max: int = sys.maxsize
+        self,
+        disk: SimulatedDisk,
+        keys: Path | None = None,
+        handles_max: int = sys.maxsize,
+        key_room: KeyRoom | None = None,
     ) -> None:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
@@ -81,6 +86,7 @@ class DaemonInProcess:
             flush=outbox.flush,
             statistics=Statistics(),
             tell=self._told,
+            key_room=key_room or KeyRoom(),
         )
         self.workshop = workshop
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"), {"kimi": Path(MOUNTED)})

@@ -10,6 +10,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.places import key_time_ms
 from steno_protocol.positions import Position
+from stenod.core.key_room import KeyRoom
 
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
 _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
@@ -46,7 +47,8 @@ class KeyTable:
         opened_ms: Unix time in milliseconds when the session was opened.
         youngest_ms: as old is the youngest key that was used before and that nobody adds, 0 if none
             was; None if nobody knows.
-        keys_max: how many it remembers at least, and with an eighth more at most.
+        keys_max: how many it remembers, and with an eighth more at most; fewer where `share` has
+            less room.
 
     Attributes:
         knows_youngest: `youngest_ms` is known; that stays so.
@@ -56,7 +58,9 @@ class KeyTable:
         self, opened_ms: int, youngest_ms: int | None = None, keys_max: int = limits.KEYS_MAX
     ) -> None:
         self._applied: dict[str, Applied] = {}
-        self._keys_max = keys_max
+        self._keys_max = keys_max + keys_max // 8
+        self._most = self._given = self._keys_max
+        self._room: KeyRoom | None = None
         self._opened_ms = opened_ms
         self.knows_youngest = youngest_ms is not None
         # Of the keys that were used and are not in the table, as far as that is known.
@@ -85,9 +89,43 @@ class KeyTable:
         if self._filter is not None:
             for key in applied:
                 self._filter.add(key.encode())
+        if len(self._applied) > self._most:
+            self._fit()
+
+    def share(self, room: KeyRoom) -> None:
+        """Remember only as many from now on as there is room for, until `leave`."""
+        self._room = room
+        room.enter(self)
+        self._give(room.piece)
+        self._fit()
+
+    def leave(self) -> None:
+        """Nothing is remembered here any more: what room it had is others'."""
+        if self._room is not None:
+            self._room.leave(self)
+            self._room = None
+
+    def give_back(self, count: int) -> None:
+        """See `Tenant`."""
+        self._give(self._given - count)
+        if len(self._applied) > self._most:
+            self._forget_oldest(len(self._applied) - self._most)
+            # A dict keeps the place of what it had; another one takes as much as it needs.
+            self._applied = dict(self._applied)
+
+    def _give(self, count: int) -> None:
+        self._given, self._most = count, min(count, self._keys_max)
+
+    def _fit(self) -> None:
+        """Get as much room as is needed, or forget what there is none for."""
+        room = self._room
+        while room is not None and self._most < min(len(self._applied), self._keys_max):
+            if not room.ask(self):
+                break
+            self._give(self._given + room.piece)
         # Many at once: a dict whose first keys are gone passes by where they were at each look.
-        if len(self._applied) > self._keys_max + self._keys_max // 8:
-            self._forget_oldest(len(self._applied) - self._keys_max)
+        if len(self._applied) > self._most:
+            self._forget_oldest(len(self._applied) - self._most + self._most // 9)
 
     def _forget_oldest(self, count: int) -> None:
         for key in list(islice(self._applied, count)):

@@ -1,0 +1,124 @@
+"""Room for keys that tables share: never more than there is, and who grew longest ago gives."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno_protocol.positions import Position
+from stenod.core.key_room import KeyRoom
+from stenod.core.keys import Applied, KeyFilter, KeyTable
+
+OPENED_MS = 1_700_000_000_000
+PIECE = 4
+
+
+def fill(table: KeyTable, name: str, count: int) -> list[str]:
+    keys = [f"{name}-{number}" for number in range(count)]
+    for number, key in enumerate(keys):
+        table.add(key, Applied("append", Position(0, number), 1))
+    return keys
+
+
+def table_in(room: KeyRoom, keys_max: int = 64) -> KeyTable:
+    table = KeyTable(OPENED_MS, keys_max=keys_max)
+    table.share(room)
+    return table
+
+
+def test_a_table_alone_has_all_the_room_that_it_needs() -> None:
+    table = table_in(KeyRoom(keys_max=100, piece=PIECE), keys_max=16)
+    keys = fill(table, "a", 16)
+
+    assert len(table) == 16
+    assert all(table.get(key) for key in keys)
+
+
+def test_a_table_that_grows_takes_from_the_one_that_grew_longest_ago() -> None:
+    room = KeyRoom(keys_max=6 * PIECE, piece=PIECE)
+    first, second, third = (table_in(room) for _ in range(3))
+    fill(first, "a", 2 * PIECE)
+    newer = fill(second, "b", 2 * PIECE)
+    latest = fill(third, "c", 3 * PIECE)
+
+    assert all(second.get(key) for key in newer)
+    assert all(third.get(key) for key in latest)
+    assert len(first) == PIECE
+    assert first.get("a-0") is None
+    assert first.get("a-7") is not None
+
+
+def test_what_a_table_forgot_is_looked_up() -> None:
+    room = KeyRoom(keys_max=3 * PIECE, piece=PIECE)
+    first, second = table_in(room), table_in(room)
+    keys = fill(first, "a", 2 * PIECE)
+    fill(second, "b", 2 * PIECE)
+
+    assert first.get(keys[0]) is None
+    assert first.must_be_looked_up(keys[0], repeat=True)
+
+
+def test_a_table_whose_files_are_closed_leaves_its_room_to_others() -> None:
+    room = KeyRoom(keys_max=6 * PIECE, piece=PIECE)
+    first = table_in(room)
+    fill(first, "a", 5 * PIECE)
+    first.leave()
+    second = table_in(room)
+    keys = fill(second, "b", 6 * PIECE)
+
+    assert all(second.get(key) for key in keys)
+    assert len(first) == 5 * PIECE
+
+
+def test_each_table_keeps_its_first_piece_however_many_there_are() -> None:
+    room = KeyRoom(keys_max=2 * PIECE, piece=PIECE)
+    tables = [table_in(room) for _ in range(5)]
+    for number, table in enumerate(tables):
+        last = fill(table, f"t{number}", 3 * PIECE)[-1]
+        assert table.get(last) is not None
+
+    assert all(0 < len(table) <= PIECE for table in tables)
+
+
+def test_a_table_that_comes_with_more_keys_than_there_is_room_for_keeps_the_last() -> None:
+    room = KeyRoom(keys_max=3 * PIECE, piece=PIECE)
+    table = KeyTable(OPENED_MS)
+    keys = fill(table, "a", 10 * PIECE)
+    table.share(room)
+
+    assert 0 < len(table) <= 3 * PIECE
+    assert table.get(keys[-1]) is not None
+    assert table.get(keys[0]) is None
+
+
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(["enter", "leave", "add"]), st.integers(0, 4), st.integers(1, 9)),
+    max_size=80,
+)
+
+
+@given(_STEPS, st.integers(1, 40), st.integers(1, 5), st.integers(1, 12))
+def test_whatever_tables_do_there_is_never_more_than_the_room_and_a_piece_each(
+    steps: list[tuple[str, int, int]], keys_max: int, piece: int, table_max: int
+) -> None:
+    room = KeyRoom(keys_max=keys_max, piece=piece)
+    tables: dict[int, KeyTable] = {}
+    used: dict[int, list[str]] = {}
+    for what, number, count in steps:
+        if what == "leave" and number in tables:
+            tables.pop(number).leave()
+        elif what == "enter" and number not in tables:
+            tables[number] = table_in(room, table_max)
+            tables[number].use_filter(KeyFilter(4))
+            used[number] = []
+        elif what == "add" and number in tables:
+            used[number] += fill(tables[number], f"{number}.{len(used[number])}", count)
+
+        most = max(keys_max, piece * len(tables))
+        assert sum(map(len, tables.values())) <= most
+        for each, table in tables.items():
+            for key in used[each]:
+                assert table.get(key) or table.must_be_looked_up(key, repeat=False)
+    for table in tables.values():
+        table.leave()
+    alone, whole = table_in(room), max(1, keys_max // piece) * piece
+    fill(alone, "z", whole)
+    assert len(alone) == whole
