@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from steno_protocol.positions import Position
 from stenod.core.key_room import KeyRoom
 from stenod.core.keys import Applied, KeyFilter, KeyTable
+from support.lines import uuid7
 
 OPENED_MS = 1_700_000_000_000
 PIECE = 4
@@ -48,12 +49,17 @@ def test_a_table_that_grows_takes_from_the_one_that_grew_longest_ago() -> None:
 
 def test_what_a_table_forgot_is_looked_up() -> None:
     room = KeyRoom(keys_max=3 * PIECE, piece=PIECE)
-    first, second = table_in(room), table_in(room)
-    keys = fill(first, "a", 2 * PIECE)
+    first, second = KeyTable(OPENED_MS, youngest_ms=0), table_in(room)
+    first.share(room)
+    keys = [uuid7(OPENED_MS + made, made) for made in range(2 * PIECE)]
+    for number, key in enumerate(keys):
+        first.add(key, Applied("append", Position(0, number), 1))
+    assert not first.must_be_looked_up(uuid7(OPENED_MS, 99), repeat=True)
     fill(second, "b", 2 * PIECE)
 
-    assert first.get(keys[0]) is None
-    assert first.must_be_looked_up(keys[0], repeat=True)
+    assert first.get(keys[PIECE - 1]) is None
+    assert first.must_be_looked_up(keys[PIECE - 1], repeat=True)
+    assert not first.must_be_looked_up(uuid7(OPENED_MS + PIECE, 99), repeat=True)
 
 
 def test_a_table_whose_files_are_closed_leaves_its_room_to_others() -> None:

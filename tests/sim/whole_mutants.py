@@ -12,6 +12,7 @@ from steno._follower import Follower
 from steno._pending import Pending
 from steno_protocol.commands import Subscribe
 from stenod import registry, writer
+from stenod.core.keys import KeyTable
 from stenod.custody import Custody
 from stenod.feed import Feed
 
@@ -43,6 +44,15 @@ def _never(*_: Any, **__: Any) -> bool:
 
 def _nothing(*_: Any, **__: Any) -> None:
     return None
+
+
+_give_back = KeyTable.give_back
+
+
+def _given_back_in_silence(self: KeyTable, count: int) -> None:
+    youngest_ms = self._youngest_ms
+    _give_back(self, count)
+    self._youngest_ms = youngest_ms
 
 
 def _believed_at_once(self: Pending, error: Any) -> Any:
@@ -87,6 +97,9 @@ WHOLE_MUTANTS = {
     ),
     "a mirror that ends when the disk fails for a moment": WholeMutant(
         [Patch(_exchange, "_is_asked_again", _never)], 21
+    ),
+    "a key that was forgotten for another session's, as if it had never been": WholeMutant(
+        [Patch(KeyTable, "give_back", _given_back_in_silence)], 135
     ),
     "a rewrite that followers are not told of": WholeMutant([Patch(Feed, "reset", _nothing)], 0),
 }
