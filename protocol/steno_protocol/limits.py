@@ -194,6 +194,10 @@ KEY_FILTER_BITS_MIN: Final = 1 << 17
 KEY_FILTER_BITS_MAX: Final = 1 << 26
 """Largest key filter, 8 MiB, for two million keys; with more the false alarms become more."""
 
+KEY_FILTERS_BYTES_MAX: Final = 256 * MIB
+"""What the key filters of all open files take together: those of 512 sessions of 30 000 lines. One
+that had to go for others is made again, by reading all of its files, when its session needs it."""
+
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""
 

@@ -95,6 +95,40 @@ def test_a_table_that_comes_with_more_keys_than_there_is_room_for_keeps_the_last
     assert table.get(keys[0]) is None
 
 
+def test_of_too_many_filters_that_one_goes_which_was_made_longest_ago() -> None:
+    size = KeyFilter(0).size
+    room = KeyRoom(piece=PIECE, filters_bytes=2 * size)
+    first, second, third = (table_in(room) for _ in range(3))
+    for table in (first, second, first, third):
+        table.use_filter(KeyFilter(0))
+
+    assert [table.needs_filter for table in (first, second, third)] == [False, True, False]
+    assert second.must_be_looked_up("never-used", repeat=False)
+    second.use_filter(KeyFilter(0))
+    assert first.needs_filter
+
+
+def test_a_filter_that_is_larger_than_the_room_for_all_stays_alone() -> None:
+    room = KeyRoom(filters_bytes=1)
+    first, second = table_in(room), table_in(room)
+    first.use_filter(KeyFilter(0))
+    assert not first.needs_filter
+    second.use_filter(KeyFilter(0))
+
+    assert first.needs_filter
+    assert not second.needs_filter
+
+
+def test_the_filter_of_closed_files_is_in_nobody_s_way() -> None:
+    room = KeyRoom(filters_bytes=KeyFilter(0).size)
+    first, second = table_in(room), table_in(room)
+    first.use_filter(KeyFilter(0))
+    first.leave()
+    second.use_filter(KeyFilter(0))
+
+    assert not first.needs_filter
+
+
 _STEPS = st.lists(
     st.tuples(st.sampled_from(["enter", "leave", "add"]), st.integers(0, 4), st.integers(1, 9)),
     max_size=80,

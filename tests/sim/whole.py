@@ -172,7 +172,7 @@ class WholeSimulation:
         self._end(daemon, survival)
 
     def _start(self, tasks: TaskGroup) -> SimulatedDaemon:
-        room = KeyRoom(KEYS_OPEN_MAX, piece=1) if self._remembers_few else None
+        room = KeyRoom(KEYS_OPEN_MAX, piece=1, filters_bytes=0) if self._remembers_few else None
         daemon = SimulatedDaemon(self.disk, self.now_s, self.wall_s, room)
         daemon.start(tasks)
         return daemon

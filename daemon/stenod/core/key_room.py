@@ -1,4 +1,4 @@
-"""Room for the keys that the open files of a daemon remember, shared among them."""
+"""Room for what the open files of a daemon know of keys, shared among them."""
 
 from collections import OrderedDict
 from typing import Protocol
@@ -7,10 +7,14 @@ from steno_protocol import limits
 
 
 class Tenant(Protocol):
-    """Who remembers keys, and has room for a number of them."""
+    """Who remembers keys, has room for a number of them, and may know the others by a filter."""
 
     def give_back(self, count: int) -> None:
         """Have room for so many fewer: forget the oldest of those that have none then."""
+        ...
+
+    def drop_filter(self) -> None:
+        """Do without a filter, until another one is needed."""
         ...
 
 
@@ -19,18 +23,25 @@ class KeyRoom:
 
     When none is left, the file gives one back that asked for its last one longest ago: those that
     are not written to are asked first, and those that are ask for theirs again. The first piece
-    stays with a file while it is open.
+    stays with a file while it is open. Of too many filters that one goes which was made longest
+    ago.
 
     Args:
         keys_max: how many keys there is room for, if that is a piece for each file.
         piece: for how many keys a piece is.
+        filters_bytes: how much all filters together may take, if that is more than one takes.
     """
 
     def __init__(
-        self, keys_max: int = limits.KEYS_OPEN_MAX, piece: int = limits.KEYS_PIECE_MAX
+        self,
+        keys_max: int = limits.KEYS_OPEN_MAX,
+        piece: int = limits.KEYS_PIECE_MAX,
+        filters_bytes: int = limits.KEY_FILTERS_BYTES_MAX,
     ) -> None:
         self._left = keys_max // piece
         self._more: OrderedDict[Tenant, int] = OrderedDict()
+        self._filters: OrderedDict[Tenant, int] = OrderedDict()
+        self._filters_bytes = filters_bytes
         self.piece = piece
 
     def enter(self, tenant: Tenant) -> None:
@@ -42,6 +53,7 @@ class KeyRoom:
     def leave(self, tenant: Tenant) -> None:
         """All that somebody has is free again."""
         self._left += 1 + self._more.pop(tenant, 0)
+        self._filters.pop(tenant, None)
 
     def ask(self, tenant: Tenant) -> bool:
         """Give somebody one more piece, if there is one, or if another can spare one."""
@@ -50,6 +62,14 @@ class KeyRoom:
         self._left -= 1
         self._more[tenant] = self._more.pop(tenant, 0) + 1
         return True
+
+    def filtered(self, tenant: Tenant, size: int) -> None:
+        """Somebody has a new filter, of so many bytes."""
+        self._filters.pop(tenant, None)
+        self._filters[tenant] = size
+        while len(self._filters) > 1 and sum(self._filters.values()) > self._filters_bytes:
+            oldest, _ = self._filters.popitem(last=False)
+            oldest.drop_filter()
 
     def _take_back(self, asker: Tenant) -> bool:
         tenant = next((each for each in self._more if each is not asker), None)

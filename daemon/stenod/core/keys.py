@@ -113,6 +113,10 @@ class KeyTable:
             # A dict keeps the place of what it had; another one takes as much as it needs.
             self._applied = dict(self._applied)
 
+    def drop_filter(self) -> None:
+        """See `Tenant`."""
+        self._filter = None
+
     def _give(self, count: int) -> None:
         self._given, self._most = count, min(count, self._keys_max)
 
@@ -164,6 +168,8 @@ class KeyTable:
         self._filter = key_filter
         self._youngest_ms = max(self._youngest_ms, key_filter.youngest_ms)
         self.knows_youngest = True
+        if self._room is not None:
+            self._room.filtered(self, key_filter.size)
 
 
 class KeyFilter:
@@ -189,6 +195,11 @@ class KeyFilter:
         self._bits = bytearray(bits // 8)
         self._room = bits // limits.KEY_FILTER_KEY_BITS
         self.youngest_ms = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return len(self._bits)
 
     @property
     def is_full(self) -> bool:
