@@ -49,6 +49,22 @@ def test_an_export_into_no_folder_names_that_folder(root: Path, tmp_path: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("form", ["markdown", "json"])
+def test_an_export_to_a_dash_goes_where_it_goes_without(root: Path, form: str) -> None:
+    steno = _told(root)
+    plain = steno("export", "demo", "--format", form)
+    dashed = steno("export", "demo", "--format", form, "-o", "-")
+    assert (dashed.code, dashed.out) == (plain.code, plain.out)
+    assert "What is `this`?" in dashed.out
+    assert not Path("-").exists()
+
+
+def test_a_folder_cannot_be_exported_to_a_dash(root: Path) -> None:
+    ran = _told(root)("export", "demo", "--format", "kimi", "-o", "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert "say with -o where" in ran.err
+
+
 def test_an_empty_id_to_import_under_is_none(root: Path, tmp_path: Path) -> None:
     steno = _told(root)
     assert steno("export", "demo", "--format", "kimi", "-o", str(tmp_path / "demo")).code == 0

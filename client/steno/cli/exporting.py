@@ -31,6 +31,8 @@ def export(options: Namespace, output: Output) -> int:
     """Write a session down in the format that is asked for."""
     if options.format is None:
         options.format = "json" if output.as_json else "markdown"
+    if options.output == "-" and options.format != "kimi":
+        options.output = None
     if options.format == "markdown" and output.as_json and options.output is None:
         raise WrongUsage(
             "--json and --format markdown are two formats: give one, or say with -o where the"
@@ -125,7 +127,7 @@ def _write_file(path: Path, lines: Iterable[str]) -> None:
 
 
 def _export_folder(options: Namespace, output: Output) -> int:
-    if options.output is None:
+    if options.output in {None, "-"}:
         raise WrongUsage("--format kimi makes a folder: say with -o where", session=options.session)
     path = Path(options.output)
     with connected(options) as client, Progress(output, "exporting") as progress:

@@ -103,7 +103,10 @@ def _write_new(path: Path, text: str) -> None:
         with new_file(path) as file:
             file.write(text.encode())
     except Exists:
-        raise Exists(f"{path} is there already: a key file is never overwritten") from None
+        raise Exists(
+            f"{path} is there already, and a key file is never overwritten: move it away, or say"
+            " with -o where the new one goes"
+        ) from None
 
 
 def _entry(client: Allowed) -> dict[str, str]:

@@ -25,7 +25,7 @@ def add_export(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "-o", "--output", metavar="PATH", type=place,
-        help="the file or, for kimi, the folder to make (default: stdout; kimi needs one)",
+        help="the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)",
     )  # fmt: skip
 
 
