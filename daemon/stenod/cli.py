@@ -16,7 +16,7 @@ from typing import Final
 from steno_protocol import __version__, places
 from steno_protocol.errors import BadRequest, Held, StenoError
 from steno_protocol.kinds import kind_of
-from stenod import config, journal, lifecycle
+from stenod import config, handle_limit, journal, lifecycle
 from stenod.config import Config
 from stenod.faults import fault_of
 from stenod.store.lock import RootLock, check_private, make_root
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Whoever looks after this process is not told of a daemon that leaves it.
     supervisor = take_supervisor(os.environ)
     try:
+        handle_limit.check_enough()
         settings = _settings(options.root, options.socket)
         if options.foreground:
             log = Path(options.log).absolute() if options.log else None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from steno_protocol import limits
+from steno_protocol.errors import StorageFailed
 
 Count = Callable[[], int]
 """Tells how many handles are open."""
@@ -66,5 +67,23 @@ class HandleLimit:
 
 def process_limit() -> HandleLimit:
     """The limit that the system sets this process."""
+    return HandleLimit(_soft_limit())
+
+
+def check_enough() -> None:
+    """Refuse to begin with so few handles that ZeroMQ would end the process, soon or at once.
+
+    Raises:
+        StorageFailed: there are fewer than `HANDLES_MIN`.
+    """
+    most = _soft_limit()
+    if most < limits.HANDLES_MIN:
+        raise StorageFailed(
+            f"this process may have {most} files open, and a daemon needs {limits.HANDLES_MIN} at"
+            " least: raise the limit (ulimit -n)"
+        )
+
+
+def _soft_limit() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return HandleLimit(sys.maxsize if soft == resource.RLIM_INFINITY else soft)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -182,8 +182,7 @@ KEYS_PIECE_MAX: Final = 256
 all that there is."""
 
 KEYS_KEPT_MAX: Final = 16 * KEYS_MAX
-"""Keys of sessions without stamps that outlive the closing of their files, about 16 MiB: as many
-files are remembered as were opened last and had no more."""
+"""Keys of sessions without stamps that outlive the closing of their files, about 16 MiB."""
 
 KEY_FILTER_KEY_BITS: Final = 32
 """With six hashes one false alarm in 40 000 keys: each costs a look through the session's files."""
@@ -195,8 +194,7 @@ KEY_FILTER_BITS_MAX: Final = 1 << 26
 """Largest key filter, 8 MiB, for two million keys; with more the false alarms become more."""
 
 KEY_FILTERS_BYTES_MAX: Final = 256 * MIB
-"""What the key filters of all open files take together: those of 512 sessions of 30 000 lines. One
-that had to go for others is made again, by reading all of its files, when its session needs it."""
+"""What the key filters of all open files take together: those of 512 sessions of 30 000 lines."""
 
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""
@@ -215,6 +213,9 @@ HANDLES_PER_SESSION_MAX: Final = 4
 
 HANDLES_PER_CONNECTION_MAX: Final = 12
 """Handles for a client's first connection; ZeroMQ ends a process that runs out of them midway."""
+
+HANDLES_MIN: Final = 48
+"""File handles without which no daemon starts: 17 at rest, 12 for a connection, 4 for a session."""
 
 HANDLES_RESERVE_MAX: Final = 256
 """File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients

@@ -137,6 +137,30 @@ def test_a_daemon_without_file_descriptors_loses_nothing_and_is_replaced(root: P
     daemon.wait(30)
 
 
+@pytest.mark.parametrize("handles", [6, 12, limits.HANDLES_MIN - 1])
+def test_a_daemon_that_could_hardly_open_anything_says_so_and_does_not_start(
+    root: Path, handles: int
+) -> None:
+    script = f'ulimit -n {handles}; exec "$0" -m stenod --root "$@"'
+    for more in ([], ["--foreground"]):
+        command = ["sh", "-c", script, sys.executable, str(root), *more]
+        ran = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert ran.returncode == 1
+        assert ran.stderr == (
+            f"stenod: cannot start: this process may have {handles} files open, and a daemon needs"
+            f" {limits.HANDLES_MIN} at least: raise the limit (ulimit -n)\n"
+        )
+
+
+def test_a_daemon_with_as_few_handles_as_may_be_serves_a_client(root: Path) -> None:
+    daemon = ForegroundDaemon(root)
+    daemon.handles_max = limits.HANDLES_MIN
+    with daemon, steno.connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        session.append_message({"role": "user", "content": "hi"})
+        assert session.revert_to(session.checkpoint().checkpoint_id or 0).head.generation == 1
+
+
 def test_clients_for_whom_no_handle_is_left_are_turned_away_until_others_end(root: Path) -> None:
     daemon = ForegroundDaemon(root)
     daemon.handles_max = FEW_FILES

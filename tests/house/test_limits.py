@@ -24,7 +24,7 @@ UNIT_ENDINGS = (
     "_MAX",
     "_MESSAGES",
     "_BITS",
-    "_BITS_MIN",
+    "_MIN",
 )
 
 
