@@ -44,6 +44,10 @@ def _functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def _is_utf8(text: str) -> bool:
+    return text.encode(errors="replace").decode() == text
+
+
 def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
@@ -77,6 +81,18 @@ def test_no_file_knows_a_path_of_one_machine() -> None:
 
 def test_no_file_names_the_host_of_a_package_index() -> None:
     assert [name for name, text in _text_files() if _REGISTRY_HOSTS.search(text)] == []
+
+
+def test_no_docstring_holds_what_utf_8_cannot() -> None:
+    """Python 3.13 cannot import such a file: it takes the indentation out as it compiles."""
+    found = [
+        _name(file)
+        for file in python_files()
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and not _is_utf8(ast.get_docstring(node) or "")
+    ]
+    assert found == []
 
 
 def test_every_file_begins_with_a_sentence_about_what_it_is() -> None:

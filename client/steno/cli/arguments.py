@@ -193,7 +193,7 @@ def position(text: str) -> Position:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can hold a text; bytes of another encoding come from the shell as surrogates.
+    r"""Whether UTF-8 can hold a text; bytes of another encoding come from the shell as surrogates.
 
     >>> is_utf8("\udcff")
     False
