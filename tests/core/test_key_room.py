@@ -119,14 +119,17 @@ def test_a_filter_that_is_larger_than_the_room_for_all_stays_alone() -> None:
     assert not second.needs_filter
 
 
-def test_the_filter_of_closed_files_is_in_nobody_s_way() -> None:
-    room = KeyRoom(filters_bytes=KeyFilter(0).size)
-    first, second = table_in(room), table_in(room)
-    first.use_filter(KeyFilter(0))
+def test_closed_files_have_no_filter_that_would_be_in_the_way_of_others() -> None:
+    room = KeyRoom(filters_bytes=2 * KeyFilter(0).size)
+    first, second, third = (table_in(room) for _ in range(3))
+    for table in (second, first):
+        table.use_filter(KeyFilter(0))
     first.leave()
-    second.use_filter(KeyFilter(0))
+    third.use_filter(KeyFilter(0))
 
-    assert not first.needs_filter
+    # Whoever keeps the keys of a session without stamps keeps the table.
+    assert first.needs_filter
+    assert not second.needs_filter
 
 
 _STEPS = st.lists(

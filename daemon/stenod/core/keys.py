@@ -100,7 +100,8 @@ class KeyTable:
         self._fit()
 
     def leave(self) -> None:
-        """Nothing is remembered here any more: what room it had is others'."""
+        """Nothing is added here any more: what room it had is others', and it needs no filter."""
+        self._filter = None
         if self._room is not None:
             self._room.leave(self)
             self._room = None
