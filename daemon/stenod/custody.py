@@ -81,18 +81,23 @@ class Custody:
                 assert_never(command)
 
     async def sweep_when_due(self) -> None:
-        """Remove what unfinished forks left behind and what expired in the trash, once a day."""
+        """Remove what unfinished forks left behind and what expired in the trash, once a day.
+
+        While more has expired than one sweep removes, it is due again at the next look.
+        """
         now = self._shop.monotonic()
         if self._swept_at is not None and now - self._swept_at < limits.TRASH_SWEEP_S:
             return
         self._swept_at = now
-        for folder in self._trees.folders():
-            await self._sweep(str(folder))
+        are_done = [await self._sweep(str(folder)) for folder in self._trees.folders()]
+        if not all(are_done):
+            self._swept_at = None
 
-    async def _sweep(self, folder: str) -> None:
+    async def _sweep(self, folder: str) -> bool:
         left, expired = await self._shop.read(lambda: self._removed(folder))
         if left or expired:
             self._shop.tell("swept", folder=folder, forks=left, trash=expired)
+        return expired < limits.TRASH_SWEEP_ENTRIES_MAX
 
     def _removed(self, folder: str) -> tuple[int, int]:
         try:

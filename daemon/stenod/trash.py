@@ -11,6 +11,7 @@ import contextlib
 import errno
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -157,14 +158,20 @@ def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
 
 
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
-    """Remove what has expired from the trash of a tree, at most so much; how many it was."""
+    """Remove what has expired from the trash of a tree, the oldest first; how many it was.
+
+    More than `TRASH_SWEEP_ENTRIES_MAX` are left to the next sweep.
+    """
     try:
         trash = disk.open_folder(tree, places.TRASH)
     except OSError:
         return 0
     try:
-        chosen = _expired(disk, trash, now, expiry_s)[: limits.TRASH_SWEEP_ENTRIES_MAX]
-        return sum(_is_removed(disk, trash, name) for name in chosen)
+        # What cannot be removed does not count, or it would keep the others from their turn.
+        removed = (
+            name for name in _expired(disk, trash, now, expiry_s) if _is_removed(disk, trash, name)
+        )
+        return sum(1 for _ in islice(removed, limits.TRASH_SWEEP_ENTRIES_MAX))
     finally:
         disk.close(trash)
 

@@ -407,7 +407,8 @@ TRASH_SWEEP_S: Final = DAY_S
 """How often expired trash is looked for, and at every start: it is kept for a month anyway."""
 
 TRASH_SWEEP_ENTRIES_MAX: Final = 256
-"""Expired sessions that one sweep of a tree removes; the next one goes on."""
+"""Expired sessions that one sweep of a tree removes; while there are more, the next one comes with
+the next round of housekeeping."""
 
 FOLDER_DEPTH_MAX: Final = 64
 """Folders in each other that a removal descends; each costs it a file handle."""

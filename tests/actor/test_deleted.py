@@ -5,16 +5,17 @@ import errno
 import anyio.lowlevel
 import pytest
 
-from steno_protocol import limits
+from steno_protocol import limits, places
 from steno_protocol.commands import Command, Delete, Fork, Open
 from steno_protocol.replies import Ack, Compaction, Deleted, ErrorReply, SessionStat
 from support.asking import ask, close_all, send
-from support.daemon_in_process import DaemonInProcess
+from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, compact, compact_begin, user
 from support.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.anyio
 
+TRASH = f"{ROOT}/{places.SESSIONS}/{places.TRASH}"
 OPEN = Open(session="demo")
 DELETE = Delete(session="demo", key="d")
 FORK = Fork(session="demo", new_session="copy", key="f")
@@ -198,3 +199,23 @@ async def test_what_is_done_to_a_whole_session_is_in_doubt_while_nobody_can_look
         assert told == ("storage_failed", "unknown")
         disk.heal()
         assert await ask(daemon, "late", command) == first
+
+
+async def test_what_one_sweep_of_the_trash_leaves_the_next_round_removes() -> None:
+    disk = SimulatedDisk()
+    for number in range(2 * limits.TRASH_SWEEP_ENTRIES_MAX + 1):
+        disk.foreign.make_folder(f"{TRASH}/{number + 1}.k{number}.id")
+    daemon = DaemonInProcess(disk)
+
+    async def round_of_housekeeping() -> int:
+        await daemon.custody.sweep_when_due()
+        daemon.now_s += limits.HOUSEKEEPING_S
+        return len(disk.names(disk.open_root(TRASH)))
+
+    async with daemon.running():
+        left = [await round_of_housekeeping() for _ in range(3)]
+        assert left == [limits.TRASH_SWEEP_ENTRIES_MAX + 1, 1, 0]
+        disk.foreign.make_folder(f"{TRASH}/1.k.id")
+        assert await round_of_housekeeping() == 1
+        daemon.now_s += limits.TRASH_SWEEP_S
+        assert await round_of_housekeeping() == 0

@@ -198,6 +198,15 @@ def test_one_sweep_removes_no_more_than_it_may() -> None:
     assert world.sweep() == (0, 3)
 
 
+def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash() -> None:
+    world = prepared()
+    for number in range(limits.TRASH_SWEEP_ENTRIES_MAX):
+        world.disk.foreign.put_symlink(f"{TRASH}/{number + 1}.k{number}.id")
+    world.delete("d", "demo", now=NOW_S)
+
+    assert world.sweep(now=NOW_S + 2 * MONTH_S) == (0, 1)
+
+
 def test_what_was_removed_when_asked_for_survives_a_power_cut() -> None:
     world = prepared()
     name = delete(world).trash.rpartition("/")[2]

@@ -56,6 +56,7 @@ class DaemonInProcess:
         faults: what the daemon told its operator of itself having failed.
         now_s: the monotonic clock; only a test moves it.
         wall_s: the wall clock; only a test moves it.
+        custody: looks after its sessions as wholes.
         workshop: what its writers work with.
     """
 
@@ -98,11 +99,12 @@ class DaemonInProcess:
         self.registry = Registry(trees, disk, workshop, self._spawn, handles)
         self._outbox = outbox
         looks = Looks(self.registry, trees, workshop)
+        self.custody = Custody(trees, disk, self.registry, looks, workshop)
         self.router = Router(
             Reporter(config, self.registry, workshop),
             self.registry,
             looks,
-            Custody(trees, disk, self.registry, looks, workshop),
+            self.custody,
             Collector(trees, disk, self.registry, workshop),
             outbox,
             workshop,
