@@ -10,22 +10,22 @@ writer is hardly slower for them, however many there are.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from steno_protocol import floors, happenings, limits
+from steno_protocol import happenings, limits
 from steno_protocol.blocks import Block, read_block
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.blocking import Blocking
-from stenod.core import timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.recent import Recent, Stretch
+from stenod.resets import Resets, Rewritten, read_resets
 from stenod.store.log import View
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
@@ -92,20 +92,6 @@ class Subscriber(msgspec.Struct, eq=False):
             self.forget(self)
 
 
-class _Rewritten(NamedTuple):
-    """What a rewrite did to those who were in the generation before.
-
-    Attributes:
-        kept: its first lines that live on.
-        why: the kind of the rewrite.
-        floor: the id of the next checkpoint while the new generation tells of none.
-    """
-
-    kept: int
-    why: str
-    floor: int
-
-
 class Feed:
     """The subscribers of one session.
 
@@ -126,7 +112,7 @@ class Feed:
         self._clock = clock
         self._log: FollowedLog | None = None
         self._subscribers: list[Subscriber] = []
-        self._resets: dict[int, _Rewritten] = {}
+        self._resets = Resets()
         self._recent = Recent()
         self._is_round = False
         self._round_at = clock() - limits.FANOUT_PAUSE_S_MAX
@@ -238,7 +224,7 @@ class Feed:
         self.head = head
         self._recent.clear()
         self.checkpoint_floor = checkpoint_floor
-        self._resets[head.generation] = _Rewritten(kept, why, checkpoint_floor)
+        self._resets.add(head.generation, Rewritten(kept, why, checkpoint_floor))
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
@@ -443,18 +429,14 @@ class Feed:
         subscriber.position, subscriber.offset = Position(generation, rewritten.kept), None
         return True
 
-    async def _reset_of(self, generation: int, log: FollowedLog) -> _Rewritten:
-        if generation not in self._resets:
-            entries = timeline.decode(await self._run(log.timeline))
-            for entry in entries:
-                if entry.kind in happenings.REWRITES:
-                    floor = floors.checkpoint_floor(entries, entry.generation)
-                    self._resets[entry.generation] = _Rewritten(entry.kept, entry.kind, floor)
-                elif entry.kind == happenings.FOREIGN and entry.generation in self._resets:
-                    # What the rewrite kept may have been edited since, or be of another file.
-                    rewritten = self._resets[entry.generation]
-                    self._resets[entry.generation] = _Rewritten(0, rewritten.why, rewritten.floor)
-        return self._resets.get(generation, _Rewritten(0, happenings.FOREIGN, 0))
+    async def _reset_of(self, generation: int, log: FollowedLog) -> Rewritten:
+        known = self._resets.get(generation)
+        if known is not None:
+            return known
+        found = await self._run(lambda: read_resets(log.timeline(), generation))
+        if self._log is log:
+            self._resets.add_all(found)
+        return found[generation]
 
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position

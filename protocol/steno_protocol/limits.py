@@ -131,6 +131,14 @@ event in costs both ends about 0.06 ms together, and the writer keeps nine tenth
 FANOUT_PAUSE_S_MAX: Final = 0.25
 """The longest such pause: a person who watches must not notice."""
 
+RESETS_MAX: Final = 4096
+"""Rewrites of an open file that are remembered for who follows it, 0.2 KiB each; a look into the
+timeline finds the others."""
+
+RESETS_READ_MAX: Final = 256
+"""Rewrites that one such look takes over: sixteen who begin far behind, each at another place, take
+nothing from each other."""
+
 SUBSCRIBER_STALL_S: Final = 60.0
 """A subscriber that owes a grant for so long is told `lagged` and forgotten."""
 

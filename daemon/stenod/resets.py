@@ -1,0 +1,81 @@
+"""What rewrites did to those who follow: told as they come, else read from the timeline."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from steno_protocol import happenings, limits
+from steno_protocol.floors import Floors
+from steno_protocol.happenings import Happening
+from stenod.core import timeline
+
+
+class Rewritten(NamedTuple):
+    """What a rewrite did to those who were in the generation before.
+
+    Attributes:
+        kept: its first lines that live on.
+        why: the kind of the rewrite.
+        floor: the id of the next checkpoint while the new generation tells of none.
+    """
+
+    kept: int
+    why: str
+    floor: int
+
+
+class Resets:
+    """The rewrites that those who follow come to just now; of too many the first are forgotten."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Rewritten] = {}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def add(self, generation: int, rewritten: Rewritten) -> None:
+        """A rewrite made a generation."""
+        self._made[generation] = rewritten
+        while len(self._made) > limits.RESETS_MAX:
+            del self._made[next(iter(self._made))]
+
+    def add_all(self, found: dict[int, Rewritten]) -> None:
+        """As `add`, for what the timeline tells; what came meanwhile is known better here."""
+        for generation, rewritten in found.items():
+            if generation not in self._made:
+                self.add(generation, rewritten)
+
+    def get(self, generation: int) -> Rewritten | None:
+        """How a generation was made, None if that is not known here."""
+        return self._made.get(generation)
+
+    def clear(self) -> None:
+        """Another program may have changed what the rewrites left."""
+        self._made.clear()
+
+
+def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
+    """How a generation was made, and up to `RESETS_READ_MAX` from there on, as a timeline tells.
+
+    Who is so far behind comes to the others next. Of a generation that nobody tells of, another
+    program's, the first only is in the answer.
+    """
+    entries = timeline.decode(data)
+    floors, made = Floors(entries), _made(entries)
+    found = {first: Rewritten(0, happenings.FOREIGN, 0)}
+    for generation in range(first, first + limits.RESETS_READ_MAX):
+        if generation in made:
+            kept, why = made[generation]
+            found[generation] = Rewritten(kept, why, floors.of(generation))
+    return found
+
+
+def _made(entries: Iterable[Happening]) -> dict[int, tuple[int, str]]:
+    """For each generation that a rewrite made, how many lines it kept, and the rewrite's kind."""
+    made: dict[int, tuple[int, str]] = {}
+    for entry in entries:
+        if entry.kind in happenings.REWRITES:
+            made[entry.generation] = entry.kept, entry.kind
+        elif entry.kind == happenings.FOREIGN and entry.generation in made:
+            # What the rewrite kept may have been edited since, or be of another file.
+            made[entry.generation] = 0, made[entry.generation][1]
+    return made
