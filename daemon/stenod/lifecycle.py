@@ -33,7 +33,7 @@ from stenod.idleness import Idleness
 from stenod.looks import Looks
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
-from stenod.peers import Peer
+from stenod.peers import Link, Peer
 from stenod.quotas import Quotas
 from stenod.registry import Registry
 from stenod.remote import RemoteTransport
@@ -263,7 +263,7 @@ class Daemon:
             self._spawn,
             self._admission,
         )
-        router.sender = self._sender
+        router.sender, router.link = self._sender, self._link
         router.drain = self._drained.set
         return router
 
@@ -304,6 +304,11 @@ class Daemon:
 
     def _sender(self, peer: Peer) -> str:
         return self._transport.sender() if peer.user is None else peer.user
+
+    def _link(self, peer: Peer) -> Link | None:
+        # Whoever has a user came by the other socket.
+        transport = self._transport if peer.user is None else self._remote
+        return None if transport is None else transport.link()
 
     def _after_sends(self) -> None:
         self._transport.after_sends()

@@ -24,6 +24,15 @@ class Loan(Protocol):
         ...
 
 
+class Link(Protocol):
+    """The connection that a peer came by."""
+
+    @property
+    def stands(self) -> bool:
+        """False once it has ended."""
+        ...
+
+
 class Untaken:
     """What is on its way to all peers together.
 
@@ -161,6 +170,7 @@ class Peer(msgspec.Struct, eq=False):
         identity: what the socket calls it.
         since_s: monotonic time of its first message.
         user: the public key of a client on another machine; None for one on this machine.
+        link: its connection; None if nobody knows which one that is.
         dropped: messages that it was too slow, or gone, to get.
         is_bundling: its last message was a bundle, so it is answered by bundles.
         looking: ids of its requests for which files are being looked at.
@@ -171,6 +181,7 @@ class Peer(msgspec.Struct, eq=False):
     identity: bytes
     since_s: float
     user: str | None = None
+    link: Link | None = None
     name: str | None = None
     pid: int | None = None
     requests: int = 0

@@ -90,7 +90,8 @@ class RemoteTransport(Transport):
             except zmq.Again:
                 return True
             if frames:
-                self.user = str(frames[-1].get(_USER))
+                self._frame = frames[-1]
+                self.user = str(self._frame.get(_USER))
                 taken += handle(identity.bytes, [frame.bytes for frame in frames])
         return False
 

@@ -77,7 +77,7 @@ from stenod.feed import Spawn, Subscriber
 from stenod.looks import Looks
 from stenod.mailbox import Item
 from stenod.outbox import Outbox
-from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
+from stenod.peers import Crowded, Link, Loans, Peer, Subscription, Untaken
 from stenod.refusals import Refusals, doubted, draining, forget_way, remedy_of
 from stenod.registry import Registry
 from stenod.reporting import Reporter
@@ -136,6 +136,7 @@ class Router:
         ignored: messages that nobody could be told an answer to.
         watch: looks for what other programs write into sessions that somebody follows.
         sender: tells who sent the message that is being handled, for the log.
+        link: tells by which connection it came.
         drain: called when somebody asks the daemon to end.
     """
 
@@ -156,6 +157,7 @@ class Router:
         self.ignored = 0
         self.watch = Watch(registry, spawn)
         self.sender: Callable[[Peer], str] = lambda _: ""
+        self.link: Callable[[Peer], Link | None] = lambda _: None
         self.drain: Callable[[], None] = lambda: None
         self._drainers: list[_Asker] = []
         self._registry = registry
@@ -242,11 +244,19 @@ class Router:
             del self.peers[place]
 
     def forget_gone(self) -> None:
-        """Forget the peers that are not connected any longer: only a send can tell."""
+        """Forget the peers that are not connected any longer."""
+        unknown: list[Peer] = []
         for peer in list(self.peers.values()):
             for subscription in tuple(peer.subscriptions.values()):
                 subscription.subscriber.tell_end()
-        self._outbox.probe(list(self.peers.values()))
+            if peer.link is None:
+                unknown.append(peer)
+            elif not peer.link.stands:
+                self.forget(peer)
+            elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
+                self.turn_away(peer)
+        # Of these only a send can tell.
+        self._outbox.probe(unknown)
 
     def _peer(self, identity: bytes, user: str | None) -> Peer:
         # Each socket names its peers by itself.
@@ -256,8 +266,9 @@ class Router:
             if len(self.peers) >= limits.PEERS_MAX:
                 self._forget_first()
             self.visits += 1
-            now_s, loans = self._shop.monotonic(), Loans(self._untaken)
-            peer = self.peers[place] = Peer(identity, now_s, user, loans=loans)
+            peer = Peer(identity, self._shop.monotonic(), user, loans=Loans(self._untaken))
+            peer.link = self.link(peer)
+            self.peers[place] = peer
             self._shop.tell("connected", peer=self.sender(peer))
         return peer
 

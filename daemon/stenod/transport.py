@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
 
+import msgspec
 import zmq
 
 from steno_protocol import limits, places
@@ -26,12 +27,31 @@ _MORE: Final = int(zmq.DONTWAIT | zmq.SNDMORE)
 _POLLIN: Final = int(zmq.POLLIN)
 
 _ADDRESS: Final = "Peer-Address"
+_HANDLE: Final = int(zmq.SRCFD)
+"""What a message tells of the connection that it came by."""
 
 _ACCEPTED: Final = struct.Struct("=Hi")
 """The first frame of a monitor's message: which event, and the connection's handle."""
 
 HasRoom = Callable[[], bool]
 """Tells whether one more connection may stay."""
+
+
+class SocketLink(msgspec.Struct, frozen=True):
+    """A connection that libzmq has: its handle, and the inode that tells it from later ones.
+
+    libzmq closes the handle when the connection has ended. To look at that costs the other end
+    nothing, while each message by which one could learn it would lie in the memory of a client that
+    takes none for days.
+    """
+
+    handle: int
+    inode: int | None
+
+    @property
+    def stands(self) -> bool:
+        """See `peers.Link`."""
+        return self.inode is not None and _inode_of(self.handle) == self.inode
 
 
 class Sent(enum.Enum):
@@ -202,6 +222,14 @@ class Transport:
             return ""
         return address.partition(":")[2]
 
+    def link(self) -> SocketLink | None:
+        """The connection of the message that is being handled; None if libzmq does not tell."""
+        try:
+            handle = -1 if self._frame is None else int(self._frame.get(_HANDLE))
+        except zmq.ZMQError:
+            return None
+        return SocketLink(handle, _inode_of(handle)) if handle >= 0 else None
+
     def after_sends(self) -> None:
         """Look at the socket again: sends may have swallowed the edge of an arrival."""
         if self._has_arrivals():
@@ -279,6 +307,14 @@ class Transport:
             self._frame = frame
             taken += handle(identity, frames)
         return False
+
+
+def _inode_of(handle: int) -> int | None:
+    """The inode of an open handle, None if it is closed."""
+    try:
+        return os.fstat(handle).st_ino
+    except OSError:
+        return None
 
 
 def _nothing() -> None:

@@ -6,9 +6,11 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.commands import Status
+from steno_protocol.commands import Open, Status
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.frames import encode_request
+from steno_protocol.positions import Position
+from stenod.feed import Subscriber
 from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user
@@ -175,3 +177,53 @@ async def test_nobody_looks_after_a_peer_whose_subscriptions_ended() -> None:
         await look()
     assert not crowded.takes_events(peer)
     assert len(looks) == 2
+
+
+@dataclass
+class Cable:
+    """A connection, until the test ends it."""
+
+    stands: bool = True
+
+
+async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
+    """Who is idle for months and takes in nothing meanwhile would keep all of it in its memory."""
+    cable = Cable()
+    daemon = DaemonInProcess(SimulatedDisk())
+    daemon.router.link = lambda _: cable
+    async with daemon.running():
+        daemon.handle(encode_request(b"s", Status(), ()))
+        sent = len(daemon.sizes)
+        for _ in range(3):
+            daemon.router.forget_gone()
+        assert len(daemon.sizes) == sent
+        assert len(daemon.router.peers) == 1
+
+        cable.stands = False
+        daemon.router.forget_gone()
+        assert not daemon.router.peers
+
+
+async def test_who_follows_and_is_let_in_no_longer_is_told_so_although_nothing_happens() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    daemon.router.link = lambda _: Cable()
+    async with daemon.running():
+        name = b"o"
+        daemon.handle(encode_request(name, Open(session="demo"), ()))
+        await daemon.wait_for_answer(name)
+        peer = next(iter(daemon.router.peers.values()))
+        told: list[StenoError] = []
+        (writer,) = daemon.registry.writers("demo")
+        peer.subscriptions["f"] = Subscription(
+            "demo", writer.feed, Subscriber(never, Position(0, 0), 1), told.append
+        )
+        daemon.router.forget_gone()
+        assert not told
+        peer.user = "a key that was taken off the list"
+        daemon.router.forget_gone()
+        assert [each.code for each in told] == ["unauthorized"]
+
+
+def never(*_: object) -> bool:
+    """Nothing goes out."""
+    return False

@@ -1,6 +1,6 @@
 """The daemon's socket when the system has nothing left to give."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
@@ -17,7 +17,7 @@ from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from stenod.peers import Loans
 from stenod.remote import RemoteTransport
-from stenod.transport import Sent, Transport
+from stenod.transport import Sent, SocketLink, Transport
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
 
@@ -113,6 +113,67 @@ async def test_a_large_answer_is_copied_when_nothing_can_be_lent(
     assert peers[b"one"].recv_multipart() == [b"to one", LARGE]
     assert peers[b"other"].recv_multipart() == [b"to other", b"short"]
     assert loans.bytes == len(LARGE)
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    """Return once it is."""
+    with anyio.fail_after(10):
+        while not is_true():
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_a_connection_is_known_to_stand_until_it_ends(root: Path, *, is_remote: bool) -> None:
+    """And that is found out without a message: nothing has to be taken by who is idle."""
+    links: dict[bytes, SocketLink | None] = {}
+    own, client = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
+    transport: Transport
+    if is_remote:
+        remote = transport = RemoteTransport(own, lambda _: "name", lambda: True, ignore)
+        endpoint = remote.listen("tcp://127.0.0.1:0")
+    else:
+        transport = Transport(lambda: True)
+        transport.bind(root / "stenod.sock")
+        endpoint = f"ipc://{root / 'stenod.sock'}"
+
+    def take(_: bytes, frames: list[bytes]) -> int:
+        links[frames[0]] = transport.link()
+        return 1
+
+    def connect(context: "zmq.Context[zmq.Socket[bytes]]", name: bytes) -> zmq.Socket[bytes]:
+        peer = context.socket(zmq.DEALER)
+        peer.set(zmq.LINGER, 0)
+        if is_remote:
+            peer.set(zmq.CURVE_SERVERKEY, own.public.encode())
+            peer.set(zmq.CURVE_PUBLICKEY, client.public.encode())
+            peer.set(zmq.CURVE_SECRETKEY, client.secret.encode())
+        peer.connect(endpoint)
+        peer.send(name)
+        return peer
+
+    with closing(transport), zmq.Context() as context:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.serve, take, lambda: None)
+            ending, staying = connect(context, b"ending"), connect(context, b"staying")
+            await until(lambda: len(links) == 2)
+            first, other = links[b"ending"], links[b"staying"]
+            assert first is not None
+            assert first.stands
+            ending.close()
+            await until(lambda: not first.stands)
+            # Its handle may be another's from now on.
+            later = connect(context, b"later")
+            await until(lambda: len(links) == 3)
+            assert not first.stands
+            assert other is not None
+            assert other.stands
+            staying.close()
+            later.close()
+            tasks.cancel_scope.cancel()
+
+
+def ignore(*_: object, **__: object) -> None:
+    """Nobody is told."""
 
 
 async def test_half_a_message_ends_the_service(
