@@ -285,15 +285,18 @@ def test_files_that_cannot_have_two_names_are_a_problem(
         (b"\0\0\0\0\n", "NUL bytes"),
     ],
 )
-def test_a_session_whose_end_is_torn_is_told(root: Path, tail: bytes, told: str) -> None:
+@pytest.mark.parametrize("changed_s", [1, 4_000_000_000])
+def test_a_session_whose_end_is_torn_is_told(
+    root: Path, tail: bytes, told: str, changed_s: int
+) -> None:
     steno = Steno(root)
     steno("append", "team/demo", "hi")
     steno("stop")
     context = root / places.SESSIONS / "team" / "demo" / places.CONTEXT
     with context.open("ab") as file:
         file.write(tail)
-    # It has stood still for a while.
-    os.utime(context, (1, 1))
+    # It has stood still for a while, by whatever clock.
+    os.utime(context, (changed_s, changed_s))
     code, found = _examine(root)
     assert code == WELL
     (finding,) = found["sessions"]

@@ -187,7 +187,8 @@ def _examine(session: str, folder: Path) -> Iterator[Finding]:
         # What of it may be read is for its owner to look at.
         return
     is_file = stat.S_ISREG(found.st_mode)
-    settled = time.time() - found.st_mtime > limits.FOREIGN_SETTLE_S
+    # A clock that was set back makes a file of the future; it has stood still, too.
+    settled = abs(time.time() - found.st_mtime) > limits.FOREIGN_SETTLE_S
     if is_file and settled and (trouble := _trouble_at_end(context)):
         yield warning(
             "sessions",
