@@ -42,6 +42,7 @@ class LogFile(logging.Handler):
         self.files_max = limits.LOG_FILES_MAX
         self._name = path.name
         self._outputs = outputs
+        self._is_torn = False
         self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._file = self._open()
@@ -56,7 +57,7 @@ class LogFile(logging.Handler):
             self._follow_name()
             if os.fstat(self._file).st_size + len(line) > self.bytes_max:
                 self._rotate(len(line))
-            os.write(self._file, line)
+            self._write(line)
         except OSError:
             # A disk that takes no log is told of by what it refuses to the clients.
             return
@@ -66,6 +67,11 @@ class LogFile(logging.Handler):
         super().close()
         os.close(self._file)
         os.close(self._folder)
+
+    def _write(self, line: bytes) -> None:
+        # A disk that is full takes a part of a line, and the next event is to be a line again.
+        data = b"\n" + line if self._is_torn else line
+        self._is_torn = os.write(self._file, data) < len(data)
 
     def _follow_name(self) -> None:
         held = os.fstat(self._file)
@@ -103,7 +109,7 @@ class LogFile(logging.Handler):
     def _begin(self) -> None:
         file = self._open()
         os.close(self._file)
-        self._file = file
+        self._file, self._is_torn = file, False
 
     def _open(self) -> int:
         file = os.open(self._name, _FLAGS, _MODE, dir_fd=self._folder)

@@ -230,6 +230,22 @@ def test_a_log_that_cannot_be_rotated_goes_on_in_its_file_and_is_bounded(root: P
     assert sorted(path.name for path in root.glob("stenod.log*")) == ["stenod.log", "stenod.log.1"]
 
 
+def test_an_event_behind_one_that_a_full_disk_took_in_part_is_a_line_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with closing(LogFile(root / "stenod.log")) as handler:
+        _events(handler, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda file, data: write(file, data[:7]))
+            _events(handler, 1)
+        _events(handler, 2)
+    whole, torn, *behind = (root / "stenod.log").read_text().splitlines()
+    assert whole.startswith(torn)
+    assert len(torn) == 7
+    assert behind == [whole, whole.replace("00000", "00001")]
+
+
 def test_the_log_of_a_root_that_was_moved_goes_with_it(root: Path) -> None:
     old, new = root / "old", root / "new"
     old.mkdir()
