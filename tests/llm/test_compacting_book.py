@@ -47,6 +47,12 @@ def test_a_session_that_failed_is_tried_again_later_and_later_though_nobody_writ
     assert pauses[-1] == WATCH_BACKOFF_S_MAX
 
 
+def test_a_session_that_fails_for_months_is_still_tried_again() -> None:
+    book = Book()
+    pauses = {book.failed("a", 0.0) for _ in range(5000)}
+    assert max(pauses) == WATCH_BACKOFF_S_MAX
+
+
 def test_one_success_makes_good_for_all_failures() -> None:
     book = Book()
     book.failed("a", 0.0)

@@ -8,11 +8,16 @@ from steno_protocol.replies import SessionEntry
 
 @dataclass(slots=True)
 class _Note:
-    """What is known of one session; `mark` is its size and age when it was last looked at."""
+    """What is known of one session.
+
+    Attributes:
+        mark: its size and age when it was last looked at.
+        pause_s: how long it is left alone after its last failure, 0 when it went well.
+    """
 
     mark: tuple[int, float] | None = None
     is_under_way: bool = False
-    failures: int = 0
+    pause_s: float = 0.0
     not_before: float = 0.0
 
 
@@ -50,13 +55,13 @@ class Book:
     def failed(self, session: str, now: float) -> float:
         """It failed; how many seconds the session is left alone, growing with each failure."""
         note = self._note(session)
-        pause_s = min(WATCH_BACKOFF_S * 2.0**note.failures, WATCH_BACKOFF_S_MAX)
+        # Doubled from the last one, and not from the number of failures: that has no end.
+        note.pause_s = min(2 * note.pause_s or WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX)
         note.is_under_way = False
-        note.failures += 1
-        note.not_before = now + pause_s
+        note.not_before = now + note.pause_s
         # Tried again even when nobody writes to it.
         note.mark = None
-        return pause_s
+        return note.pause_s
 
     def _is_wanted(self, entry: SessionEntry, now: float) -> bool:
         note = self._notes.get(entry.session)
