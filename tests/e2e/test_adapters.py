@@ -234,6 +234,39 @@ async def test_a_first_change_that_was_cancelled_is_taken_in_by_the_next(
     assert texts(context.history) == ["before"] * is_restored + ["cancelled", "next"]
 
 
+@NAMES
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_a_last_record_that_only_lacks_its_newline_is_restored(
+    folder: Path, name: str, is_open: bool
+) -> None:
+    path = folder / name
+    if is_open:
+        await Context(path).append_message(Note("before"))
+    whole = b'{"role":"user","content":"a"}\n{"role":"_checkpoint","id":3}\n'
+    path.write_bytes(whole + b'{"role":"user","content":"b"}')
+    # Nobody is writing it any more, so that nothing has to be waited for.
+    os.utime(path, (1, 1))
+    context = Context(path, message_type=Note)
+    storage = StenoLinearStorage(path, message_type=Note)
+    assert await context.restore()
+    await storage.restore()
+    assert texts(context.history) == texts(storage.messages) == ["a", "b"]
+    await storage.append_message(Note("c"))
+    await context.append_message(Note("d"))
+    assert texts(context.history) == ["a", "b", "c", "d"]
+    assert path.read_bytes().startswith(whole + b'{"role":"user","content":"b"}\n{')
+
+
+async def test_a_restore_leaves_an_end_that_is_no_record_as_it_is(folder: Path) -> None:
+    path = folder / "context.jsonl"
+    content = b'{"role":"user","content":"a"}\n{"role":"user","cont'
+    path.write_bytes(content)
+    context = Context(path, message_type=Note)
+    assert await context.restore()
+    assert texts(context.history) == ["a"]
+    assert path.read_bytes() == content
+
+
 async def test_a_checkpoint_that_another_object_set_can_be_reverted_to(folder: Path) -> None:
     path = folder / "context.jsonl"
     one, other = (Context(path, message_type=Note) for _ in range(2))

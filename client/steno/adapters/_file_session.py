@@ -4,6 +4,7 @@ Everything here blocks, and runs in a thread of the adapter's event loop.
 """
 
 import errno
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
 from steno.blocking import BlockingClient, BlockingSession
-from steno.values import Ack, Mail, ack_of
-from steno_protocol import commands, replies
+from steno.values import Ack, Mail, ack_of, decode_object
+from steno_protocol import commands, limits, replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position
+from steno_protocol.records import stamp_of
 
 Line = tuple[Position, bytes]
 
@@ -53,6 +55,15 @@ class FileSession:
         while command := reader.next_command():
             reader.take(*client.request(command, replies.Lines))
         return list(reader.lines)
+
+    def end_last_record(self) -> None:
+        """Give the last record its newline, if that is all it lacks; else it would not be read.
+
+        kimi-cli and kosong restore it as it is. Here the daemon writes the newline, as it does at
+        the next change anyway: a record without one has no position.
+        """
+        if _is_last_record_unended(self.path):
+            self._open().stat()
 
     def append(self, messages: Sequence[bytes]) -> Ack:
         """Append messages as one batch."""
@@ -172,3 +183,15 @@ def _identity(address: Address) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _is_last_record_unended(path: Path) -> bool:
+    """True when the file ends with a whole record of another program that only lacks a newline."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        if file.read(1) in (b"", b"\n"):
+            return False
+        file.seek(max(0, size - limits.RECORD_BYTES_MAX))
+        last = file.read().rpartition(b"\n")[2]
+    return b"\0" not in last and stamp_of(last) is None and decode_object(last) is not None

@@ -39,6 +39,8 @@ class FollowedFile:
     async def load(self, until: Position | None = None) -> None:
         """Replay the file, or a generation of it up to `until`."""
         await self._know_type()
+        if until is None:
+            await in_thread(self.file.end_last_record)
         after = None if until is None else Position(until.generation, 0)
         lines = await in_thread(lambda: self.file.read(after, until))
         self.transcript.reset()

@@ -83,7 +83,7 @@ class Context:
         return self._path
 
     async def restore(self) -> bool:
-        """Load what the file holds.
+        """Load what the file holds; a last record without its newline gets it.
 
         Returns:
             False when there is no file, or an empty one.

@@ -62,7 +62,7 @@ class StenoLinearStorage:
         return self._followed.transcript.token_count
 
     async def restore(self) -> None:
-        """Load what the file holds; without a file, nothing.
+        """Load what a file holds, if it is there; a last record without its newline gets it.
 
         Raises:
             RuntimeError: there are messages here already.
