@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_mail_of_another_process_is_fetched_once_and_is_over_after_the_revert(
     asyncio.run(context.revert_to(1))
     assert DenwaRenji(file, dmail_type=Mail).fetch_pending_dmail() is None
     asyncio.run(context.checkpoint(add_user_message=False))
-    parent.send_dmail(Mail("again", 1))
+    parent.send_dmail(SimpleNamespace(message="again", checkpoint_id=1))
     assert parent.fetch_pending_dmail() == Mail("again", 1)
 
 

@@ -58,6 +58,7 @@ class DenwaRenji:
         self._file = None if file_backend is None else FileSession(Path(file_backend))
         self._kept: MailLike | None = None
         self._dmail_type: Any = dmail_type
+        self._is_type_given = dmail_type is not None
         self._n_checkpoints: int | None = None
         self._fetched: set[str] = set()
 
@@ -80,7 +81,8 @@ class DenwaRenji:
             self._file.send_dmail(dmail.checkpoint_id, dmail.message, given_up)
         except (Exists, NotFound, BadRequest) as error:
             raise _refused(error.message) from error
-        self._dmail_type = type(dmail)
+        if not self._is_type_given:
+            self._dmail_type = type(dmail)
 
     def set_n_checkpoints(self, n_checkpoints: int) -> None:
         """Say which checkpoints the context knows; mails to later ones are fetched later."""
