@@ -390,6 +390,27 @@ async def test_without_a_class_for_messages_nothing_is_written(
     assert list(folder.iterdir()) == []
 
 
+@NAMES
+async def test_a_relative_path_stays_where_it_was_when_the_working_directory_changes(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    context = await anyio.to_thread.run_sync(Context, name)
+    await context.append_message(Note("a"))
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    await context.append_message(Note("b"))
+    await context.checkpoint(add_user_message=False)
+    await context.revert_to(0)
+    assert texts(context.history) == ["a", "b"]
+    assert context.file_backend == Path(name)
+    assert list(elsewhere.iterdir()) == []
+    again = Context(folder / name, message_type=Note)
+    assert await again.restore()
+    assert texts(again.history) == ["a", "b"]
+
+
 async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None:
     for storage in (StenoLinearStorage(folder / "context.jsonl"), MemoryLinearStorage()):
         await storage.append_message(Note("a"))

@@ -34,11 +34,12 @@ class _Opened:
 class FileSession:
     """The session whose context is the file at `path`.
 
-    Every change is on the disk, and readable at `path`, when its method returns.
+    Every change is on the disk, and readable at `path`, when its method returns. A relative path is
+    taken in the working directory of this moment, whatever becomes of that later.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()
         self._address: Address | None = None
         self._opened: _Opened | None = None
 

@@ -40,7 +40,8 @@ class Context:
     its bytes are on the disk. Calls of several tasks are carried out one after the other.
 
     Args:
-        file_backend: the file; its folder has to exist before anything is written.
+        file_backend: the file; its folder has to exist before anything is written. A relative path
+            is taken in the present working directory.
         message_type: the class of the messages that come from the file, a pydantic model; None: the
             class of those that were appended here, and before the first of them kosong's.
     """

@@ -46,6 +46,7 @@ class StenoLinearStorage:
     When an append returns, its bytes are on the disk; what others appended before it is then in
     `messages`, too. Nothing has to be opened or closed. The messages that come from the file are of
     `message_type`, a pydantic model, else of the class of those appended here, else kosong's.
+    A relative path is taken in the present working directory.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, message_type: type | None = None) -> None:
