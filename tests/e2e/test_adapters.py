@@ -53,6 +53,16 @@ class Note:
         return cls(record["content"])
 
 
+class Signed(Note):
+    """A note that asks for more than others have."""
+
+    @classmethod
+    def model_validate(cls, record: dict[str, Any]) -> Self:
+        if "signature" not in record:
+            raise ValueError("it is signed by nobody")
+        return super().model_validate(record)
+
+
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
     """STENO_HOME of the adapters; they share one daemon, as they would in a program."""
@@ -409,6 +419,26 @@ async def test_a_relative_path_stays_where_it_was_when_the_working_directory_cha
     again = Context(folder / name, message_type=Note)
     assert await again.restore()
     assert texts(again.history) == ["a", "b"]
+
+
+@pytest.mark.parametrize("message_type", [None, Note])
+async def test_a_message_of_a_subclass_hides_no_other_when_the_file_is_read_again(
+    folder: Path, message_type: type | None
+) -> None:
+    context = Context(folder / "context.jsonl", message_type=message_type)
+    for batch in ([Note("a")], [Signed("b"), Note("c")], [Signed("d")]):
+        await context.append_message(batch)
+    await context.checkpoint(add_user_message=False)
+    await context.revert_to(0)
+    assert texts(context.history) == ["a", "b", "c", "d"]
+
+
+async def test_a_class_of_messages_that_was_given_is_the_one_that_is_read(folder: Path) -> None:
+    context = Context(folder / "context.jsonl", message_type=Signed)
+    await context.append_message(Note("unsigned"))
+    await context.checkpoint(add_user_message=False)
+    await context.revert_to(0)
+    assert texts(context.history) == []
 
 
 async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None:

@@ -65,7 +65,7 @@ class FollowedFile:
         encoded = encode(messages)
         await self._begin()
         ack = await in_thread(lambda: self.file.append(encoded))
-        self.transcript.message_type = type(messages[0])
+        self.transcript.learn_type(messages)
         await self._catch_up(ack.first)
         self.transcript.take_messages(messages, encoded)
         self._head = ack.head

@@ -39,7 +39,8 @@ class Transcript:
 
     def __init__(self, message_type: Any = None) -> None:
         self.messages: list[Any] = []
-        self.message_type = message_type
+        self.message_type: Any = message_type
+        self._is_type_given = message_type is not None
         self.reset()
 
     def reset(self) -> None:
@@ -74,6 +75,16 @@ class Transcript:
         self.messages.extend(messages)
         chars = sum(text_chars(json.loads(data).get("content")) for data in encoded)
         self.pending += chars // CHARS_PER_TOKEN
+
+    def learn_type(self, messages: Iterable[MessageLike]) -> None:
+        """Take the class of what was appended for the class of all, if none was given.
+
+        A subclass beside its base teaches nothing: it may ask for more than the others have.
+        """
+        for message in messages:
+            known = self.message_type
+            if not self._is_type_given and (known is None or not isinstance(message, known)):
+                self.message_type = type(message)
 
     def counted(self, token_count: int) -> None:
         """A model has counted the tokens."""

@@ -43,7 +43,8 @@ class Context:
         file_backend: the file; its folder has to exist before anything is written. A relative path
             is taken in the present working directory.
         message_type: the class of the messages that come from the file, a pydantic model; None: the
-            class of those that were appended here, and before the first of them kosong's.
+            class of those that were appended here (of a class and its subclass the former), and
+            before the first of them kosong's.
     """
 
     def __init__(
