@@ -96,6 +96,18 @@ async def test_a_file_that_was_removed_begins_anew(folder: Path, name: str) -> N
     assert [each["message"]["payload"]["n"] for each in lines] == [7, 8]
 
 
+@NAMES
+async def test_another_path_that_it_is_given_is_written_and_read(folder: Path, name: str) -> None:
+    wire_file = WireFile(folder / name)
+    await wire_file.append_record(Event(1))
+    wire_file.path = folder / "next" / name
+    assert wire_file.is_empty()
+    await wire_file.append_record(Event(2))
+    for path, number in ((folder / name, 1), (wire_file.path, 2)):
+        (line,) = path.read_bytes().splitlines()[1:]
+        assert json.loads(line) == Event(number).model_dump(mode="json")
+
+
 async def test_folders_that_are_missing_are_made(folder: Path) -> None:
     path = folder / "a" / "b" / "wire.jsonl"
     await WireFile(path).append_record(Event(1))

@@ -51,12 +51,10 @@ class WireFile:
     path: Path
     protocol_version: str = wire.WIRE_VERSION
     damaged: int = field(default=0, init=False, repr=False, compare=False)
-    _session: WireFileSession = field(init=False, repr=False, compare=False)
     _lock: Turns = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.path = Path(self.path)
-        self._session = WireFileSession(self.path)
         self._lock = Turns()
         self.protocol_version = self._session.version()
 
@@ -67,6 +65,11 @@ class WireFile:
     def version(self) -> str:
         """The version of the events: from the header; 1.1 for a file without one."""
         return self.protocol_version
+
+    @property
+    def _session(self) -> WireFileSession:
+        # Made for each use: a program may give the object another path.
+        return WireFileSession(self.path)
 
     def is_empty(self) -> bool:
         """True when there is no event; False also when the file cannot be read."""
