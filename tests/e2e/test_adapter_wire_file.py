@@ -3,7 +3,10 @@
 Side by side with kimi-cli's own class it is tested in tests/interop.
 """
 
+import copy
+import dataclasses
 import json
+import pickle
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -94,6 +97,16 @@ async def test_a_file_that_was_removed_begins_anew(folder: Path, name: str) -> N
     header, *lines = map(json.loads, path.read_bytes().splitlines())
     assert header["type"] == "metadata"
     assert [each["message"]["payload"]["n"] for each in lines] == [7, 8]
+
+
+async def test_it_can_be_copied_and_pickled_as_any_dataclass(folder: Path) -> None:
+    wire_file = WireFile(folder / "wire.jsonl")
+    await wire_file.append_record(Event(1))
+    for copied in (copy.deepcopy(wire_file), pickle.loads(pickle.dumps(wire_file))):
+        assert copied == wire_file
+        await copied.append_record(Event(2))
+    assert dataclasses.asdict(wire_file)["path"] == wire_file.path
+    assert wire_file.path.read_bytes().count(b"timestamp") == 3
 
 
 @NAMES

@@ -3,14 +3,16 @@
 Side by side with kimi-cli's and kosong's own classes they are tested in tests/interop.
 """
 
+import copy
 import fcntl
 import json
 import os
+import pickle
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -439,6 +441,20 @@ async def test_a_class_of_messages_that_was_given_is_the_one_that_is_read(folder
     await context.checkpoint(add_user_message=False)
     await context.revert_to(0)
     assert texts(context.history) == []
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))], ids=["copy", "pickle"]
+)
+async def test_a_copy_of_an_object_goes_on_in_its_file(
+    folder: Path, copied: Callable[[Any], Any]
+) -> None:
+    context = Context(folder / "context.jsonl", message_type=Note)
+    await context.append_message(Note("a"))
+    again = copied(context)
+    await context.append_message(Note("b"))
+    await again.append_message(Note("c"))
+    assert (texts(context.history), texts(again.history)) == (["a", "b"], ["a", "b", "c"])
 
 
 async def test_a_storage_keeps_messages_and_the_last_count(folder: Path) -> None:

@@ -43,6 +43,10 @@ class FileSession:
         self._address: Address | None = None
         self._opened: _Opened | None = None
 
+    def __reduce__(self) -> "tuple[type[FileSession], tuple[Path]]":
+        """A copy, also in another process, opens the session by itself."""
+        return FileSession, (self.path,)
+
     @property
     def has_content(self) -> bool:
         """False when there is no file, or an empty one."""

@@ -21,6 +21,10 @@ class Turns:
         self._thread = 0
         self._calls = 0
 
+    def __reduce__(self) -> "tuple[type[Turns], tuple[()]]":
+        """A copy of what has turns, also in another process, has turns of its own."""
+        return Turns, ()
+
     async def __aenter__(self) -> None:
         """Wait for a turn.
 
