@@ -13,8 +13,8 @@ What differs from kimi-cli 1.52, on purpose:
   takes the place of the prompt that those lines told.
 * `revert_to` refuses negative ids. Control records are compact JSON.
 * What steno's bounds do not allow is refused before anything is written: more than 4 096 messages
-  in a call, one of more than 16 MiB, a token count that is negative or no integer. A file that is a
-  symbolic link is not followed.
+  in a call, one of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
+  file that is a symbolic link is not followed.
 * With a file a D-Mail is the session's, not the process's: see `DenwaRenji`.
 """
 
