@@ -1,0 +1,116 @@
+"""kimi-cli's whole program with the twins in place of its classes keeps the same files."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemons import end_daemons_below
+from support.peers import peer
+
+pytestmark = pytest.mark.interop
+
+peer("kimi_cli.cli")
+
+PROGRAM = """
+import sys
+if sys.argv.pop(1) == "twins":
+    import kimi_cli.soul.context, kimi_cli.soul.denwarenji, kimi_cli.wire.file
+    from steno.adapters import kimi
+    kimi_cli.soul.context.Context = kimi.Context
+    kimi_cli.soul.denwarenji.DenwaRenji = kimi.DenwaRenji
+    kimi_cli.wire.file.WireFile = kimi.WireFile
+from kimi_cli.cli import cli
+cli()
+"""
+MAIL = {"message": "Skip the large file.", "checkpoint_id": 0}
+CALL = {"id": "call-1", "name": "SendDMail", "arguments": json.dumps(MAIL)}
+# What the model says: a step that sends a mail, the one that it goes back to, a summary, an answer.
+ANSWERS = [
+    f"text: I read it.\ntool_call: {json.dumps(CALL)}", "text: Skipped.", "text: In short.",
+    "text: Hello again.",
+]  # fmt: skip
+PROMPTS = ["Read the file.", "/compact", "Hello?", "/clear"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home for both programs, without any setup."""
+    home = tmp_path / "home"
+    (home / "work").mkdir(parents=True)
+    yield home
+    end_daemons_below(home)
+
+
+def settings(home: Path) -> Path:
+    """A config in which a script is the model."""
+    answers = home / "answers.json"
+    answers.write_text(json.dumps(ANSWERS))
+    model = {"provider": "script", "model": "script", "max_context_size": 100_000}
+    provider = {
+        "type": "_scripted_echo", "base_url": "", "api_key": "",
+        "env": {"KIMI_SCRIPTED_ECHO_SCRIPTS": str(answers)},
+    }  # fmt: skip
+    config = home / "config.json"
+    config.write_text(json.dumps({
+        "default_model": "script", "models": {"script": model}, "providers": {"script": provider},
+    }))  # fmt: skip
+    return config
+
+
+def session(home: Path, config: Path, kind: str) -> Path:
+    """The folder of a session of kimi-cli that was told all prompts, one process for all."""
+    share = home / kind
+    program = subprocess.Popen(
+        [
+            sys.executable, "-c", PROGRAM, kind, "--wire", "--yolo", "--agent", "okabe",
+            "--session", "demo", "--config-file", str(config), "--work-dir", str(home / "work"),
+        ],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, "KIMI_SHARE_DIR": str(share), "STENO_HOME": str(home / "steno")},
+    )  # fmt: skip
+    assert program.stdin is not None
+    assert program.stdout is not None
+    requests = [("initialize", {"protocol_version": "1.1"})]
+    requests += [("prompt", {"user_input": text}) for text in PROMPTS]
+    for number, (method, params) in enumerate(requests):
+        request = {"jsonrpc": "2.0", "id": f"r{number}", "method": method, "params": params}
+        program.stdin.write(json.dumps(request) + "\n")
+        program.stdin.flush()
+        for line in program.stdout:
+            if json.loads(line).get("id") == f"r{number}":
+                break
+    program.stdin.close()
+    assert program.wait(60) == 0
+    program.stdout.close()
+    (folder,) = share.glob("sessions/*/demo")
+    return folder
+
+
+def records(file: Path) -> list[Any]:
+    """What its lines say, without what the time of day changes."""
+    found = []
+    for line in file.read_bytes().splitlines():
+        record = json.loads(line)
+        record.pop("timestamp", None)
+        if record.get("role") == "_system_prompt":
+            record["content"] = "told"
+        found.append(record)
+    return found
+
+
+def test_a_session_of_the_program_is_the_same_through_mail_compaction_and_clear(
+    home: Path,
+) -> None:
+    config = settings(home)
+    ours, theirs = (session(home, config, kind) for kind in ("twins", "originals"))
+    assert (ours / "timeline.jsonl").exists()
+    names = sorted(file.name for file in theirs.glob("*.jsonl"))
+    assert names == [*(f"context{end}.jsonl" for end in ("", "_1", "_2", "_3")), "wire.jsonl"]
+    for name in names:
+        assert records(ours / name) == records(theirs / name), name
