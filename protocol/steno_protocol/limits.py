@@ -33,8 +33,7 @@ BUNDLE_REQUESTS_MAX: Final = 256
 """Requests in one frame: as many as are taken in before the writers get their turn."""
 
 BUNDLE_REFUSALS_MAX: Final = 1024
-"""Requests of a larger bundle that are each told so, which takes 10 ms; 95 000, which fit into its
-second line, would keep everybody else waiting for a second."""
+"""Requests of a larger bundle that are each told so, in 10 ms; 95 000 would take a second."""
 
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The header frame; its largest field is a system prompt."""
@@ -132,12 +131,10 @@ FANOUT_PAUSE_S_MAX: Final = 0.25
 """The longest such pause: a person who watches must not notice."""
 
 RESETS_MAX: Final = 4096
-"""Rewrites of an open file that are remembered for who follows it, 0.2 KiB each; a look into the
-timeline finds the others."""
+"""Rewrites of an open file that who follows it finds without the timeline, 0.2 KiB each."""
 
 RESETS_READ_MAX: Final = 256
-"""Rewrites that one such look takes over: sixteen who begin far behind, each at another place, take
-nothing from each other."""
+"""Rewrites taken over from one look there: sixteen who are far behind take nothing from another."""
 
 SUBSCRIBER_STALL_S: Final = 60.0
 """A subscriber that owes a grant for so long is told `lagged` and forgotten."""
@@ -167,8 +164,7 @@ BURST_REQUESTS_MAX: Final = 256
 """Requests that are taken in before the writers get their turn."""
 
 HASTY_COMMANDS_MAX: Final = 16
-"""A session with so many commands in a burst is served before those with more: to decide on 16
-takes about as long as a fast disk's sync."""
+"""Commands of a burst for which a session is served first: to decide on 16 takes a fast sync."""
 
 GROUP_COMMANDS_MAX: Final = 512
 """Commands of one group commit; between two groups the other writers have their turn, so a flood on
@@ -178,16 +174,13 @@ GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes that one group commit writes: bounds the time of one sync and of one failure."""
 
 KEYS_MAX: Final = 4096
-"""Keys that an open file's writer remembers, about 250 bytes each, and up to an eighth more: all
-that 64 clients with 64 commands in flight can have. Older ones are found in the files."""
+"""Keys that an open file's writer remembers, 262 bytes each: 64 clients' with 64 in flight each."""
 
 KEYS_OPEN_MAX: Final = 64 * KEYS_MAX
-"""Keys that the writers of all open files remember together, about 64 MiB: those that were not
-written to for longest forget first."""
+"""Keys that the writers of all open files remember together: about 64 MiB."""
 
 KEYS_PIECE_MAX: Final = 256
-"""So many keys each open file has room for in any case: of 512 sessions with a wire file each, just
-all that there is."""
+"""Keys that each open file has room for in any case: with 512 sessions of two files that is all."""
 
 KEYS_KEPT_MAX: Final = 16 * KEYS_MAX
 """Keys of sessions without stamps that outlive the closing of their files, about 16 MiB."""
@@ -258,8 +251,7 @@ PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
 """Bytes that one connection may leave untaken before its subscriptions wait: two windows."""
 
 PEER_PROOF_BYTES: Final = 1 * MIB
-"""After so many bytes that went to a connection by copy, the next frame is lent whatever its size:
-once that was taken, so was all before it."""
+"""Bytes that go to a connection by copy until a frame is lent, which tells that all was taken."""
 
 PEER_LOOK_S: Final = 0.02
 """Between two looks whether a connection whose subscriptions wait took something: no call tells."""
@@ -415,8 +407,7 @@ TRASH_SWEEP_S: Final = DAY_S
 """How often expired trash is looked for, and at every start: it is kept for a month anyway."""
 
 TRASH_SWEEP_ENTRIES_MAX: Final = 256
-"""Expired sessions that one sweep of a tree removes; while there are more, the next one comes with
-the next round of housekeeping."""
+"""Expired sessions that one sweep of a tree removes; the next round goes on with the others."""
 
 FOLDER_DEPTH_MAX: Final = 64
 """Folders in each other that a removal descends; each costs it a file handle."""
