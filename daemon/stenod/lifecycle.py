@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 import anyio
 import msgspec
@@ -48,6 +49,9 @@ from stenod.transport import Sent, Transport
 from stenod.trees import Trees
 from stenod.workshop import Workshop
 
+_REMOTE_PART: Final = 4
+"""A quarter of the handles is for other machines: half is for sessions, an eighth is kept free."""
+
 
 class Daemon:
     """One daemon on one root.
@@ -65,6 +69,7 @@ class Daemon:
         self._supervisor = supervisor
         self._on_ready = on_ready
         self._handles = process_limit()
+        self._full_until = 0.0
         self._transport = Transport(self._has_room)
         self._admission = Admission(config.root / KEYS_FOLDER, journal.tell)
         self._remote = self._make_remote()
@@ -278,13 +283,28 @@ class Daemon:
         own = self._admission.own_key()
         return RemoteTransport(own, self._admits, self._has_room, journal.tell)
 
-    def _has_room(self) -> bool:
-        """Whether there is a handle for one more connection; the log tells of the first no."""
-        if self._handles.take(1):
+    def _has_room(self, beside: int = 0) -> bool:
+        """Whether there is a handle for one more connection; the log tells of the first no.
+
+        Args:
+            beside: connections of other machines that are there, for one more of them. Strangers
+                can make those, so they have a part of the handles alone.
+        """
+        if beside < self._handles.most // _REMOTE_PART and self._has_handle():
             return True
         self._statistics.turned_away += 1
         if self._statistics.turned_away == 1:
             journal.tell("no_handles", limit=self._handles.most, see="ulimit -n")
+        return False
+
+    def _has_handle(self) -> bool:
+        # To count thousands of handles for each who knocks in vain would keep the loop from all
+        # else, and from ending them.
+        if time.monotonic() < self._full_until:
+            return False
+        if self._handles.take(1):
+            return True
+        self._full_until = time.monotonic() + limits.HANDLES_LOOK_S
         return False
 
     def _admits(self, public: str) -> str | None:

@@ -10,13 +10,16 @@ from zmq.utils import z85
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.transport import Handle, HasRoom, Transport
+from stenod.transport import Handle, Transport
 
 _NOW: Final = int(zmq.DONTWAIT)
 _DOMAIN: Final = b"steno"
 _ZAP: Final = "inproc://zeromq.zap.01"
 _ZAP_VERSION: Final = b"1.0"
 _USER: Final = "User-Id"
+
+HasRoomBeside = Callable[[int], bool]
+"""Tells whether a connection from another machine may stay, beside so many others."""
 
 Admits = Callable[[str], str | None]
 """The name of the client that has a public key, None when it is not let in."""
@@ -29,14 +32,26 @@ class RemoteTransport(Transport):
     RFC 27 of ZeroMQ) whether to let it in. Without a handler's yes nobody comes in: the domain is
     enforced, so that a handler which died lets nobody pass.
 
+    Whoever reaches the address may connect, and holds a handle until the handshake fails or is not
+    ended in time: so connections are counted, and the room for them is a part of the daemon's.
+
+    Args:
+        own: the daemon's key.
+        admits: tells whose key is let in.
+        has_room: tells whether a connection that was just taken in may stay.
+        tell: tells the operator something, as an event with fields.
+
     Attributes:
         user: the public key of whoever sent the message that is being handled.
     """
 
+    _DOOR = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+
     def __init__(
-        self, own: KeyPair, admits: Admits, has_room: HasRoom, tell: Callable[..., None]
+        self, own: KeyPair, admits: Admits, has_room: HasRoomBeside, tell: Callable[..., None]
     ) -> None:
-        super().__init__(has_room)
+        super().__init__(lambda: has_room(len(self._connections)))
+        self._connections: set[int] = set()
         self.user = ""
         self._admits = admits
         self._tell = tell
@@ -80,6 +95,15 @@ class RemoteTransport(Transport):
         """Stop listening."""
         self._zap.close(linger=0)
         super().close()
+
+    def _may_stay(self, what: int, handle: int) -> bool:
+        if what == zmq.EVENT_DISCONNECTED:
+            self._connections.discard(handle)
+            return True
+        if super()._may_stay(what, handle):
+            self._connections.add(handle)
+            return True
+        return False
 
     def _drain(self, handle: Handle) -> bool:
         """Take in one burst; True when nothing is left."""

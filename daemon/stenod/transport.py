@@ -9,7 +9,7 @@ import stat
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 import msgspec
 import zmq
@@ -30,7 +30,7 @@ _ADDRESS: Final = "Peer-Address"
 _HANDLE: Final = int(zmq.SRCFD)
 """What a message tells of the connection that it came by."""
 
-_ACCEPTED: Final = struct.Struct("=Hi")
+_MONITORED: Final = struct.Struct("=Hi")
 """The first frame of a monitor's message: which event, and the connection's handle."""
 
 HasRoom = Callable[[], bool]
@@ -80,6 +80,9 @@ class Transport:
         has_room: tells whether a connection that was just taken in may stay.
     """
 
+    _DOOR: ClassVar[int] = zmq.EVENT_ACCEPTED
+    """What the monitor tells of connections."""
+
     def __init__(self, has_room: HasRoom) -> None:
         self._has_room = has_room
         self._context = zmq.Context()
@@ -97,7 +100,7 @@ class Transport:
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
-        self._accepted = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        self._accepted = self._socket.get_monitor_socket(self._DOOR)
         self._path: Path | None = None
         self._is_lent = False
         self._inode = 0
@@ -259,9 +262,13 @@ class Transport:
                 event, _ = self._accepted.recv_multipart(_NOW)
             except zmq.Again:
                 return
-            if not self._has_room():
-                _, handle = _ACCEPTED.unpack(event)
+            what, handle = _MONITORED.unpack(event)
+            if not self._may_stay(what, handle):
                 _hang_up(handle)
+
+    def _may_stay(self, what: int, handle: int) -> bool:  # noqa: ARG002 - for the other socket
+        """Whether a connection that the monitor tells of is to be kept."""
+        return self._has_room()
 
     def _look(self) -> None:
         self._is_look_due = False

@@ -222,6 +222,10 @@ HANDLES_RESERVE_MAX: Final = 256
 """File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients
 that libzmq takes in before the loop has looked: 10 000 a second came in when it was tried."""
 
+HANDLES_LOOK_S: Final = 0.01
+"""When no handle was free for a connection, none is looked for before this: to count 20 000 of them
+takes as long."""
+
 CHECK_HANDLES_MAX: Final = 16
 """Files that are open at a time while a folder is checked, which may have any number of them."""
 

@@ -1,7 +1,7 @@
 """The daemon's socket when the system has nothing left to give."""
 
 from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -63,7 +63,7 @@ async def test_a_connection_for_which_there_is_no_room_is_ended(
     transport: Transport
     if is_remote:
         remote = transport = RemoteTransport(
-            KeyPair(*new_key_pair()), lambda _: None, lambda: bool(asked.append(True)), print
+            KeyPair(*new_key_pair()), lambda _: None, lambda _: bool(asked.append(True)), print
         )
         address = urlsplit(remote.listen("tcp://127.0.0.1:0"))
         connection = await anyio.connect_tcp("127.0.0.1", address.port or 0)
@@ -79,6 +79,33 @@ async def test_a_connection_for_which_there_is_no_room_is_ended(
                     pass
             tasks.cancel_scope.cancel()
     assert asked == [True]
+
+
+async def test_connections_from_other_machines_are_counted_while_they_last() -> None:
+    beside: list[int] = []
+
+    def has_room(others: int) -> bool:
+        beside.append(others)
+        return others < 2
+
+    remote = RemoteTransport(KeyPair(*new_key_pair()), lambda _: None, has_room, print)
+    address = urlsplit(remote.listen("tcp://127.0.0.1:0"))
+    with closing(remote), anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks, AsyncExitStack() as made:
+            tasks.start_soon(remote.serve, lambda *_: 1, lambda: None)
+            for number in range(4):
+                one = await anyio.connect_tcp("127.0.0.1", address.port or 0)
+                await made.enter_async_context(one)
+                while len(beside) <= number:
+                    await anyio.lowlevel.checkpoint()
+            assert beside == [0, 1, 2, 2]
+            await made.aclose()
+            while beside[-1]:
+                told = len(beside)
+                async with await anyio.connect_tcp("127.0.0.1", address.port or 0):
+                    while len(beside) == told:
+                        await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
 
 
 async def serve_until_here(transport: Transport, count: int, tasks: TaskGroup) -> None:

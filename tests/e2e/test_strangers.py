@@ -1,0 +1,58 @@
+"""Whoever reaches the daemon's address for other machines, without a key or without a word."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from socket import create_connection
+
+import pytest
+
+import steno
+from steno_protocol import places
+from steno_protocol.commands import Stats
+from steno_protocol.replies import StatsReport
+from support.command import Steno
+from support.foreground import ForegroundDaemon
+
+FEW_FILES = 200
+LISTENING = re.compile(r'listening endpoint="tcp://127\.0\.0\.1:(\d+)"')
+HELLO = {"role": "user", "content": "hi"}
+
+
+@pytest.fixture
+def daemon(root: Path) -> Iterator[ForegroundDaemon]:
+    """One that may open few files, and listens for other machines."""
+    assert Steno(root)("keys", "new", "laptop").code == 0
+    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    daemon = ForegroundDaemon(root)
+    daemon.handles_max = FEW_FILES
+    with daemon:
+        yield daemon
+
+
+@contextmanager
+def strangers(daemon: ForegroundDaemon, count: int) -> Iterator[None]:
+    """So many connections that say nothing."""
+    found = LISTENING.search(daemon.wait_for("listening"))
+    assert found is not None
+    with ExitStack() as made:
+        for _ in range(count):
+            made.enter_context(create_connection(("127.0.0.1", int(found[1]))))
+        yield
+
+
+def test_strangers_take_no_handle_that_a_client_of_this_machine_needs(
+    root: Path, daemon: ForegroundDaemon
+) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        with strangers(daemon, FEW_FILES):
+            # What the daemon was told of by then it has dealt with.
+            while not client.request(Stats(), StatsReport)[0].turned_away:
+                assert client.status().pid == daemon.pid
+            with ExitStack() as others:
+                for number in range(FEW_FILES // 4):
+                    one = others.enter_context(steno.connect_sync(root, spawn=False))
+                    one.open(f"s{number % 4}", follow=False).append_message(HELLO)
+        assert client.request(Stats(), StatsReport)[0].turned_away >= FEW_FILES // 2
+        assert client.status().pid == daemon.pid
