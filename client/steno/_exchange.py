@@ -56,6 +56,10 @@ RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.E
 """Refusals that a later try can turn into a yes."""
 
 
+_BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
+"""How long nothing is heard of a slow connection at the most, while it carries events."""
+
+
 class Exchange:
     """All requests and subscriptions of one client.
 
@@ -77,6 +81,9 @@ class Exchange:
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
         self._bundle_requests = 0
+        self._heard_at = -inf
+        # Of this connection: all that was asked, and what was before the last answer.
+        self._asked_bytes = self._answered_bytes = 0
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -176,6 +183,7 @@ class Exchange:
         self._clock_offset_ms = None
         self.trouble = why
         self.outbox.clear()
+        self._asked_bytes = self._answered_bytes = 0
         for pending in list(self._pending.values()):
             if isinstance(pending.command, Drain) and pending.copies:
                 # It was asked to end, and it ended.
@@ -203,6 +211,7 @@ class Exchange:
         Raises:
             Incompatible: it is not of this protocol.
         """
+        self._heard_at = now
         try:
             for answer in decode_answers(frames):
                 self._take(answer, now)
@@ -285,9 +294,21 @@ class Exchange:
             command = msgspec.structs.replace(command, deadline_ms=deadline_ms, repeat=True)
         else:
             command = msgspec.structs.replace(command, deadline_ms=deadline_ms)
-        self.outbox.append([PROTOCOL_MAGIC, pending.id, encode_header(command), *pending.records])
+        header = encode_header(command)
+        self.outbox.append([PROTOCOL_MAGIC, pending.id, header, *pending.records])
         pending.copies += 1
-        pending.due = now + pending.interval_s
+        self._asked_bytes += len(header) + pending.size
+        pending.asked_bytes = self._asked_bytes
+        pending.due = now + pending.interval_s + self._way_s()
+
+    def _way_s(self) -> float:
+        """How long a slow connection takes for what is under way on it, there and back.
+
+        A copy of what is still on its way would only make that longer, the more of them the worse.
+        """
+        under_way = self._asked_bytes - self._answered_bytes
+        is_much = under_way >= limits.LENT_FRAME_BYTES
+        return min(under_way / limits.SLOW_BYTES_S, limits.REQUEST_TIMEOUT_S) if is_much else 0.0
 
     def _take(self, answer: Answer, now: float) -> None:
         pending = self._pending.get(answer.id)
@@ -304,6 +325,7 @@ class Exchange:
 
     def _take_answer(self, pending: Pending, answer: Answer, now: float) -> None:
         body = answer.body
+        self._answered_bytes = max(self._answered_bytes, pending.asked_bytes)
         if isinstance(body, events.Event):
             pending.copies = max(0, pending.copies - 1)
             return
@@ -396,6 +418,7 @@ class Exchange:
         follower.name = request_id.decode()
         follower.stalled = False
         follower.has_caught_up = False
+        follower.asked_at = now
         follower.due = now + follower.interval_s
         # A daemon that is slow to answer because much is asked of it must not be asked ever more.
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
@@ -418,9 +441,17 @@ class Exchange:
             )
             self._end(follower, error)
         elif now >= follower.due and self.is_connected:
-            self._subscribe(follower, now)
+            if self._may_be_coming(follower, now):
+                follower.due = self._heard_at + _BLOCK_WAY_S
+            else:
+                self._subscribe(follower, now)
         if request_id in self._followers:
             self._arm(min(follower.due, follower.deadline))
+
+    def _may_be_coming(self, follower: Follower, now: float) -> bool:
+        """Whether its answer may be behind what comes: others' events, or those of a lost try."""
+        is_early = now < follower.asked_at + limits.PEER_EVENTS_BYTES_MAX / limits.SLOW_BYTES_S
+        return follower.name is not None and is_early and now < self._heard_at + _BLOCK_WAY_S
 
     def _end(self, follower: Follower, error: StenoError) -> None:
         self.unfollow(follower)

@@ -33,6 +33,7 @@ class Follower:
         has_caught_up: so was that of the present attempt.
         error: why the subscription is over, if it is.
         name: of the present attempt, None while there is none.
+        asked_at: when the present attempt was made.
         due: when to ask again unless an answer came, on the clock of the exchange.
         interval_s: how long the next attempt waits for its answer.
         deadline: when to give up, while the beginning is awaited.
@@ -43,7 +44,7 @@ class Follower:
     """
 
     __slots__ = (
-        "after", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
+        "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
         "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
         "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
     )  # fmt: skip
@@ -69,6 +70,7 @@ class Follower:
         self.has_caught_up = False
         self.error: StenoError | None = None
         self.name: str | None = None
+        self.asked_at = -inf
         self.due = inf
         self.interval_s = limits.RESEND_S
         self.deadline = inf

@@ -15,6 +15,7 @@ from steno_protocol.commands import (
     Gc,
     Mutation,
     Open,
+    Read,
     SessionCommand,
     command_name,
 )
@@ -26,14 +27,16 @@ class Pending:
     """One request and what became of it.
 
     Attributes:
+        size: bytes of its records, and of the lines that it asks for.
+        asked_bytes: what was asked on the connection up to its last copy.
         copies: how often it is under way on the present connection.
         uncertain: a copy was sent whose answer will never come, so it may have been applied.
         refusal: a refusal that is not final, because a copy is under way or it will be sent again.
     """
 
     __slots__ = (
-        "backoff_s", "block", "command", "copies", "deadline", "due", "error", "id", "interval_s",
-        "records", "refusal", "reply", "timeout_s", "uncertain", "wake",
+        "asked_bytes", "backoff_s", "block", "command", "copies", "deadline", "due", "error", "id",
+        "interval_s", "records", "refusal", "reply", "size", "timeout_s", "uncertain", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -48,12 +51,16 @@ class Pending:
         self.id = request_id
         self.command = command
         self.records = records
+        self.size = sum(map(len, records))
+        if isinstance(command, Read):
+            self.size += command.bytes_max
         self.wake = wake
         self.timeout_s = timeout_s
         self.deadline = now + timeout_s
         self.due = inf
         self.interval_s = limits.RESEND_S
         self.backoff_s = limits.BUSY_RETRY_S
+        self.asked_bytes = 0
         self.copies = 0
         self.uncertain = False
         self.refusal: StenoError | None = None

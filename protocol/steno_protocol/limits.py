@@ -433,6 +433,10 @@ RESEND_S_MAX: Final = 8.0
 BUSY_RETRY_S: Final = 0.02
 """A request answered `busy` is sent again after this long, doubled up to `RESEND_S`."""
 
+SLOW_BYTES_S: Final = 125_000
+"""Bytes a second of the slowest connection that is reckoned with, 1 Mbit/s: what takes longer than
+`RESEND_S` on it is sent again that much later, because copies would be in the way of answers."""
+
 RECONNECT_S: Final = 0.05
 """A client that cannot connect tries again after this long, doubled up to `RECONNECT_S_MAX`."""
 

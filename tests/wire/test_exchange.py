@@ -7,14 +7,11 @@ from math import inf
 import msgspec
 import pytest
 
-from steno._exchange import Exchange
 from steno._follower import Follower
-from steno._pending import Pending
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
 from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
-    AnyCommand,
     Append,
     Command,
     CompactAbort,
@@ -50,85 +47,10 @@ from steno_protocol.frames import (
     Request,
     bundle_answers,
     decode_message,
-    decode_request,
-    encode_answer,
     encode_together,
 )
 from steno_protocol.positions import Position
-
-ACK = replies.Ack(first="0:0", last="0:0", head="0:1")
-RECORD = b'{"role":"user","content":"hi"}'
-
-
-class Driver:
-    """An exchange with a clock that the test turns, and the requests that it sends."""
-
-    def __init__(self, *, connected: bool = True, bundle_requests: int = 0) -> None:
-        self.bundle_requests = bundle_requests
-        self.exchange = Exchange(Hello(protocol=1))
-        self.now = 100.0
-        self.woken: list[str] = []
-        if connected:
-            self.connect()
-
-    def connect(self) -> None:
-        self.exchange.connected(self.welcome(), self.now)
-
-    def welcome(self) -> replies.Welcome:
-        return replies.Welcome(
-            version="0",
-            protocol=1,
-            pid=1,
-            root="/",
-            started_at=0.0,
-            clock_ms=5_000_000,
-            limits={"bundle_requests_max": self.bundle_requests},
-        )
-
-    def append(self, key: str = "k1", timeout_s: float = 30.0) -> Pending:
-        command = Append(session="demo", key=key)
-        return self.exchange.submit(
-            command, [RECORD], lambda: self.woken.append(key), self.now, timeout_s
-        )
-
-    def stat(self) -> Pending:
-        return self.ask(Stat(session="demo"))
-
-    def ask(self, command: Command) -> Pending:
-        return self.exchange.submit(command, (), lambda: None, self.now, 30.0)
-
-    def follow(self, after: str = "start", *, until_live: bool = False) -> Follower:
-        follower = Follower("demo", after, lambda: self.woken.append("follower"))
-        follower.until_live = until_live
-        self.exchange.follow(follower, self.now, 30.0)
-        return follower
-
-    def sent(self) -> list[tuple[bytes, AnyCommand]]:
-        requests = [decode_request(frames) for frames in self.exchange.outbox]
-        self.exchange.outbox.clear()
-        return [(request.id, request.command) for request in requests]
-
-    def answer(
-        self,
-        request_id: bytes,
-        body: replies.Reply | events.Event,
-        block: bytes | None = None,
-    ) -> None:
-        self.exchange.receive(encode_answer(request_id, body, block), self.now)
-
-    def refuse(
-        self, request_id: bytes, code: ErrorCode, outcome: Outcome = Outcome.NOT_APPLIED
-    ) -> None:
-        self.answer(request_id, replies.ErrorReply(code=code, message="no", outcome=outcome))
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.exchange.tick(self.now)
-
-
-def only(requests: Sequence[tuple[bytes, AnyCommand]]) -> tuple[bytes, AnyCommand]:
-    assert len(requests) == 1, requests
-    return requests[0]
+from support.driven_exchange import ACK, RECORD, Driver, only
 
 
 def test_a_request_is_sent_at_once_with_its_deadline_on_the_daemons_clock() -> None:
