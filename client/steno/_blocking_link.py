@@ -13,11 +13,11 @@ from contextlib import suppress
 from math import inf
 
 from steno import _fork
-from steno._connecting import StartFailed, connect
+from steno._connecting import StartFailed, connect, not_there, probe_deadline
 from steno._exchange import Exchange
 from steno._follower import Follower
 from steno._pending import Pending
-from steno._probe import Ready, hello_of
+from steno._probe import Attempt, Ready, hello_of
 from steno._target import Target
 from steno._transport import Connection
 from steno._turnstile import Turnstile
@@ -50,6 +50,8 @@ class BlockingLink:
         self._turns = Turnstile()
         self._unpaid: deque[Follower] = deque()
         self._connection: Connection | None = None
+        self._attempt: Attempt | None = None
+        self._began = 0.0
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
@@ -217,6 +219,8 @@ class BlockingLink:
             self._turns.ring()
             before = self._connection
             self._step(0.0)
+            while self._attempt is not None:
+                self._step(0.0)
             is_new = self._connection is not before
         finally:
             self._turns.give_back()
@@ -342,7 +346,7 @@ class BlockingLink:
         """What to sleep on after a step in which nothing came, and until when at most."""
         connection = self._connection
         if connection is None:
-            return (), min(self._exchange.alarm, self._retry_at)
+            return (), 0.0 if self._attempt else min(self._exchange.alarm, self._retry_at)
         until = self._exchange.alarm
         if self._exchange.outbox:
             # From the step's end, or what could not go before. To send may use up the sign of what
@@ -387,11 +391,13 @@ class BlockingLink:
         if now < self._retry_at:
             time.sleep(max(0.0, min(self._retry_at, until) - now))
             return None
-        may_spawn = self._target.spawn and self._exchange.needs_daemon
-        target = self._target if may_spawn else self._target.without_spawn()
-        deadline = min(self._exchange.deadline, now + self.timeout)
         try:
-            self.welcome = self._adopt(connect(target, deadline))
+            if self._target.spawn and self._exchange.needs_daemon:
+                self._give_up_attempt()
+                deadline = min(self._exchange.deadline, now + self.timeout)
+                self.welcome = self._adopt(connect(self._target, deadline))
+            elif (ready := self._go_on_connecting(now, until)) is not None:
+                self.welcome = self._adopt(ready)
         except StartFailed as error:
             self._exchange.fail(error)
         except Unreachable as error:
@@ -399,6 +405,25 @@ class BlockingLink:
             self._retry_at = time.monotonic() + self._pause_s
             self._pause_s = min(2 * self._pause_s, limits.RECONNECT_S_MAX)
         return self._connection
+
+    def _go_on_connecting(self, now: float, until: float) -> Ready | None:
+        """Connect, as far as that comes until then: another machine may take long to answer."""
+        target = self._target.without_spawn()
+        if self._attempt is None:
+            self._began = now
+            self._attempt = Attempt(target, probe_deadline(target, now + self.timeout))
+        outcome = self._attempt.go_on(max(until, now + limits.CONNECT_SLICE_S))
+        if outcome is None:
+            return None
+        self._attempt = None
+        if isinstance(outcome, Ready):
+            return outcome
+        raise not_there(target, outcome, self._began)
+
+    def _give_up_attempt(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.close()
 
     def _adopt(self, ready: Ready) -> replies.Welcome:
         if self._exchange.is_connected:
@@ -415,6 +440,7 @@ class BlockingLink:
         connection, self._connection = self._connection, None
         # They sleep on descriptors that are about to be closed.
         self._turns.ring()
+        self._give_up_attempt()
         self._exchange.disconnected(why)
         if connection is not None:
             connection.close()

@@ -22,7 +22,7 @@ def connect(target: Target, deadline: float) -> Ready:
         Incompatible: what answers is not the daemon that was wanted.
     """
     began = time.monotonic()
-    outcome = probe(target, probe_deadline(deadline))
+    outcome = probe(target, probe_deadline(target, deadline))
     if isinstance(outcome, Ready):
         return outcome
     if not target.spawn:
@@ -33,9 +33,11 @@ def connect(target: Target, deadline: float) -> Ready:
     return ensure(target, began, deadline)
 
 
-def probe_deadline(deadline: float) -> float:
+def probe_deadline(target: Target, deadline: float) -> float:
     """When one probe has to be over."""
-    return min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)
+    is_remote = target.endpoint is not None and places.is_remote(target.endpoint)
+    timeout_s = limits.REMOTE_PROBE_TIMEOUT_S if is_remote else limits.PROBE_TIMEOUT_S
+    return min(deadline, time.monotonic() + timeout_s)
 
 
 def not_there(

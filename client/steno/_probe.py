@@ -54,21 +54,86 @@ def probe(target: Target, deadline: float) -> Outcome:
         Unauthorized: the daemon is there and does not let this client in.
         OutOfHandles: this process cannot make a connection.
     """
-    endpoint = target.address()
-    try:
-        connection = Connection(endpoint, target.key)
-    except OutOfHandles:
-        raise
-    except errors.Unreachable as error:
-        return Unreachable(endpoint, error.message)
-    try:
-        outcome = _greet(connection, target, deadline)
-    except BaseException:
-        connection.close()
-        raise
-    if not isinstance(outcome, Ready):
-        connection.close()
+    outcome = Attempt(target, deadline).go_on(deadline)
+    assert outcome is not None
     return outcome
+
+
+class Attempt:
+    """One attempt to connect and greet, gone on with until it has an outcome.
+
+    The connection is the attempt's own unless the outcome is Ready; whoever gives it up before it
+    has one closes it.
+
+    Args:
+        target: the wanted daemon.
+        deadline: when it is over.
+    """
+
+    def __init__(self, target: Target, deadline: float) -> None:
+        self._target = target
+        self._deadline = deadline
+        self._connection: Connection | None = None
+        self._has_greeted = False
+
+    def go_on(self, until: float) -> Outcome | None:
+        """Block until there is an outcome, at most until `until`: None if there is none by then.
+
+        Raises:
+            Incompatible, Unauthorized, OutOfHandles: as `probe`; it is over.
+        """
+        if self._connection is None:
+            endpoint = self._target.address()
+            try:
+                self._connection = Connection(endpoint, self._target.key)
+            except OutOfHandles:
+                raise
+            except errors.Unreachable as error:
+                return Unreachable(endpoint, error.message)
+        try:
+            outcome = self._greet(self._connection, min(until, self._deadline))
+        except BaseException:
+            self.close()
+            raise
+        if outcome is not None and not isinstance(outcome, Ready):
+            self.close()
+        return outcome
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _greet(self, connection: Connection, until: float) -> Outcome | None:
+        if not self._has_greeted:
+            if not connection.wait_until_ready(until):
+                return self._unready(connection)
+            connection.send(encode_request(b"hello", hello_of(self._target), ()))
+            self._has_greeted = True
+        return self._await_welcome(connection, until)
+
+    def _unready(self, connection: Connection) -> Outcome | None:
+        if not connection.is_lost() and time.monotonic() < self._deadline:
+            return None
+        if connection.is_refused:
+            raise _refused(self._target, connection.endpoint)
+        return Unreachable(connection.endpoint, _silence(self._target, connection.endpoint))
+
+    def _await_welcome(self, connection: Connection, until: float) -> Outcome | None:
+        endpoint = connection.endpoint
+        while True:
+            # The daemon may ask first whether we are there, by a message that holds no answer.
+            for frames in connection.receive(1):
+                for answer in decode_answers(frames):
+                    return _judge(connection, self._target, answer.body)
+            if connection.is_lost():
+                return Unreachable(endpoint, f"the daemon at {endpoint} hung up")
+            now = time.monotonic()
+            if now >= self._deadline:
+                return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
+            if now >= until:
+                return None
+            connection.wait(until)
 
 
 def probe_again(target: Target, deadline: float) -> Outcome:
@@ -100,24 +165,6 @@ def _is_deserted(endpoint: str) -> bool:
         except OSError:
             return False
     return False
-
-
-def _greet(connection: Connection, target: Target, deadline: float) -> Outcome:
-    endpoint = connection.endpoint
-    if not connection.wait_until_ready(deadline):
-        if connection.is_refused:
-            raise _refused(target, endpoint)
-        return Unreachable(endpoint, _silence(target, endpoint))
-    connection.send(encode_request(b"hello", hello_of(target), ()))
-    while True:
-        # The daemon may ask first whether we are there, by a message that holds no answer.
-        for answer in [each for frames in connection.receive(1) for each in decode_answers(frames)]:
-            return _judge(connection, target, answer.body)
-        if connection.is_lost():
-            return Unreachable(endpoint, f"the daemon at {endpoint} hung up")
-        if time.monotonic() >= deadline:
-            return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
-        connection.wait(deadline)
 
 
 def _silence(target: Target, endpoint: str) -> str:

@@ -49,7 +49,7 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
     with closing(_start_lock(target.root, patience_s)) as lock:
         while True:
             may_start = lock.try_turn()
-            outcome = probe_again(target, probe_deadline(deadline))
+            outcome = probe_again(target, probe_deadline(target, deadline))
             match outcome:
                 case Ready():
                     return outcome
@@ -58,7 +58,7 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
                 case Unreachable() if may_start and holder_of(Path(target.root)) is None:
                     starts_left -= 1
                     _start(target.root, deadline, is_last=not starts_left)
-                    outcome = probe(target, probe_deadline(deadline))
+                    outcome = probe(target, probe_deadline(target, deadline))
                     if isinstance(outcome, Ready):
                         return outcome
                 case NeedsRestart() | Unreachable():
@@ -137,7 +137,7 @@ def _drain(old: NeedsRestart, deadline: float) -> None:
     """Ask an old daemon to end, and wait until it hangs up; it is never killed."""
     connection = Connection(old.endpoint)
     try:
-        if connection.wait_until_ready(probe_deadline(deadline)):
+        if connection.wait_until_ready(min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)):
             connection.send(encode_request(b"drain", Drain(), ()))
         while not connection.is_lost() and time.monotonic() < deadline:
             connection.receive(limits.CLIENT_TURN_MESSAGES)

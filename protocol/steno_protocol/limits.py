@@ -98,8 +98,9 @@ SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 CLIENT_REQUESTS_MAX: Final = 65_536
 """Requests that one client keeps under way; each belongs to a caller who waits for it."""
 
-HANDSHAKE_MS: Final = 1_500
-"""A handshake over TCP: a wrong key shows as silence, and is to be told of within two seconds."""
+HANDSHAKE_MS: Final = 10_000
+"""A handshake over TCP: three ways there and back, which take a satellite and a lossy network
+seconds. Who never ends one holds a handle for so long."""
 
 HEARTBEAT_MS: Final = 10_000
 """Between two signs of life over TCP, where a dead machine does not hang up."""
@@ -223,8 +224,7 @@ HANDLES_RESERVE_MAX: Final = 256
 that libzmq takes in before the loop has looked: 10 000 a second came in when it was tried."""
 
 HANDLES_LOOK_S: Final = 0.01
-"""When no handle was free for a connection, none is looked for before this: to count 20 000 of them
-takes as long."""
+"""No free handle is looked for so soon after there was none: to count 20 000 takes as long."""
 
 CHECK_HANDLES_MAX: Final = 16
 """Files that are open at a time while a folder is checked, which may have any number of them."""
@@ -462,6 +462,13 @@ STARTS_MAX: Final = 3
 
 PROBE_TIMEOUT_S: Final = 2.0
 """A daemon that does not answer `hello` for so long is unreachable."""
+
+REMOTE_PROBE_TIMEOUT_S: Final = 10.0
+"""... and one on another machine after this long: to connect, shake hands and greet takes five ways
+there and back, and a lost packet a second or three."""
+
+CONNECT_SLICE_S: Final = 0.05
+"""So long a blocking client goes on with an attempt to connect before it looks at its clock."""
 
 COMPACTION_ABORT_S: Final = 2.0
 """How long a failed compaction waits until the daemon knows; else its lease ends by itself."""

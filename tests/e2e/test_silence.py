@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,7 @@ import anyio.to_thread
 import pytest
 
 import steno
-from steno import _connecting
-from steno._probe import Outcome, probe
+from steno._probe import Attempt
 from steno._target import Target
 from steno_protocol import credentials, limits, places
 from support.command import Steno
@@ -24,20 +24,31 @@ LATEST_S = 20.0
 """Far beyond the limits that the clients of these tests have, and far before any other."""
 
 
+LONGER_THAN_LOCALLY_S = limits.PROBE_TIMEOUT_S + 0.5
+"""A daemon of this machine would be given up."""
+
+
 class Attempts:
     """Tells when a client of this process tries to connect."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._is_made = threading.Event()
-        monkeypatch.setattr(_connecting, "probe", self._probe)
+        begin = Attempt.__init__
+
+        def begin_and_tell(attempt: Attempt, target: Target, deadline: float) -> None:
+            self._is_made.set()
+            begin(attempt, target, deadline)
+
+        monkeypatch.setattr(Attempt, "__init__", begin_and_tell)
+
+    @property
+    def are_made(self) -> bool:
+        """Whether it did."""
+        return self._is_made.is_set()
 
     def wait(self) -> None:
         """Wait for one."""
         assert self._is_made.wait(LATEST_S), "the client did not notice"
-
-    def _probe(self, target: Target, deadline: float) -> Outcome:
-        self._is_made.set()
-        return probe(target, deadline)
 
 
 @contextmanager
@@ -136,3 +147,43 @@ def test_a_local_daemon_that_stands_still_is_waited_for_on_the_same_connection(r
         session.append_message(message("hi"), key="mine")
         assert session.history == [message("hi")]
         assert client.welcome is before
+
+
+def test_a_handshake_that_takes_its_time_is_waited_for(endpoint: str, key_file: Path) -> None:
+    with steno.connect_sync(endpoint=endpoint, key_file=key_file) as client:
+        pid = pid_of(client)
+    made: list[steno.BlockingClient] = []
+
+    def connect() -> None:
+        made.append(steno.connect_sync(endpoint=endpoint, key_file=key_file))
+
+    attempt = threading.Thread(target=connect)
+    with standing_still(pid):
+        attempt.start()
+        attempt.join(LONGER_THAN_LOCALLY_S)
+        assert attempt.is_alive(), "a satellite would not have been there yet"
+    attempt.join(LATEST_S)
+    with made[0] as client:
+        assert pid_of(client) == pid
+
+
+def test_who_looks_for_an_event_is_not_kept_by_a_machine_that_does_not_answer(
+    endpoint: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with steno.connect_sync(endpoint=endpoint, key_file=key_file) as client:
+        client.open("demo", follow=False)
+        events = client.session("demo").subscribe("now")
+        assert isinstance(events.next_event(LATEST_S), steno.Live)
+        attempts, longest_s = Attempts(monkeypatch), 0.0
+        with standing_still(pid_of(client)):
+            while not attempts.are_made:
+                begun = time.monotonic()
+                assert events.next_event(0.1) is None
+                longest_s = max(longest_s, time.monotonic() - begun)
+            for _ in range(3):
+                begun = time.monotonic()
+                assert events.next_event(0.1) is None
+                longest_s = max(longest_s, time.monotonic() - begun)
+        assert longest_s < 1.0
+        client.session("demo").append_message(message("hi"))
+        assert isinstance(events.next_event(LATEST_S), steno.RecordsEvent)
