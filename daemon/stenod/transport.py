@@ -33,6 +33,8 @@ _HANDLE: Final = int(zmq.SRCFD)
 _MONITORED: Final = struct.Struct("=Hi")
 """The first frame of a monitor's message: which event, and the connection's handle."""
 
+_DOOR_NEWS: Final = "inproc://door"
+
 HasRoom = Callable[[], bool]
 """Tells whether one more connection may stay."""
 
@@ -100,7 +102,12 @@ class Transport:
         self._socket.set(zmq.SNDHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.RCVHWM, limits.SEND_QUEUE_MESSAGES)
         self._socket.set(zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX)
-        self._accepted = self._socket.get_monitor_socket(self._DOOR)
+        self._accepted = self._context.socket(zmq.PAIR)
+        # No bound: at one libzmq's thread stops until somebody looks, with a lock that `close` has
+        # to have, and a flood of connections would keep a daemon from ending.
+        self._accepted.set(zmq.RCVHWM, 0)
+        self._socket.monitor(_DOOR_NEWS, self._DOOR)
+        self._accepted.connect(_DOOR_NEWS)
         self._path: Path | None = None
         self._is_lent = False
         self._inode = 0

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
+from socket import create_connection
+from threading import Thread
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -106,6 +108,18 @@ async def test_connections_from_other_machines_are_counted_while_they_last() -> 
                     while len(beside) == told:
                         await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
+
+
+async def test_connections_that_nobody_looks_at_hold_up_neither_the_next_ones_nor_the_end() -> None:
+    remote = RemoteTransport(KeyPair(*new_key_pair()), lambda _: None, lambda _: True, print)
+    port = urlsplit(remote.listen("tcp://127.0.0.1:0")).port or 0
+    for _ in range(1500):
+        with create_connection(("127.0.0.1", port), timeout=10):
+            pass
+    end = Thread(target=remote.close, daemon=True)
+    end.start()
+    end.join(10)
+    assert not end.is_alive()
 
 
 async def serve_until_here(transport: Transport, count: int, tasks: TaskGroup) -> None:
