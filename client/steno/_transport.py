@@ -131,6 +131,9 @@ class Connection:
             # A machine that vanished hangs up on nobody; a daemon on ours does, whatever ends it.
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
+            # A slow connection is silent for long, as a dead one is; TCP knows whether what was
+            # sent arrives. If not, a request goes by another one before its time is over.
+            self._socket.setsockopt(zmq.TCP_MAXRT, limits.HEARTBEAT_MS)
         news = f"inproc://news-{next(_numbers)}"
         self._socket.monitor(news, _ENDS | _HANDSHAKE)
         self._monitor.connect(news)

@@ -3,10 +3,11 @@
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -187,3 +188,30 @@ def test_who_looks_for_an_event_is_not_kept_by_a_machine_that_does_not_answer(
         assert longest_s < 1.0
         client.session("demo").append_message(message("hi"))
         assert isinstance(events.next_event(LATEST_S), steno.RecordsEvent)
+
+
+def test_what_tcp_does_not_deliver_ends_the_connection_before_its_request(
+    endpoint: str, key_file: Path
+) -> None:
+    with steno.connect_sync(endpoint=endpoint, key_file=key_file):
+        found = connections_to(int(endpoint.rpartition(":")[2]))
+        patience_ms = [
+            each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) for each in found
+        ]
+        for each in found:
+            each.close()
+    assert len(patience_ms) == 1
+    assert 0 < patience_ms[0] < limits.REQUEST_TIMEOUT_S * 1000 / 2
+
+
+def connections_to(port: int) -> list[socket.socket]:
+    """The connections of this process to a port of this machine, each by a handle of our own."""
+    found: list[socket.socket] = []
+    for handle in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if handle.readlink().name.startswith("socket:"):
+                each = socket.socket(fileno=os.dup(int(handle.name)))
+                with each:
+                    if each.family == socket.AF_INET and each.getpeername()[1] == port:
+                        found.append(each.dup())
+    return found
