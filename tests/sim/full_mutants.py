@@ -81,7 +81,7 @@ FULL_MUTANTS = {
     "a mail that nobody is told of when they come late": WholeMutant(
         [Patch(Feed, "begin_with", _nothing)], 5
     ),
-    "a file in doubt that is read as any other": WholeMutant([Patch(Doubts, "has", _never)], 4814),
+    "a file in doubt that is read as any other": WholeMutant([Patch(Doubts, "has", _never)], 5941),
     "a follower with no room for live that is not tried again": WholeMutant(
         [Patch(Feed, "_stall", _nothing)], 5
     ),
