@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
-from steno_protocol import limits
+from steno_protocol import limits, places
 from steno_protocol.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class Connection:
             self._socket.setsockopt(zmq.CURVE_SERVERKEY, key.server.encode())
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, key.own.public.encode())
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, key.own.secret.encode())
+            self._socket.setsockopt(zmq.IPV6, int(places.is_ipv6(self.endpoint)))
             self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
             # A machine that vanished hangs up on nobody; a daemon on ours does, whatever ends it.
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)

@@ -7,7 +7,7 @@ from typing import Final
 import zmq
 from zmq.utils import z85
 
-from steno_protocol import limits
+from steno_protocol import limits, places
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
 from stenod.transport import Handle, Transport
@@ -73,6 +73,8 @@ class RemoteTransport(Transport):
         Raises:
             StorageFailed: the address cannot be had.
         """
+        # Only for an address that is one: a name would then mean another address than before.
+        self._socket.set(zmq.IPV6, int(places.is_ipv6(endpoint)))
         try:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:

@@ -212,6 +212,11 @@ def is_remote(endpoint: str) -> bool:
     return endpoint.startswith("tcp://")
 
 
+def is_ipv6(endpoint: str) -> bool:
+    """Whether an endpoint names its address by the sixth version of IP, as in `tcp://[::1]:7117`."""
+    return endpoint.startswith("tcp://[")
+
+
 def _path_bytes(path: str) -> int:
     # A path whose bytes are no UTF-8 reaches Python with surrogates in their place.
     return len(path.encode(errors="surrogateescape"))

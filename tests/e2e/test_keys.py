@@ -63,6 +63,20 @@ def test_the_status_tells_where_other_machines_connect(root: Path, endpoint: str
     assert f"ipc://{root}/{places.SOCKET}" in shown
 
 
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="the system has no IPv6")
+def test_an_address_of_the_sixth_version_of_ip_is_listened_at(root: Path) -> None:
+    call = Steno(root)
+    assert call("keys", "new", "laptop").code == 0
+    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://[::1]:*"\n')
+    assert call("start").code == 0
+    with steno.connect_sync(root) as local:
+        endpoint = local.status().remote_endpoint
+    assert endpoint is not None
+    assert endpoint.startswith("tcp://[::1]:")
+    with connect(root, endpoint, "laptop") as laptop:
+        assert laptop.open("demo").append_message(HELLO).durability == "synced"
+
+
 def test_each_right_contains_the_one_before(root: Path, endpoint: str) -> None:
     with connect(root, endpoint, "write") as writer:
         writer.open("demo").append_message(HELLO)
