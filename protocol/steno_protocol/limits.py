@@ -1,6 +1,7 @@
 """Every bound of protocol, daemon and client: its unit in the name, its reason beside it.
 
-Those of asking a model, of which neither protocol nor daemon knows, are in `steno._model_limits`.
+Those of which neither protocol nor daemon knows are the client's: of asking a model in
+`steno._model_limits`, of the command line in `steno.cli.command_limits`.
 """
 
 from typing import Final
@@ -226,9 +227,6 @@ that libzmq takes in before the loop has looked: 10 000 a second came in when it
 HANDLES_LOOK_S: Final = 0.01
 """No free handle is looked for so soon after there was none: to count 20 000 takes as long."""
 
-CHECK_HANDLES_MAX: Final = 16
-"""Files that are open at a time while a folder is checked, which may have any number of them."""
-
 RETIRED_TOGETHER_MAX: Final = 8
 """Closed beside the one whose place is wanted: to find them costs more than 1 ms each to close."""
 
@@ -380,12 +378,6 @@ WELD_DEPTH_MAX: Final = 1000
 CHECKED_KEYS_MAX: Final = 262_144
 """Commands of one file among which a check sees one that is there twice; about 25 MiB."""
 
-VERIFY_TIMEOUT_S: Final = 3600.0
-"""How long the command line waits for a session to be looked through, about 100 MiB a second."""
-
-REPAIR_BACKUPS_MAX: Final = 16
-"""Originals that repairs of one file leave beside it: more mean that something damages it again."""
-
 VERIFY_LOOKS_MAX: Final = 4
 """Looks at a session whose writer was faster each time, before one is believed all the same."""
 
@@ -476,29 +468,11 @@ COMPACTION_ABORT_S: Final = 2.0
 DRAIN_TIMEOUT_S: Final = 30.0
 """A draining daemon gives what is queued this long to reach the disk."""
 
-DEMO_TIMEOUT_S: Final = 60.0
-"""`steno demo` gives up after this long; it takes about 5 s on two cores."""
-
-REPLAY_PAUSE_S_MAX: Final = 10.0
-"""`steno replay` waits no longer between two events: no viewer sleeps as long as the session."""
-
-LOG_POLL_S: Final = 0.2
-"""How often `steno logs -f` looks for new lines; a person does not notice it."""
-
 HOUSEKEEPING_S: Final = 30.0
 """The only timer of a daemon of which nobody wants anything: closes idle sessions, looks around."""
 
 ROOM_LOOK_S: Final = 1.0
 """How old a look at free space, sizes and the root's lock a command may be let through by."""
-
-WATCHDOG_S: Final = 30.0
-"""systemd ends a daemon whose event loop has not turned for so long; a slow disk never stops it."""
-
-DOCTOR_SYNCS_MAX: Final = 8
-"""Syncs by which `steno doctor` times a disk: the middle of so many is not moved by one hiccup."""
-
-DISK_ALMOST_FULL_BYTES: Final = 1024 * MIB
-"""With less room than this `steno doctor` warns: a busy day of agents writes as much."""
 
 IDLE_LOOK_S: Final = 0.01
 """A daemon that is to end when nobody uses it looks no more often than this whether it is so."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from steno.cli.command_limits import CHECK_HANDLES_MAX
 from steno.cli.exits import Exit
 from steno.cli.transcripts import LocalFolder
-from steno_protocol import limits
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.lines import foreign, line
@@ -128,14 +128,14 @@ def test_a_folder_is_checked_and_repaired_file_by_file(steno: Steno, talk: Path)
 
 
 def test_a_folder_of_any_number_of_files_is_checked_with_a_few_handles(tmp_path: Path) -> None:
-    names = [f"context_{number}.jsonl" for number in range(1, 2 * limits.CHECK_HANDLES_MAX)]
+    names = [f"context_{number}.jsonl" for number in range(1, 2 * CHECK_HANDLES_MAX)]
     for name in names:
         (tmp_path / name).write_bytes(A)
     with closing(LocalFolder(tmp_path)) as folder:
         assert {b"".join(folder.blocks(name)) for name in [*names, names[0]]} == {A}
         opened = [each.resolve() for each in Path("/proc/self/fd").iterdir()]
         ours = [each for each in opened if each.parent == tmp_path.resolve()]
-        assert 0 < len(ours) <= limits.CHECK_HANDLES_MAX
+        assert 0 < len(ours) <= CHECK_HANDLES_MAX
 
 
 def test_a_tree_of_another_program_is_checked_as_sessions(steno: Steno, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from steno.cli.command_limits import REPLAY_PAUSE_S_MAX
 from steno.cli.events import _pause_s
 from steno.values import WireRecord
-from steno_protocol import limits
 from steno_protocol.positions import Position
 from support.command import Steno
 from support.foreground import ForegroundDaemon
@@ -152,7 +152,7 @@ def test_replay_prints_what_wire_prints(root: Path) -> None:
         (1.0, 3.0, 4.0, 0.5),
         (1.0, 3.0, 0.0, 0.0),
         (3.0, 1.0, 1.0, 0.0),
-        (0.0, 86_400.0, 1.0, limits.REPLAY_PAUSE_S_MAX),
+        (0.0, 86_400.0, 1.0, REPLAY_PAUSE_S_MAX),
     ],
     ids=["as it was", "faster", "at once", "a clock went back", "a night"],
 )

@@ -9,10 +9,11 @@ from types import ModuleType
 import pytest
 
 from steno import _model_limits
+from steno.cli import command_limits
 from steno_protocol import limits
 from support.project import SOURCES
 
-ROOMS = (limits, _model_limits)
+ROOMS = (limits, _model_limits, command_limits)
 UNITS = {"KIB", "MIB"}
 UNIT_ENDINGS = (
     "_BYTES",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from steno.cli import mending
+from steno.cli.command_limits import REPAIR_BACKUPS_MAX
 from steno.cli.transcripts import LocalFolder
-from steno_protocol import limits
 from steno_protocol.checks import edits_of
 from steno_protocol.dialects import OtherDialect
 from steno_protocol.errors import Conflict, OutcomeUnknown, StorageFailed, TooLarge
@@ -190,7 +190,7 @@ def test_what_is_written_into_the_original_after_its_last_look_is_told(
 
 
 def test_originals_beside_a_file_are_bounded(talk: Path) -> None:
-    for _ in range(limits.REPAIR_BACKUPS_MAX):
+    for _ in range(REPAIR_BACKUPS_MAX):
         talk.unlink()
         talk.write_bytes(DAMAGED)
         repair(talk)

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from steno.blocking import BlockingClient
 from steno.cli import contract
+from steno.cli.command_limits import VERIFY_TIMEOUT_S
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.output import Output, printable
 from steno.cli.progress import Progress
 from steno.cli.transcripts import LocalFolder, Transcripts, is_session_id, transcripts_at
 from steno.cli.wording import count, size
-from steno_protocol import limits, places
+from steno_protocol import places
 from steno_protocol.checks import Check, check_file, check_session
 from steno_protocol.commands import List, Verify
 from steno_protocol.damage import Finding
@@ -157,7 +158,7 @@ def _without_context(session: str) -> Verification:
 def patient(options: Namespace) -> Namespace:
     """The options, with the time that looking through a large session may take."""
     if options.timeout is None:
-        options.timeout = limits.VERIFY_TIMEOUT_S
+        options.timeout = VERIFY_TIMEOUT_S
     return options
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Self
 
-from steno_protocol import limits
+from steno.cli.command_limits import DEMO_TIMEOUT_S
 from steno_protocol.errors import Internal
 
 
@@ -62,7 +62,7 @@ class Stage:
         self.players: list[Player] = []
         self._speaking = selectors.DefaultSelector()
         self._heard: deque[tuple[Player, bytes]] = deque()
-        self._deadline = time.monotonic() + limits.DEMO_TIMEOUT_S
+        self._deadline = time.monotonic() + DEMO_TIMEOUT_S
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +118,7 @@ class Stage:
                 self._speaking.unregister(player.stdout)
                 _check_end(player)
         if left_s <= 0:
-            raise Internal(f"the demo took longer than {limits.DEMO_TIMEOUT_S:.0f} s")
+            raise Internal(f"the demo took longer than {DEMO_TIMEOUT_S:.0f} s")
 
 
 def _check_end(player: Player) -> None:

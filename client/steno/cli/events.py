@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from steno.blocking import BlockingClient
 from steno.cli import contract
+from steno.cli.command_limits import REPLAY_PAUSE_S_MAX
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.output import Output, printable, shortened
@@ -13,7 +14,6 @@ from steno.cli.reading import check_span, follow
 from steno.cli.texts import texts_of
 from steno.cli.wording import instant, number
 from steno.values import RecordsEvent, WireRecord
-from steno_protocol import limits
 from steno_protocol.commands import ReadWire
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines
@@ -118,7 +118,7 @@ def _pause_s(before: WireRecord, event: WireRecord, speed: float) -> float:
     if speed == 0:
         return 0.0
     pause_s = (event.timestamp - before.timestamp) / speed
-    return min(max(0.0, pause_s), limits.REPLAY_PAUSE_S_MAX)
+    return min(max(0.0, pause_s), REPLAY_PAUSE_S_MAX)
 
 
 def _tell_none(options: Namespace, output: Output) -> None:

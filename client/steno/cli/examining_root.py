@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from steno.cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno.cli.configuration import read_file
 from steno.cli.findings import Finding, ok, problem, warning
 from steno.cli.wording import size
@@ -162,7 +163,7 @@ def examine_disk(_: Namespace, root: Path) -> Iterator[Finding]:
         yield problem("disk", floor_told, remedy)
     elif found.f_files and found.f_favail == 0:
         yield problem("disk", f"no file can be made: {told}, and no inode (see `df -i`)", remedy)
-    elif free < limits.DISK_ALMOST_FULL_BYTES:
+    elif free < DISK_ALMOST_FULL_BYTES:
         yield warning("disk", told, remedy)
     else:
         yield ok("disk", told)
@@ -207,7 +208,7 @@ def _time_syncs(root: Path) -> list[float]:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     took_s: list[float] = []
     try:
-        for _ in range(limits.DOCTOR_SYNCS_MAX):
+        for _ in range(DOCTOR_SYNCS_MAX):
             started = time.perf_counter()
             os.write(handle, b"x" * 512)
             os.fdatasync(handle)

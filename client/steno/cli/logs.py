@@ -9,10 +9,11 @@ from typing import BinaryIO
 
 from steno._regular import open_regular
 from steno._target import start_command
+from steno.cli.command_limits import LOG_POLL_S
 from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
 from steno.cli.output import Output
-from steno_protocol import limits, places
+from steno_protocol import places
 from steno_protocol.errors import NotFound
 
 
@@ -42,7 +43,7 @@ def _follow(path: Path, log: BinaryIO, output: Output) -> None:
     try:
         while True:
             output.flush()
-            time.sleep(limits.LOG_POLL_S)
+            time.sleep(LOG_POLL_S)
             # Looked at first: what was written before it was replaced is then still read.
             is_replaced = _is_replaced(path, log)
             for line in log:

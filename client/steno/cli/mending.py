@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from steno.cli.command_limits import REPAIR_BACKUPS_MAX
 from steno.cli.transcripts import LocalFolder
 from steno_protocol import limits
 from steno_protocol.damage import Edit, kept_pieces
@@ -154,7 +155,7 @@ def _write(folder: LocalFolder, fresh: str, name: str, size: int, edits: Sequenc
 
 def _keep(folder: LocalFolder, path: Path, original: Original) -> str:
     """Give the original the first free name of those that repairs leave behind."""
-    for number in range(1, limits.REPAIR_BACKUPS_MAX + 1):
+    for number in range(1, REPAIR_BACKUPS_MAX + 1):
         kept = f"{path.name}.before-repair-{number}"
         there = _named(folder, kept)
         if there is not None and there.inode == original.inode:
@@ -167,7 +168,7 @@ def _keep(folder: LocalFolder, path: Path, original: Original) -> str:
             )  # fmt: skip
             return kept
     raise TooLarge(
-        f"{limits.REPAIR_BACKUPS_MAX} repairs of {path} left their originals beside it: look at"
+        f"{REPAIR_BACKUPS_MAX} repairs of {path} left their originals beside it: look at"
         f" them and remove those that are not needed ({path.name}.before-repair-*)"
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._regular import NotRegular
+from steno.cli.command_limits import CHECK_HANDLES_MAX
 from steno_protocol import limits, places
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
@@ -142,7 +143,7 @@ class LocalFolder:
             mode = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode):
                 raise NotRegular(f"it is {kind_of(mode)}, and has to be a regular file")
-            if len(self._files) >= limits.CHECK_HANDLES_MAX:
+            if len(self._files) >= CHECK_HANDLES_MAX:
                 os.close(self._files.pop(next(iter(self._files))))
             handle = os.open(name, _READ, dir_fd=self.handle)
         # The one that was used last is the last to go.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._regular import read_regular
+from steno.cli.command_limits import WATCHDOG_S
 from steno_protocol import limits, places
 
 MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
@@ -102,7 +103,7 @@ def units_of(root: Path, socket: str, default: Path, environ: Mapping[str, str])
         name=name,
         plain_root=_plain(str(root)),
         command=" ".join(map(_quoted, words)),
-        watchdog_s=limits.WATCHDOG_S,
+        watchdog_s=WATCHDOG_S,
         stop_s=limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S,
     )
     listening = _SOCKET.format(mark=MARK, plain_root=_plain(str(root)), socket=_plain(socket))

@@ -13,7 +13,7 @@ from steno.cli.arguments import (
     position,
     session_argument,
 )
-from steno_protocol.limits import REPLAY_PAUSE_S_MAX
+from steno.cli.command_limits import REPLAY_PAUSE_S_MAX
 
 _SPEED_MAX: Final = 1e6
 """So many times as fast no pause is left that anybody would notice."""
