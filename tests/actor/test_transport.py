@@ -170,7 +170,7 @@ async def test_a_connection_is_known_to_stand_until_it_ends(root: Path, *, is_re
     own, client = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
     transport: Transport
     if is_remote:
-        remote = transport = RemoteTransport(own, lambda _: "name", lambda: True, ignore)
+        remote = transport = RemoteTransport(own, lambda _: "name", lambda _: True, ignore)
         endpoint = remote.listen("tcp://127.0.0.1:0")
     else:
         transport = Transport(lambda: True)
