@@ -2,6 +2,7 @@
 
 import errno
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -273,6 +274,23 @@ def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSe
     kept = session.quarantined()
     assert len(kept) == limits.QUARANTINE_FILES_MAX
     assert b'{"half %d' % (limits.QUARANTINE_FILES_MAX + 2) in kept
+
+
+def test_what_is_cut_is_kept_also_where_the_sync_of_its_copy_failed_before() -> None:
+    disk, session = simulated()
+    created(session)
+    disk.foreign.append(f"/disk/demo/{places.CONTEXT}", ONE + BATCH[:-3])
+    disk.sync_all()
+    kept = f"{places.CONTEXT}.at-{len(ONE)}.crc-{zlib.crc32(BATCH[:-3]):08x}"
+    disk.fail_next("fsync", errno.EIO, name=kept)
+    with pytest.raises(OSError, match="Input/output"):
+        session.open()
+
+    session.open().log.close()
+    disk.crash(Survival.LOST)
+
+    assert session.file() == ONE
+    assert session.quarantined() == [BATCH[:-3]]
 
 
 def test_a_tail_of_nul_is_cut(world: World, session: StoredSession) -> None:

@@ -5,7 +5,7 @@ import zlib
 from steno_protocol import limits, places
 from stenod.store.disk import Disk
 from stenod.store.handles import write_all
-from stenod.store.names import read_file, remove
+from stenod.store.names import remove
 
 
 def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> str:
@@ -16,11 +16,8 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
     kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
     nest = disk.open_folder(folder, places.QUARANTINE, create=True)
     try:
-        # Whoever put it there may have died before it was durable.
-        if read_file(disk, nest, kept) == data:
-            _sync_file(disk, nest, kept)
-            disk.fsync(nest)
-            return kept
+        # Also where it was kept before: what a failed sync left in the page cache looks just so, and
+        # no later sync writes it.
         remove(disk, nest, kept)
         _drop_oldest(disk, nest)
         handle = disk.open_new(nest, kept)
@@ -33,14 +30,6 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
     finally:
         disk.close(nest)
     return kept
-
-
-def _sync_file(disk: Disk, folder: int, name: str) -> None:
-    handle = disk.open_read(folder, name)
-    try:
-        disk.fsync(handle)
-    finally:
-        disk.close(handle)
 
 
 def _drop_oldest(disk: Disk, nest: int) -> None:
