@@ -83,6 +83,16 @@ class Commit(msgspec.Struct, eq=False):
     sync_s: float = 0.0
     error: OSError | None = None
 
+    @property
+    def was_cut_short(self) -> bool:
+        """True when its bytes were not written, or not all of them."""
+        return bool(self.error and self.data) and self.opened.log.size == self.start
+
+    @property
+    def new_keys(self) -> set[str]:
+        """The keys of the commands whose bytes these are."""
+        return {each.item.command.key for each in self.decided if each.is_new}
+
     def shift_in(self, region: bytes) -> int | None:
         """How many lines of others come before its own.
 

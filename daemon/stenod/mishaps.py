@@ -41,9 +41,11 @@ class Mishaps:
     async def _withdraw(self, commit: Commit, error: OSError) -> None:
         """A write or sync failed: nobody of the commit is acknowledged, and the log is buried.
 
-        What was acknowledged as `written` and not synced since is withdrawn with it.
+        What was acknowledged as `written` and not synced since is synced now; if that fails, or was
+        what failed, it is withdrawn, too.
         """
         opened = commit.opened
+        is_kept = await self._keep_earlier(commit)
         try:
             await self._shop.read(opened.log.take_back)
             refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
@@ -51,11 +53,24 @@ class Mishaps:
             refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
         self._files.set_aside(proven=opened.log.synced)
+        failed = commit.new_keys
         for each in commit.decided:
-            if each.is_durable:
+            if each.is_durable or (is_kept and each.item.command.key not in failed):
                 each.item.to.reply(each.ack)
             else:
                 refuse_all([each], refusal)
+
+    async def _keep_earlier(self, commit: Commit) -> bool:
+        """Sync what was acknowledged before a write that failed; whether that is durable now."""
+        if not commit.was_cut_short:
+            return False
+        try:
+            is_kept = await self._shop.read(commit.opened.log.keep_earlier)
+        except OSError:
+            return False
+        if is_kept:
+            commit.opened.machine.keep_but(commit.new_keys)
+        return is_kept
 
     async def _recount(self, commit: Commit) -> None:
         """A foreign program wrote between our look and our write: say where our lines really are.

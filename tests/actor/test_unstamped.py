@@ -1,10 +1,13 @@
 """Sessions whose lines bear no key: the daemon remembers their keys although their files close."""
 
+import errno
+
 import msgspec
 import pytest
 
+from steno_protocol import places
 from steno_protocol.commands import AppendWire, Delete, Open
-from steno_protocol.replies import Ack
+from steno_protocol.replies import Ack, ErrorReply
 from stenod.sessions import KeptKeys
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -64,6 +67,21 @@ async def test_a_repeat_is_recognised_after_another_program_changed_the_file() -
         daemon.disk.foreign.append(f"{ROOT}/sessions/demo/context.jsonl", foreign("more"))
         again = await put(daemon, "a2", "k")
         assert (again.duplicate, again.first) == (True, first.first)
+
+
+async def test_a_repeat_of_what_a_failed_write_left_is_recognised() -> None:
+    daemon = DaemonInProcess(SimulatedDisk())
+    async with daemon.running():
+        await ask(daemon, "o", OPEN)
+        written = append("w", durability="written")
+        first = await ask(daemon, "w", written, user("one"))
+        daemon.disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT)
+        assert isinstance(await ask(daemon, "f", append("f"), user("two")), ErrorReply)
+        again = await ask(daemon, "w2", msgspec.structs.replace(written, repeat=True), user("one"))
+        assert isinstance(first, Ack)
+        assert isinstance(again, Ack)
+        assert (again.duplicate, again.first) == (True, first.first)
+        assert records(daemon) == 1
 
 
 async def test_a_session_that_is_made_again_knows_no_key_of_the_one_before() -> None:

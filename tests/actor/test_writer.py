@@ -369,6 +369,59 @@ async def test_a_failed_sync_withdraws_what_was_written() -> None:
         assert (again.ack.first, again.ack.duplicate) == ("0:0", False)
 
 
+@pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
+async def test_a_write_that_fails_leaves_what_was_written_before_it(effect: Effect) -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        for number in range(2):
+            await desk.do(append(f"w{number}", durability="written"), user("soon"))
+        before = desk.file()
+        desk.disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT, effect=effect)
+
+        again = desk.send(append("w1", durability="written", repeat=True), user("soon"))
+        lost = desk.send(append("k2"), user("lost"))
+        twice = desk.send(append("k2", repeat=True), user("lost"))
+        await desk.wait_for(lambda: twice.answer is not None)
+
+        assert isinstance(lost.error, StorageFailed)
+        assert isinstance(twice.error, StorageFailed)
+        assert (again.ack.first, again.ack.duplicate) == ("0:2", True)
+        assert desk.file() == desk.durable() == before
+        _, reader = desk.subscribe("0:1")
+        assert (await desk.do(append("k2", repeat=True), user("found"))).ack.first == "0:3"
+        await desk.wait_for(lambda: reader.data.count(b"\n") == 3)
+        desk.disk.crash(Survival.LOST)
+        assert desk.stored.open().machine.head.line == 4
+
+
+async def test_who_follows_is_told_of_what_a_failed_write_left() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("k1"), user("one"))
+        _, reader = desk.subscribe("0:1")
+        await desk.do(append("w", durability="written"), user("soon"))
+        assert reader.data == b""
+        desk.disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT)
+        await desk.do(append("k2"), user("lost"))
+        await desk.do(append("k3"), user("later"))
+        await desk.wait_for(lambda: reader.data.count(b"\n") == 2)
+
+        assert [b"soon" in each for each in reader.data.splitlines()] == [True, False]
+
+
+async def test_a_write_and_the_sync_of_what_was_before_it_fail_and_all_of_it_is_withdrawn() -> None:
+    async with Desk().open() as desk:
+        await desk.do(append("w", durability="written"), user("soon"))
+        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT, effect=Effect.WHOLE)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+
+        failed = await desk.do(append("s"), user("now"))
+
+        assert isinstance(failed.error, StorageFailed)
+        assert desk.file() == b""
+        again = await desk.do(append("w", repeat=True), user("soon"))
+        assert (again.ack.first, again.ack.duplicate) == ("0:0", False)
+
+
 async def test_what_is_written_is_synced_at_the_end() -> None:
     desk = Desk()
     async with desk.open():

@@ -6,7 +6,7 @@ true state once the bytes are on disk, `roll_back` forgets it when they are not.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -162,6 +162,14 @@ class Speculation(ABC):
     def pass_by(self, size: int) -> None:
         """The file has `size` bytes at its durable head."""
         self.milestones.pass_by(size, self.head.line, self.counters)
+
+    def keep_but(self, failed: Collection[str]) -> None:
+        """What was decided is durable now, but for the commands of these keys; `roll_back` follows.
+
+        Where the lines end then is for the next opening to find; their keys may stand nowhere else.
+        """
+        told = self._spoken.keys.items()
+        self.keys.add_all({key: applied for key, applied in told if key not in failed})
 
     def roll_back(self) -> None:
         """Forget what was decided and is not durable."""

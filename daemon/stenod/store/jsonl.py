@@ -120,7 +120,7 @@ class JsonlLog:
         return f"{self.path}/{self._name}"
 
     def append(self, data: bytes) -> None:
-        """Append lines; not durable. After an error call `take_back`."""
+        """Append lines; not durable. After an error call `take_back`, or `keep_earlier` first."""
         # Gathered, not joined: a second of a busy wire file is many lines and many bytes.
         self._unsynced.append(data)
         write_all(self._disk, self._file.handle, data)
@@ -162,6 +162,28 @@ class JsonlLog:
         for data in self._unsynced:
             self._crc = zlib.crc32(data, self._crc)
         self._unsynced.clear()
+
+    @_holding
+    def keep_earlier(self) -> bool:
+        """After an append that failed: make durable what was appended before it.
+
+        `take_back` then leaves it where it is.
+
+        Returns:
+            False when that is nothing, or not what stands there; nothing was done then.
+
+        Raises:
+            OSError: it cannot be made durable.
+        """
+        *earlier, failed = self._unsynced
+        start, ours = self.synced, b"".join(earlier)
+        if not ours or self._disk.read(self._file.handle, len(ours), start) != ours:
+            return False
+        self.check()
+        self._unsynced.pop()
+        self._synced()
+        self._unsynced.append(failed)
+        return True
 
     @_holding
     def take_back(self) -> None:
