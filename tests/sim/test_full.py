@@ -51,7 +51,7 @@ def test_a_seed_is_played_the_same_way_each_time() -> None:
 def test_in_some_seeds_everything_happens() -> None:
     happened = Counter[str]()
     done = Counter[str]()
-    for number in range(25):
+    for number in range(50):
         simulation = play_full(number)
         for folder in folders_of(simulation.disk.tree()).values():
             happened.update(entry["kind"] for entry in folder.timeline)

@@ -87,7 +87,7 @@ WHOLE_MUTANTS = {
         46,
     ),
     "a fork that was made before and cannot be seen": WholeMutant(
-        [Patch(Custody, "_done_before", _found_or_not)], 1015
+        [Patch(Custody, "_done_before", _found_or_not)], 1247
     ),
     "a follower that begins anew after each reconnect": WholeMutant(
         [Patch(Follower, "resume_after", PropertyMock(return_value="start"))], 0
@@ -99,7 +99,7 @@ WHOLE_MUTANTS = {
         [Patch(_exchange, "_is_asked_again", _never)], 21
     ),
     "a key that was forgotten for another session's, as if it had never been": WholeMutant(
-        [Patch(KeyTable, "give_back", _given_back_in_silence)], 135
+        [Patch(KeyTable, "give_back", _given_back_in_silence)], 385
     ),
     "a rewrite that followers are not told of": WholeMutant([Patch(Feed, "reset", _nothing)], 0),
 }
