@@ -16,8 +16,8 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
     kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
     nest = disk.open_folder(folder, places.QUARANTINE, create=True)
     try:
-        # Also where it was kept before: what a failed sync left in the page cache looks just so, and
-        # no later sync writes it.
+        # Also where it was kept before: what a failed sync left in the page cache looks just so,
+        # and no later sync writes it.
         remove(disk, nest, kept)
         _drop_oldest(disk, nest)
         handle = disk.open_new(nest, kept)
