@@ -1,9 +1,11 @@
 """Who is let in from other machines: the daemon's own key and the list of clients, as files say.
 
 The list is looked at again whenever its file changed, so that a revoked client is refused at its
-next message. What cannot be read lets nobody in.
+next message. What cannot be read lets nobody in; where that may be for a moment only, the next look
+tries again.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -15,6 +17,9 @@ from steno_protocol.credentials import Allowed, KeyPair
 from steno_protocol.errors import StenoError, Unauthorized
 
 _FILE_BYTES_MAX: Final = 1 << 20
+
+_LASTING: Final = {errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO}
+"""Why a file cannot be opened until somebody changes it."""
 
 
 class Admission:
@@ -30,6 +35,7 @@ class Admission:
         self._tell = tell
         self._clients: dict[str, Allowed] = {}
         self._seen: tuple[int, int, int] | None = None
+        self._told: str | None = None
 
     def own_key(self) -> KeyPair:
         """The daemon's own key.
@@ -37,6 +43,7 @@ class Admission:
         Raises:
             Unauthorized: there is none, or others can read it.
             BadRequest: the file holds no key.
+            OSError: it cannot be read at the moment.
         """
         path = self._folder / credentials.SERVER_FILE
         return credentials.decode_pair(_read_private(path), str(path))
@@ -60,9 +67,19 @@ class Admission:
         try:
             clients = credentials.decode_clients(_read_private(path), str(path))
         except StenoError as error:
-            self._tell("keys_refused", error=error.message)
-            return
-        self._clients = {client.public: client for client in clients}
+            self._refuse(error.message)
+        except OSError as error:
+            self._seen = None
+            self._refuse(f"{path} cannot be read now ({error.strerror})")
+        else:
+            self._clients = {client.public: client for client in clients}
+            self._told = None
+
+    def _refuse(self, why: str) -> None:
+        """Nobody is let in; the log tells why once, however often somebody knocks."""
+        if why != self._told:
+            self._told = why
+            self._tell("keys_refused", error=why)
 
 
 def _read_private(path: Path) -> str:
@@ -70,6 +87,8 @@ def _read_private(path: Path) -> str:
     try:
         handle = os.open(path, flags)
     except OSError as error:
+        if error.errno not in _LASTING:
+            raise
         raise Unauthorized(
             f"{path} cannot be opened ({error.strerror}): `steno keys new` makes it"
         ) from None

@@ -1,0 +1,65 @@
+"""Who is let in from other machines, while the list of them cannot be read."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from steno._transport import new_key_pair
+from steno_protocol import credentials
+from steno_protocol.credentials import Allowed
+from steno_protocol.rights import RIGHTS
+from stenod.admission import Admission
+
+
+def _let_in(folder: Path) -> str:
+    public = new_key_pair()[0]
+    path = folder / credentials.CLIENTS_FILE
+    path.touch(mode=0o600)
+    path.write_text(credentials.encode_clients([Allowed("laptop", public, RIGHTS["write"])]))
+    return public
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [("open", errno.EMFILE), ("open", errno.ENOMEM), ("fstat", errno.EIO), ("fdopen", errno.EIO)],
+)
+def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: int
+) -> None:
+    told: list[str] = []
+    admission = Admission(tmp_path, lambda event, error: told.append(f"{event}: {error}"))
+    public = _let_in(tmp_path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, method, fail)
+        for _ in range(3):
+            assert admission.client(public) is None
+
+    assert [each.partition(": ")[0] for each in told] == ["keys_refused"]
+    assert os.strerror(error) in told[0]
+    found = admission.client(public)
+    assert found is not None
+    assert found.name == "laptop"
+
+
+def test_a_list_that_is_none_is_told_once_and_again_when_it_is_another(tmp_path: Path) -> None:
+    told: list[str] = []
+    admission = Admission(tmp_path, lambda event, error: told.append(f"{event}: {error}"))
+    public = _let_in(tmp_path)
+    assert admission.client(public)
+
+    path = tmp_path / credentials.CLIENTS_FILE
+    for count, text in enumerate(("no toml", "[also"), start=1):
+        path.write_text(text)
+        os.utime(path, ns=(count, count))
+        for _ in range(3):
+            assert admission.client(public) is None
+        assert len(told) == count
+    path.chmod(0o644)
+    assert admission.client(public) is None
+    assert "chmod 600" in told[-1]
