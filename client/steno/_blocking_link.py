@@ -256,7 +256,11 @@ class BlockingLink:
                     self._turns.give_back()
                 bell.sleep(descriptors, min(deadline, until))
         finally:
-            self._turns.put_away(bell)
+            try:
+                self._turns.put_away(bell)
+            except BaseException:
+                self._turns.forget(bell)
+                raise
         # Another thread's request has the turn: what it took in so far is to be seen without one.
         return is_true()
 

@@ -84,13 +84,22 @@ class Turnstile:
             bell = self._spare_bells.pop()
         except IndexError:
             bell = Bell()
-        self._sleeping.add(bell)
+        try:
+            self._sleeping.add(bell)
+        except BaseException:
+            # An interrupt: nobody would put it away.
+            self.forget(bell)
+            raise
         return bell
 
     def put_away(self, bell: "Bell") -> None:
         """Its owner sleeps no more."""
         self._sleeping.discard(bell)
         self._spare_bells.append(bell)
+
+    def forget(self, bell: "Bell") -> None:
+        """Its owner was interrupted where it put it away; else it would be rung for ever."""
+        self._sleeping.discard(bell)
 
     def ring(self, but: "Bell | None" = None) -> None:
         """Have all who sleep look again, once they get a turn, except one.

@@ -52,6 +52,7 @@ def test_an_append_that_is_interrupted_anywhere_is_applied_once_by_its_repeat(ro
         assert texts(session) == [str(record.record["content"]) for record in session.records()]
         assert session.damaged == 0
         assert set(contents_in(root, "demo").values()) == {1}
+        assert not client._link._turns._sleeping
 
 
 def test_a_refresh_that_is_interrupted_anywhere_is_made_good_by_the_next(root: Path) -> None:
