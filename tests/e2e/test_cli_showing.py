@@ -128,6 +128,14 @@ def test_who_leaves_the_pager_early_has_seen_enough(root: Path) -> None:
     assert steno.on_terminal(80, "show", "demo", typed="").count("\n") == 1
 
 
+def test_a_pager_that_is_left_while_more_is_coming_is_no_fault(root: Path) -> None:
+    steno = _long_session(root, PAGER="head -n 1")
+    with connect_sync(root) as client:
+        # More than a pipe holds, so that the rest meets nobody.
+        client.open("demo").append_message({"role": "user", "content": "word " * 100_000})
+    assert steno.on_terminal(80, "show", "demo", "--full", typed="").count("\n") == 1
+
+
 def test_a_pager_that_cannot_be_run_is_told_and_done_without(root: Path) -> None:
     steno = _long_session(root, PAGER="no-such-pager")
     shown = steno.on_terminal(80, "show", "demo", typed="")
