@@ -82,6 +82,10 @@ async def test_a_repeat_of_what_a_failed_write_left_is_recognised() -> None:
         assert isinstance(again, Ack)
         assert (again.duplicate, again.first) == (True, first.first)
         assert records(daemon) == 1
+        failed = await ask(daemon, "f2", append("f", repeat=True), user("one"))
+        assert isinstance(failed, Ack)
+        assert not failed.duplicate
+        assert records(daemon) == 2
 
 
 async def test_a_session_that_is_made_again_knows_no_key_of_the_one_before() -> None:
