@@ -1,0 +1,30 @@
+"""A write that fails behind lines that were written and are not synced."""
+
+import errno
+
+import pytest
+
+from steno_protocol import places
+from support.lines import stamped
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import StoredSession
+
+FOLDER = "/disk/demo"
+EARLIER, LATER = (b"".join(stamped(key, ["x"])) for key in ("a", "b"))
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_what_was_written_before_is_kept_only_if_it_still_stands_there(*, is_edited: bool) -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(FOLDER)
+    disk.sync_all()
+    log = StoredSession(disk, FOLDER).open().log
+    log.append(EARLIER)
+    disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT)
+    with pytest.raises(OSError, match="No space"):
+        log.append(LATER)
+    if is_edited:
+        disk.foreign.overwrite(f"{FOLDER}/{places.CONTEXT}", 0, b"x" * len(EARLIER))
+
+    assert log.keep_earlier() is not is_edited
+    assert log.synced == (0 if is_edited else len(EARLIER))
