@@ -19,7 +19,9 @@ Both      _verbs, _compacting, _forking, _repairing, _wire    what to send, what
           values, compaction, _told           what callers get, and what a model is shown
 Daemon    _target, _connecting, _probe        which one, and whether it is there
           _spawn, _start_lock, _holder        starting it, and never two
-          _transport                          ZeroMQ, which is met nowhere else
+          _connection, _endpoints             one connection, and which kind leads where
+          _local_connection                   ZeroMQ's protocol on a local socket
+          _remote_connection                  libzmq, which is met nowhere else
 System    _source, _regular, _folders, _key_files, _in_thread, _fork, _uncopied
 Beside    _command, cli                       the command
           adapters                            in the place of other programs' classes

@@ -14,12 +14,12 @@ from math import inf
 
 from steno import _fork
 from steno._connecting import StartFailed, connect, not_there, probe_deadline
+from steno._connection import Connection
 from steno._exchange import Exchange
 from steno._follower import Follower
 from steno._pending import Pending
 from steno._probe import Attempt, Ready, hello_of
 from steno._target import Target
-from steno._transport import Connection
 from steno._turnstile import Turnstile
 from steno._verbs import ReplyT, expected, seconds
 from steno_protocol import commands, limits, replies

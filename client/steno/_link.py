@@ -15,6 +15,7 @@ import anyio.to_thread
 from steno import _fork
 from steno._connecting import StartFailed
 from steno._connecting import connect as connect_now
+from steno._connection import Connection
 from steno._exchange import Exchange
 from steno._follower import Follower
 from steno._mirror import Mirror
@@ -22,7 +23,6 @@ from steno._pending import Pending
 from steno._probe import Ready, hello_of
 from steno._readable import asyncio_loop, whenever_readable
 from steno._target import Target
-from steno._transport import Connection
 from steno._verbs import ReplyT, expected, seconds
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable

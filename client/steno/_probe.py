@@ -5,8 +5,9 @@ import time
 
 import msgspec
 
+from steno._connection import Connection, OutOfHandles
+from steno._endpoints import connection_to
 from steno._target import Target
-from steno._transport import Connection, OutOfHandles
 from steno_protocol import errors
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
@@ -85,7 +86,7 @@ class Attempt:
         if self._connection is None:
             endpoint = self._target.address()
             try:
-                self._connection = Connection(endpoint, self._target.key)
+                self._connection = connection_to(endpoint, self._target.key)
             except OutOfHandles:
                 raise
             except errors.Unreachable as error:
@@ -134,37 +135,6 @@ class Attempt:
             if now >= until:
                 return None
             connection.wait(until)
-
-
-def probe_again(target: Target, deadline: float) -> Outcome:
-    """As `probe`, for a daemon that was not there a moment ago.
-
-    While nobody listens, that is found out at a hundredth of a connection's cost: hundreds of
-    clients may be waiting for a daemon to come, which needs the processors to start.
-    """
-    endpoint = target.address()
-    if _is_deserted(endpoint):
-        return Unreachable(endpoint, _silence(target, endpoint))
-    return probe(target, deadline)
-
-
-def _is_deserted(endpoint: str) -> bool:
-    """True when nobody can be listening at a local address; False: try it."""
-    if not endpoint.startswith("ipc://"):
-        return False
-    # Imported only now: who finds its daemon at once has no need of it.
-    import socket  # noqa: PLC0415
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as unix:
-        # A full queue is an answer, too: somebody listens.
-        unix.setblocking(False)
-        try:
-            unix.connect(endpoint.removeprefix("ipc://"))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return True
-        except OSError:
-            return False
-    return False
 
 
 def _silence(target: Target, endpoint: str) -> str:

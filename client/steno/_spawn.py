@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from steno._connecting import StartFailed, not_there, probe_deadline
+from steno._endpoints import connection_to
 from steno._folders import make_private
 from steno._holder import holder_of
-from steno._probe import NeedsRestart, Ready, Unreachable, probe, probe_again
+from steno._probe import NeedsRestart, Ready, Unreachable, probe
 from steno._start_lock import StartLock
 from steno._target import Target
-from steno._transport import Connection
 from steno_protocol import limits, places
 from steno_protocol.commands import Drain
 from steno_protocol.frames import encode_request
@@ -49,7 +49,7 @@ def ensure(target: Target, began: float, deadline: float) -> Ready:
     with closing(_start_lock(target.root, patience_s)) as lock:
         while True:
             may_start = lock.try_turn()
-            outcome = probe_again(target, probe_deadline(target, deadline))
+            outcome = probe(target, probe_deadline(target, deadline))
             match outcome:
                 case Ready():
                     return outcome
@@ -135,7 +135,7 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
 
 def _drain(old: NeedsRestart, deadline: float) -> None:
     """Ask an old daemon to end, and wait until it hangs up; it is never killed."""
-    connection = Connection(old.endpoint)
+    connection = connection_to(old.endpoint)
     try:
         if connection.wait_until_ready(min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)):
             connection.send(encode_request(b"drain", Drain(), ()))

@@ -1,4 +1,4 @@
-"""How many file handles the process may still take: ZeroMQ ends a process that has none left."""
+"""How many file handles the process may still take, so that some are left for what has to go on."""
 
 import os
 import resource
@@ -28,8 +28,8 @@ def open_handles() -> int:
 class HandleLimit:
     """Who asks before it takes handles leaves some to those who do not.
 
-    An eighth, of `HANDLES_RESERVE_MAX` at most, is kept for reads and rewrites, and for the clients
-    that connect while nobody looks: libzmq takes them in by itself, and cannot be told not to.
+    An eighth, of `HANDLES_RESERVE_MAX` at most, is kept for reads and rewrites, and for clients on
+    other machines: libzmq takes them in by itself, and ends a process that has no handle for one.
 
     Handles are counted only when those that were left at the last count may have been taken by now.
 
@@ -71,7 +71,7 @@ def process_limit() -> HandleLimit:
 
 
 def check_enough() -> None:
-    """Refuse to begin with so few handles that ZeroMQ would end the process, soon or at once.
+    """Refuse to begin with so few handles that hardly a client could be served.
 
     Raises:
         StorageFailed: there are fewer than `HANDLES_MIN`.

@@ -1,6 +1,6 @@
 """The life of a daemon: lock, bind, serve, drain, end.
 
-The lock comes before the bind, because a second bind on an ipc path succeeds and steals every new
+The lock comes before the bind, because a second bind on the same path succeeds and steals every new
 client; the socket is removed only by the lock's holder.
 """
 
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -31,13 +31,13 @@ from stenod.custody import Custody
 from stenod.faults import fault_of
 from stenod.handle_limit import process_limit
 from stenod.idleness import Idleness
+from stenod.local import LocalTransport
 from stenod.looks import Looks
 from stenod.metrics import MetricsServer
 from stenod.outbox import Outbox
 from stenod.peers import Link, Peer
 from stenod.quotas import Quotas
 from stenod.registry import Registry
-from stenod.remote import RemoteTransport
 from stenod.reporting import Reporter
 from stenod.router import Router
 from stenod.store.lock import RootLock
@@ -48,6 +48,9 @@ from stenod.threads import Threads
 from stenod.transport import Sent, Transport
 from stenod.trees import Trees
 from stenod.workshop import Workshop
+
+if TYPE_CHECKING:
+    from stenod.remote import RemoteTransport
 
 _REMOTE_PART: Final = 4
 """A quarter of the handles is for other machines: half is for sessions, an eighth is kept free."""
@@ -70,7 +73,7 @@ class Daemon:
         self._on_ready = on_ready
         self._handles = process_limit()
         self._full_until = 0.0
-        self._transport = Transport(self._has_room)
+        self._transport = LocalTransport(self._has_room)
         self._admission = Admission(config.root / KEYS_FOLDER, journal.tell)
         self._remote = self._make_remote()
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
@@ -272,7 +275,7 @@ class Daemon:
         router.drain = self._drained.set
         return router
 
-    def _make_remote(self) -> RemoteTransport | None:
+    def _make_remote(self) -> "RemoteTransport | None":
         """The socket for other machines, if one is wanted.
 
         Raises:
@@ -280,6 +283,9 @@ class Daemon:
         """
         if not self._config.settings.text("network.listen"):
             return None
+        # Imported only now: most daemons serve their own machine only, and need no libzmq.
+        from stenod.remote import RemoteTransport  # noqa: PLC0415
+
         own = self._admission.own_key()
         return RemoteTransport(own, self._admits, self._has_room, journal.tell)
 
@@ -366,11 +372,11 @@ class Daemon:
 def prepare_process() -> None:
     """What has to be true of the process before it opens anything.
 
-    The umask keeps others out of the socket and the files. libzmq 4.3.5 aborts when an ipc accept
-    meets EMFILE, so the soft limit of open files is raised to the hard one. Memory of large reads
-    goes back to the system. The interpreter takes turns often, because a recovery that decodes in a
-    thread must not hold the loop back. What was imported never becomes garbage, and commands hardly
-    make cycles: the collector may look seldom.
+    The umask keeps others out of the socket and the files. The soft limit of open files is raised
+    to the hard one, for as many sessions and clients as may be. Memory of large reads goes back to
+    the system. The interpreter takes turns often, because a recovery that decodes in a thread must
+    not hold the loop back. What was imported never becomes garbage, and commands hardly make
+    cycles: the collector may look seldom.
     """
     os.umask(0o077)
     # Conversations lie in this memory, and a core file may be read by whoever collects them.

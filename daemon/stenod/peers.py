@@ -135,7 +135,7 @@ class Loans:
             self._forget_oldest()
 
     def forget_all(self) -> None:
-        """The peer is gone, and libzmq drops what is on its way to it."""
+        """The peer is gone, and what is on its way to it is dropped."""
         while self._loans:
             self._forget_oldest()
 

@@ -2,6 +2,7 @@
 
 Said       commands, replies, events    what a request, its answer and a push hold
            frames, bundles              how a message is built of them, and taken apart
+           zmtp, socket_limits          how messages travel on a local socket, and its bounds
            errors, limits, greeting     the one tree of errors, every bound, and those that are told
            rights, credentials          who may ask from another machine, and the keys
            positions, version           `generation:line`; the versions of protocol and program

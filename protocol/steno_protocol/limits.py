@@ -1,7 +1,8 @@
 """Every bound of protocol, daemon and client: its unit in the name, its reason beside it.
 
-Those of which neither protocol nor daemon knows are the client's: of asking a model in
-`steno._model_limits`, of the command line in `steno.cli.command_limits`.
+Those of a local socket stand in `steno_protocol.socket_limits`. Those of which neither protocol nor
+daemon knows are the client's: of asking a model in `steno._model_limits`, of the command line in
+`steno.cli.command_limits`.
 """
 
 from typing import Final
@@ -100,7 +101,7 @@ CLIENT_REQUESTS_MAX: Final = 65_536
 """Requests that one client keeps under way; each belongs to a caller who waits for it."""
 
 HANDSHAKE_MS: Final = 10_000
-"""A handshake over TCP: three ways there and back, which take a satellite and a lossy network
+"""A handshake; over TCP it is three ways there and back, which take a satellite and a lossy network
 seconds. Who never ends one holds a handle for so long."""
 
 HEARTBEAT_MS: Final = 10_000
@@ -215,14 +216,15 @@ HANDLES_PER_SESSION_MAX: Final = 4
 """Handles of an open session: its folder and its file, for the context and for the wire file."""
 
 HANDLES_PER_CONNECTION_MAX: Final = 12
-"""Handles for a client's first connection; ZeroMQ ends a process that runs out of them midway."""
+"""Handles for a client's first connection to another machine: libzmq, without them midway, ends the
+process."""
 
 HANDLES_MIN: Final = 48
 """File handles without which no daemon starts: 17 at rest, 12 for a connection, 4 for a session."""
 
 HANDLES_RESERVE_MAX: Final = 256
-"""File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients
-that libzmq takes in before the loop has looked: 10 000 a second came in when it was tried."""
+"""File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients by
+TCP that libzmq takes in before the loop has looked: 10 000 a second came when it was tried."""
 
 HANDLES_LOOK_S: Final = 0.01
 """No free handle is looked for so soon after there was none: to count 20 000 takes as long."""
@@ -240,7 +242,7 @@ SESSION_TREE_DEPTH_MAX: Final = 8
 """Folders that `list` descends below `sessions/` or a mount."""
 
 LENT_FRAME_BYTES: Final = 64 * KIB
-"""A frame of so many bytes is lent to ZeroMQ until it is sent; to copy a smaller one costs less."""
+"""A frame of so many bytes is lent to the socket until it is sent; copying a smaller costs less."""
 
 PEER_LOANS_BYTES_MAX: Final = 32 * MIB
 """Bytes that one connection may leave untaken before what could add many is `busy`."""
@@ -270,7 +272,7 @@ PEER_BLOCKS_READ_MAX: Final = 4
 """Blocks that are read at a time for one connection; its other reads wait for their turn."""
 
 SEND_QUEUE_MESSAGES: Final = 4096
-"""Messages that libzmq queues towards one peer; one that reads no replies loses the next ones."""
+"""Messages that wait for one peer; one that reads no replies loses the next ones."""
 
 PEERS_MAX: Final = 10_000
 """Connections that the daemon remembers; who connected first is forgotten first."""
@@ -485,4 +487,4 @@ LOCK_NOTE_BYTES: Final = 4096
 """A root's lock file keeps this size: a disk that is full has no block for one that was empty."""
 
 SOCKET_PATH_BYTES_MAX: Final = 107
-"""`sun_path` has 108 bytes and ends with NUL; libzmq refuses longer ones."""
+"""`sun_path` has 108 bytes and ends with NUL: no socket has a longer path."""

@@ -26,7 +26,7 @@ from steno import (
     Unreachable,
     connect_sync,
 )
-from steno._transport import Connection
+from steno._local_connection import LocalConnection
 from steno._verbs import Followed
 from support.session_files import contents_in, records_in
 
@@ -339,11 +339,11 @@ def test_events_that_never_end_keep_no_change_from_being_sent(
         session = client.open("demo")
         looks = 0
 
-        def more_is_there(_: Connection) -> bool:
+        def more_is_there(_: LocalConnection) -> bool:
             nonlocal looks
             looks += 1
             assert looks < 1000, "it looks for ever before it sends"
             return True
 
-        monkeypatch.setattr(Connection, "has_messages", property(more_is_there))
+        monkeypatch.setattr(LocalConnection, "has_messages", property(more_is_there))
         assert session.append_message(message("one")).head == Position(0, 1)

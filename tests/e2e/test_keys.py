@@ -14,7 +14,7 @@ import zmq
 
 import steno
 from steno._key_files import client_key
-from steno._transport import new_key_pair
+from steno._remote_connection import new_key_pair
 from steno_protocol import commands, credentials, limits, places
 from steno_protocol.commands import Read, command_name
 from steno_protocol.credentials import ClientKey, KeyPair

@@ -6,17 +6,19 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 import zmq
+from anyio import to_thread
 from zmq.utils.monitor import recv_monitor_message
 
 import steno
 from steno.adapters._address import find_address, prepare_root
 from steno_protocol import limits, places
-from stenod.transport import Transport
+from stenod.local import LocalTransport
 from support.command import Steno
 from support.crowd import wait_until
 from support.daemons import end_daemon_of
@@ -164,18 +166,22 @@ def has_shaken_hands(path: Path) -> bool:
 def test_a_socket_whose_way_is_open_hears_its_own_user_and_hangs_up_on_others(
     root: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
 ) -> None:
-    own = os.getuid()
-    transport = Transport(lambda: True)
-    with monkeypatch.context() as patch:
-        if not is_own:
-            # To a daemon of somebody else this process is another user; it would lie elsewhere.
-            patch.setattr(os, "getuid", lambda: own + 1)
-            patch.setattr(places, "check_socket_folder", lambda *_, **__: None)
+    async def knock() -> bool:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.serve, lambda *_: 1, lambda: None)
+            found = await to_thread.run_sync(has_shaken_hands, root / "stenod.sock")
+            tasks.cancel_scope.cancel()
+        return found
+
+    if not is_own:
+        # To a daemon of somebody else this process is another user; it would lie elsewhere.
+        own = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
+        monkeypatch.setattr(places, "check_socket_folder", lambda *_, **__: None)
+    transport = LocalTransport(lambda: True)
+    with closing(transport):
         transport.bind(root / "stenod.sock")
-    try:
-        assert has_shaken_hands(root / "stenod.sock") == is_own
-    finally:
-        transport.close()
+        assert anyio.run(knock) == is_own
 
 
 @as_root

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("anyio", "asyncio", "trio", "typing_extensions", "pydantic", "httpx2")
+import steno
+from support.foreground import ForegroundDaemon
+
+HEAVY = ("anyio", "asyncio", "trio", "typing_extensions", "pydantic", "httpx2", "zmq")
 
 REPORT = f"""
 import json, sys
@@ -31,8 +34,8 @@ def _loaded_after(code: str, root: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unavoidable() -> set[str]:
-    """What msgspec and pyzmq load by themselves."""
-    return set(_loaded_after("import msgspec, zmq", Path()))
+    """What msgspec loads by itself."""
+    return set(_loaded_after("import msgspec", Path()))
 
 
 def test_importing_steno_loads_no_event_loop(unavoidable: set[str]) -> None:
@@ -61,6 +64,13 @@ for call in (
     assert main(call.split()) == 0, call
 """
     assert set(_loaded_after(code, root)) <= unavoidable
+
+
+def test_a_daemon_of_its_own_machine_only_loads_no_libzmq(root: Path) -> None:
+    with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False):
+        mapped = Path(f"/proc/{daemon.pid}/maps").read_text()
+    assert "msgspec" in mapped
+    assert "zmq" not in mapped
 
 
 @pytest.mark.parametrize("words", [["--help"], ["append", "--help"], ["--version"]])

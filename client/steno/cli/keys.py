@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steno._folders import make_private
 from steno._key_files import locked, read_private, replace
-from steno._transport import new_key_pair
+from steno._remote_connection import new_key_pair
 from steno.cli.connection import root_in_use
 from steno.cli.destination import new_file
 from steno.cli.exits import Exit

@@ -1,8 +1,7 @@
-"""One connection to a daemon: the only file of the client that knows ZeroMQ.
+"""A connection to a daemon of another machine: the only file of the client that knows libzmq.
 
-A connection lives and ends once. It does not reconnect by itself: after its end a new one is made,
-so that nothing queued for an old daemon can reach a new one, and the address may change. A monitor
-tells of the end at once; without it a killed daemon would be noticed only when a request is late.
+A monitor tells of its end at once; without it a killed daemon would be noticed only when a request
+is late.
 """
 
 import os
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
+from steno._connection import OutOfHandles
 from steno_protocol import limits, places
 from steno_protocol.errors import Unreachable
 
@@ -63,18 +63,8 @@ _ENDS: Final = (
 )
 
 
-class OutOfHandles(Unreachable):
-    """This process may not open what a connection is made of; its daemon may well be there."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"this process has no file handles left for a connection ({why}): close some, or allow"
-            " it more with `ulimit -n`"
-        )
-
-
-class Connection:
-    """A DEALER socket that is connected to one daemon, or was.
+class RemoteConnection:
+    """A DEALER socket that is connected to one daemon, or was; see `Connection`.
 
     Raises:
         Unreachable: the endpoint is no address that ZeroMQ knows.

@@ -1,0 +1,100 @@
+"""One connection to a daemon, of whatever kind.
+
+A connection lives and ends once. It does not reconnect by itself: after its end a new one is made,
+so that nothing queued for an old daemon can reach a new one, and the address may change.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from steno_protocol.errors import Unreachable
+
+
+class OutOfHandles(Unreachable):
+    """This process may not open what a connection is made of; its daemon may well be there."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"this process has no file handles left for a connection ({why}): close some, or allow"
+            " it more with `ulimit -n`"
+        )
+
+
+class Connection(Protocol):
+    """A socket that is connected to one daemon, or was."""
+
+    @property
+    def endpoint(self) -> str:
+        """The daemon's address."""
+        ...
+
+    @property
+    def fd(self) -> int:
+        """Readable when messages may have come or may go.
+
+        It is only waited for after `receive` returned fewer messages than it was asked for: it may
+        tell of news once.
+        """
+        ...
+
+    @property
+    def monitor_fd(self) -> int:
+        """Readable when the connection may have ended."""
+        ...
+
+    @property
+    def is_refused(self) -> bool:
+        """It ended because the other end did not accept who we are."""
+        ...
+
+    @property
+    def has_messages(self) -> bool:
+        """True when `receive` would give something."""
+        ...
+
+    @property
+    def can_send(self) -> bool:
+        """True when the daemon's end takes messages."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """True when `receive` would give something, or the daemon's end takes messages.
+
+        Not the same as to ask for one and then for the other: each question may use up the sign on
+        `fd` of what only the other would have told.
+        """
+        ...
+
+    def is_lost(self) -> bool:
+        """True once the connection has ended, or could not be made."""
+        ...
+
+    def wait_until_ready(self, deadline: float) -> bool:
+        """Block until the connection stands; False when it cannot be made before `deadline`."""
+        ...
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """Queue one message; False when it cannot go now. Frame sizes were checked before."""
+        ...
+
+    def receive_soon(self) -> list[bytes] | None:
+        """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks."""
+
+    def receive(self, messages_max: int) -> list[list[bytes]]:
+        """Messages that are there now; fewer than asked for means that there were no more."""
+        ...
+
+    def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
+        """Block until something came, the connection ended, or it is `deadline`.
+
+        Args:
+            to_send: come back too when a message can go.
+
+        Returns:
+            Whether a message is there, and whether the connection may have ended: `is_lost` tells.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the connection; what was queued is dropped, and nothing waits."""

@@ -1,0 +1,199 @@
+"""A connection to a daemon of this machine: ZeroMQ's protocol over a local socket, without libzmq.
+
+libzmq moves each message from one thread to another at both ends. That is made for many peers and
+large streams; a request that waits for its answer pays for four wake-ups where one each way will
+do. The messages are the same, so the daemon's end may be libzmq's, and a client may be.
+"""
+
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from steno._connection import OutOfHandles
+from steno_protocol import limits, socket_limits
+from steno_protocol.zmtp import ForeignWire, Inbound, Outbound
+
+_NOW: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_SLEEPING: Final = 0
+_SOON: Final = struct.pack("@ll", 0, limits.ANSWER_SOON_MS * 1000)
+_LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
+_MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
+_OVER: Final = select.EPOLLHUP | select.EPOLLRDHUP | select.EPOLLERR
+
+
+class LocalConnection:
+    """A stream socket that is connected to one daemon, or was; see `Connection`.
+
+    The kernel tells on `fd` and `monitor_fd` how it is, for as long as it is so.
+
+    Args:
+        endpoint: the daemon's address, as it is shown.
+        path: of its socket.
+
+    Raises:
+        OutOfHandles: the process may open no more files or sockets.
+    """
+
+    def __init__(self, endpoint: str, path: str) -> None:
+        self.endpoint = endpoint
+        self.is_refused = False
+        self._inbound = Inbound(b"DEALER")
+        self._outbound = Outbound()
+        self._messages: deque[list[bytes]] = deque()
+        self._is_lost = False
+        self._is_blocked = False
+        self._is_patient = False
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._news = select.epoll()
+            self._end = select.epoll()
+        except OSError as error:
+            raise OutOfHandles(error.strerror or str(error)) from None
+        self.fd = self._news.fileno()
+        self.monitor_fd = self._end.fileno()
+        self._connect(path)
+
+    def __del__(self) -> None:
+        # Somebody dropped a client that was open: not a word, as long as the handles come back.
+        with suppress(AttributeError):
+            self.close()
+
+    def _connect(self, path: str) -> None:
+        try:
+            self._socket.setblocking(False)
+            # At once or not at all: a daemon whose queue is full is tried again by the caller.
+            self._socket.connect(path)
+        except (OSError, ValueError):
+            self._is_lost = True
+        self._news.register(self._socket, select.EPOLLIN)
+        self._end.register(self._socket, _OVER)
+        self._pay()
+
+    @property
+    def has_messages(self) -> bool:
+        """See `Connection`."""
+        if not self._messages:
+            self._take_in(_NOW)
+        return bool(self._messages)
+
+    @property
+    def can_send(self) -> bool:
+        """See `Connection`."""
+        self._flush()
+        return not self._outbound
+
+    @property
+    def is_ready(self) -> bool:
+        """See `Connection`."""
+        return self.has_messages or self.can_send
+
+    def is_lost(self) -> bool:
+        """See `Connection`; what came before the end is to be received first."""
+        if not self._is_lost and self._end.poll(0):
+            while not self._messages and self._take_in(_NOW):
+                pass
+            self._is_lost |= not self._messages
+        return self._is_lost and not self._messages
+
+    def wait_until_ready(self, deadline: float) -> bool:
+        """See `Connection`."""
+        while not self._inbound.is_ready and not self._is_lost:
+            waited_s = min(deadline - time.monotonic(), 1.0)
+            if waited_s <= 0:
+                return False
+            self._news.poll(waited_s)
+            self._take_in(_NOW)
+        return not self.is_lost()
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """See `Connection`."""
+        if self._outbound:
+            self._flush()
+            if self._outbound:
+                return False
+        self._outbound.put(frames)
+        self._flush()
+        return True
+
+    def receive_soon(self) -> list[bytes] | None:
+        """See `Connection`: one call of the kernel looks and sleeps."""
+        if not self._is_patient:
+            # All other calls say by themselves that they are not to wait.
+            self._socket.setblocking(True)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SOON)
+            self._is_patient = True
+        if not self._messages and not self._outbound:
+            self._take_in(_SLEEPING)
+        return self._messages.popleft() if self._messages else None
+
+    def receive(self, messages_max: int) -> list[list[bytes]]:
+        """See `Connection`."""
+        if self._outbound:
+            self._flush()
+        if not self._messages:
+            self._take_in(_NOW)
+        messages = self._messages
+        return [messages.popleft() for _ in range(min(messages_max, len(messages)))]
+
+    def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
+        """See `Connection`."""
+        self._flush()
+        can_send = to_send and not self._outbound
+        if not self._messages and not self._is_lost and not can_send:
+            # As the caller has it, a wait of a second is one.
+            self._news.poll(min(max(deadline - time.monotonic(), 0.0), 1.0))
+            self._flush()
+            self._take_in(_NOW)
+        return bool(self._messages), self._is_lost
+
+    def close(self) -> None:
+        """See `Connection`."""
+        self._is_lost = True
+        for each in (self._news, self._end, self._socket):
+            each.close()
+
+    def _take_in(self, how: int) -> bool:
+        """Take in what has come, if anything; `how` tells whether it is waited for."""
+        inbound = self._inbound
+        size = max(_LEAST_BYTES, min(inbound.wanted, _MOST_BYTES))
+        try:
+            data = self._socket.recv(size, how)
+            self._messages.extend(inbound.feed(data))
+        except BlockingIOError:
+            return False
+        except (OSError, ForeignWire):
+            data = b""
+        if inbound.owed:
+            self._pay()
+        self._is_lost |= not data
+        return bool(data)
+
+    def _pay(self) -> None:
+        """Send what the wire itself asks for, unless the daemon takes nothing anyway."""
+        if not self._outbound:
+            self._outbound.put_raw(bytes(self._inbound.owed))
+            self._flush()
+        self._inbound.owed.clear()
+
+    def _flush(self) -> None:
+        """Send what is queued, as far as it goes, and have `fd` tell when the rest can."""
+        queued = self._outbound
+        if not queued and not self._is_blocked:
+            return
+        try:
+            while queued:
+                queued.went(self._socket.send(queued.next_piece(), _NOW))
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._is_lost = True
+            return
+        if self._is_blocked != bool(queued):
+            self._is_blocked = bool(queued)
+            what = select.EPOLLIN | select.EPOLLOUT if queued else select.EPOLLIN
+            self._news.modify(self._socket, what)

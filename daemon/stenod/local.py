@@ -1,0 +1,270 @@
+"""The daemon's socket for this machine: a listener whose clients speak ZeroMQ's protocol.
+
+The protocol is spoken here and not by libzmq. That ends the process when it has no handle for who
+connects, takes a thread and two wake-ups for each message and each answer, and lets a message that
+never ends fill the memory; for other machines, where it also encrypts, it is what there is.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from steno_protocol import limits, places, socket_limits
+from steno_protocol.errors import StorageFailed
+from steno_protocol.zmtp import ForeignWire
+from stenod.local_connection import LocalConnection
+from stenod.peers import Loans
+from stenod.transport import Handle, HasRoom, Sent
+
+_READ: Final = select.EPOLLIN
+_WRITE: Final = select.EPOLLOUT
+
+
+class LocalTransport:
+    """A socket that listens at a path, and all connections that were made to it.
+
+    Only processes of the daemon's user may connect: the folder keeps others out, and here they are
+    shown the door where somebody opened it to them.
+
+    All connections are watched by one handle, which the event loop watches: to have the loop watch
+    each costs a callback for each message.
+
+    Args:
+        has_room: tells whether a connection that was just taken in may stay.
+    """
+
+    def __init__(self, has_room: HasRoom) -> None:
+        self._has_room = has_room
+        self._events = select.epoll()
+        self._listener: socket.socket | None = None
+        self._path: Path | None = None
+        self._inode = 0
+        self._is_lent = False
+        self._numbers = count(1)
+        self._connections: dict[bytes, LocalConnection] = {}
+        self._by_handle: dict[int, LocalConnection] = {}
+        self._unsent: set[LocalConnection] = set()
+        self._current: LocalConnection | None = None
+        self._handle: Handle = _nobody
+        self._end_burst: Callable[[], None] = _nothing
+        self._is_look_due = False
+        self._failed: asyncio.Future[None] | None = None
+
+    def bind(self, path: Path, listening: int | None = None) -> None:
+        """Listen at `path`; only the holder of the root's lock may call this.
+
+        Args:
+            path: of the socket.
+            listening: a handle that listens there already; its giver keeps the path.
+
+        Raises:
+            StorageFailed: something else lies there, or no socket can be made there.
+            Unauthorized: somebody else could put another one there.
+        """
+        if listening is None:
+            self._listener = _listen(path)
+        else:
+            self._listener = socket.socket(fileno=listening)
+            self._is_lent = True
+        self._listener.setblocking(False)
+        self._path = path
+        self._inode = path.stat().st_ino
+
+    @property
+    def is_reachable(self) -> bool:
+        """False when the socket's path was removed or replaced, so that nobody can connect."""
+        try:
+            return self._path is not None and self._path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    async def serve(self, handle: Handle, end_burst: Callable[[], None]) -> None:
+        """See `Transport`."""
+        assert self._listener is not None
+        loop = asyncio.get_running_loop()
+        self._handle, self._end_burst = handle, end_burst
+        self._failed = loop.create_future()
+        self._events.register(self._listener, _READ)
+        loop.add_reader(self._events.fileno(), self._take_in)
+        try:
+            await self._failed
+        finally:
+            loop.remove_reader(self._events.fileno())
+
+    def send(self, identity: bytes, frames: Sequence[bytes], loans: Loans) -> Sent:
+        """See `Transport`."""
+        connection = self._connections.get(identity)
+        if connection is None:
+            return Sent.GONE
+        self._unsent.add(connection)
+        return connection.send(frames, loans)
+
+    def sender(self) -> str:
+        """Who sent the message that is being handled: uid:gid:pid, as the kernel knows them."""
+        return "" if self._current is None else self._current.sender
+
+    def link(self) -> LocalConnection | None:
+        """See `Transport`."""
+        return self._current
+
+    def after_sends(self) -> None:
+        """See `Transport`."""
+        while self._unsent:
+            self._flush(self._unsent.pop())
+
+    def look_soon(self) -> None:
+        """See `Transport`."""
+        if not self._is_look_due:
+            self._is_look_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def close(self) -> None:
+        """Stop listening, hang up, and remove the socket, if the path still is ours."""
+        if self._path is not None and self.is_reachable and not self._is_lent:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections.values()):
+            self._end(connection)
+        self._events.close()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._is_look_due = False
+        self.after_sends()
+
+    def _take_in(self) -> None:
+        """Take in one burst; the loop comes back as long as there is more."""
+        try:
+            self._drain()
+            self._end_burst()
+        except Exception as error:
+            if self._failed is not None and not self._failed.done():
+                self._failed.set_exception(error)
+
+    def _drain(self) -> None:
+        taken = 0
+        while stirred := self._events.poll(0, limits.BURST_REQUESTS_MAX):
+            for handle, event in stirred:
+                taken += self._attend(handle, event)
+                if taken >= limits.BURST_REQUESTS_MAX:
+                    return
+
+    def _attend(self, handle: int, event: int) -> int:
+        """Do what a handle is ready for; tells how much of a burst that was, one at least."""
+        connection = self._by_handle.get(handle)
+        if connection is None:
+            self._accept()
+            return 1
+        if event & _WRITE:
+            self._flush(connection)
+        if event == _WRITE:
+            return 1
+        try:
+            messages = connection.receive()
+        except (OSError, ForeignWire):
+            self._end(connection)
+            return 1
+        if connection.until is not None:
+            self._go_on_greeting(connection)
+        self._current = connection
+        return sum([self._handle(connection.identity, frames) for frames in messages]) or 1
+
+    def _flush(self, connection: LocalConnection) -> None:
+        """Send what is queued, and be told when the rest can go."""
+        connection.flush()
+        if connection.has_unsent is not connection.is_watched and connection.stands:
+            connection.is_watched = connection.has_unsent
+            watched = _READ | _WRITE if connection.is_watched else _READ
+            self._events.modify(connection.handle, watched)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            accepted, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:
+            self._pause()
+            return
+        connection = LocalConnection(accepted, b"%d" % next(self._numbers))
+        if not connection.is_own or not self._has_room():
+            connection.close()
+            return
+        self._events.register(connection.handle, _READ)
+        self._connections[connection.identity] = connection
+        self._by_handle[connection.handle] = connection
+        connection.until = asyncio.get_running_loop().call_later(
+            limits.HANDSHAKE_MS / 1000, self._end, connection
+        )
+
+    def _go_on_greeting(self, connection: LocalConnection) -> None:
+        self._flush(connection)
+        if connection.is_ready and connection.until is not None:
+            connection.until.cancel()
+            connection.until = None
+
+    def _pause(self) -> None:
+        """Take nobody in for a moment: there is no handle, and who waits would be told at once."""
+        assert self._listener is not None
+        self._events.unregister(self._listener)
+        asyncio.get_running_loop().call_later(limits.HANDLES_LOOK_S, self._go_on_accepting)
+
+    def _go_on_accepting(self) -> None:
+        if self._listener is not None and self._listener.fileno() >= 0:
+            self._events.register(self._listener, _READ)
+
+    def _end(self, connection: LocalConnection) -> None:
+        del self._connections[connection.identity], self._by_handle[connection.handle]
+        self._unsent.discard(connection)
+        self._events.unregister(connection.handle)
+        connection.close()
+
+
+def _nothing() -> None:
+    """Before anybody listens, nothing is queued."""
+
+
+def _nobody(_: bytes, __: list[bytes]) -> int:
+    """Before anybody listens, nothing comes."""
+    return 0
+
+
+def _listen(path: Path) -> socket.socket:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for found in (path.parent.lstat(), path.parent.stat()):
+        places.check_socket_folder(
+            str(path.parent), owner=found.st_uid, mode=found.st_mode, own=os.getuid()
+        )
+    _remove_stale_socket(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        listener.listen(socket_limits.CONNECTIONS_WAITING_MAX)
+    except OSError as error:
+        listener.close()
+        raise StorageFailed(
+            f"cannot listen at {path}: {error.strerror or error}; choose another --socket"
+        ) from None
+    return listener
+
+
+def _remove_stale_socket(path: Path) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
+        raise StorageFailed(
+            f"{path} is there and is no socket of ours: move it away, or choose another --socket"
+        )
+    path.unlink()

@@ -1,0 +1,142 @@
+"""One client of this machine: what comes from it, and what has not gone to it yet."""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from steno_protocol import limits, socket_limits
+from steno_protocol.zmtp import Inbound, Outbound
+from stenod.peers import Loans
+from stenod.transport import Sent
+
+_CREDENTIALS: Final = struct.Struct("=iII")
+"""What the kernel tells of who connected: pid, uid and gid."""
+
+_LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
+_MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
+_NOW: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+
+class LocalConnection:
+    """A stream socket on which ZMTP is spoken.
+
+    Args:
+        accepted: the socket; it is this object's to close.
+
+    Attributes:
+        handle: of the socket.
+        identity: what the daemon calls the client. What the client calls itself does not count: two
+            that took one name would take each other's answers.
+        is_own: the client is a process of the daemon's user.
+        sender: uid:gid:pid of who connected, as the kernel knows them.
+        stands: False once it has ended.
+        until: the timer that ends it unless the handshake is over by then.
+        is_watched: it is noticed when more can be sent.
+    """
+
+    def __init__(self, accepted: socket.socket, identity: bytes) -> None:
+        self._socket = accepted
+        accepted.setblocking(False)
+        found = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, gid = _CREDENTIALS.unpack(found)
+        self.handle = accepted.fileno()
+        self.identity = identity
+        self.is_own = uid == os.getuid()
+        self.sender = f"{uid}:{gid}:{pid}"
+        self.stands = True
+        self.until: asyncio.TimerHandle | None = None
+        self.is_watched = False
+        self._inbound = Inbound(b"ROUTER")
+        self._outbound = Outbound()
+        self._pay()
+
+    @property
+    def is_ready(self) -> bool:
+        """The handshake is over."""
+        return self._inbound.is_ready
+
+    @property
+    def has_unsent(self) -> bool:
+        """Something is queued that has not gone."""
+        return bool(self._outbound)
+
+    def receive(self) -> list[list[bytes]]:
+        """The messages that are complete by what has come; never waits.
+
+        Raises:
+            OSError, ForeignWire: nothing can come any more.
+        """
+        size = max(
+            socket_limits.GATHERED_BYTES_MAX,
+            min(self._inbound.wanted, socket_limits.RECEIVED_BYTES_MAX),
+        )
+        try:
+            data = self._socket.recv(size)
+        except BlockingIOError:
+            return []
+        if not data:
+            raise ConnectionResetError
+        messages = self._inbound.feed(data)
+        if self._inbound.owed:
+            self._pay()
+        return messages
+
+    def send(self, frames: Sequence[bytes], loans: Loans) -> Sent:
+        """Queue a message, or drop it."""
+        if self._outbound.messages >= limits.SEND_QUEUE_MESSAGES:
+            self.flush()
+            if self._outbound.messages >= limits.SEND_QUEUE_MESSAGES:
+                return Sent.FULL
+        end = self._outbound.put(frames)
+        size = len(frames[-1])
+        if loans.is_lent(size):
+            loans.add(_Loan(self, end), size)
+        else:
+            loans.copied(size)
+        return Sent.OK
+
+    def flush(self) -> None:
+        """Send what is queued, as far as the client takes it; its end is noticed by `receive`."""
+        queued = self._outbound
+        try:
+            while queued:
+                queued.went(self._socket.send(queued.next_piece(), _NOW))
+        except OSError:
+            return
+
+    def has_taken(self, end: int) -> bool:
+        """Whether so many bytes have gone to it since it came, or nobody waits for them."""
+        return self._outbound.gone >= end or not self.stands
+
+    def close(self) -> None:
+        """Hang up."""
+        self.stands = False
+        if self.until is not None:
+            self.until.cancel()
+        self._socket.close()
+
+    def _pay(self) -> None:
+        """Send what the wire itself asks for, unless the client takes nothing anyway."""
+        owed = self._inbound.owed
+        if not self._outbound:
+            self._outbound.put_raw(bytes(owed))
+            self.flush()
+        owed.clear()
+
+
+class _Loan:
+    """See `peers.Loan`."""
+
+    __slots__ = ("_connection", "_end")
+
+    def __init__(self, connection: LocalConnection, end: int) -> None:
+        self._connection = connection
+        self._end = end
+
+    @property
+    def done(self) -> bool:
+        """See `peers.Loan`."""
+        return self._connection.has_taken(self._end)

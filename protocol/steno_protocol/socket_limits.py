@@ -1,0 +1,23 @@
+"""The bounds of a local connection, as `limits` has all others."""
+
+from typing import Final
+
+from steno_protocol.limits import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HEADER_BYTES_MAX, KIB, MIB
+
+MESSAGE_FRAMES_MAX: Final = BATCH_RECORDS_MAX + 4
+"""Frames of a message that are kept: those before the records, and one record that is too many."""
+
+MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX + HEADER_BYTES_MAX + KIB
+"""Bytes of a message after which no further frame is kept: the batch is too large by then."""
+
+COMMAND_FRAME_BYTES_MAX: Final = 16 * KIB
+"""A frame by which the ends speak of the connection itself: some names, 255 bytes of identity."""
+
+GATHERED_BYTES_MAX: Final = 64 * KIB
+"""Bytes that are copied together for one call of the kernel, and that it is asked for at a time."""
+
+RECEIVED_BYTES_MAX: Final = 1 * MIB
+"""Bytes that the kernel is asked for when so many more of a frame are known to come."""
+
+CONNECTIONS_WAITING_MAX: Final = 1024
+"""Connections that wait while the daemon is busy; the kernel refuses more, and they come again."""

@@ -1,0 +1,339 @@
+"""The daemon's socket for this machine: bursts, peers that break off or are slow, no handles."""
+
+import errno
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, closing
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+import pytest
+
+from steno._local_connection import LocalConnection
+from steno_protocol import limits, socket_limits
+from stenod import local_connection
+from stenod.local import LocalTransport
+from stenod.peers import Loans
+from stenod.transport import Sent
+
+LARGE = b"x" * limits.LENT_FRAME_BYTES
+FAULT = b"what makes the handler fail"
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module", params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The daemon's sockets know asyncio's loop only."""
+    return str(request.param)
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    """Return once it is."""
+    with anyio.fail_after(10):
+        while not is_true():
+            await anyio.lowlevel.checkpoint()
+
+
+class Served:
+    """A socket that is served, and what came to it.
+
+    Attributes:
+        messages: what came, in order, and from whom.
+        bursts: how many messages had come at the end of each burst.
+        links: the connections of those who said something, by what they said first.
+        has_room: whether anybody may come.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.has_room = True
+        self.transport = LocalTransport(lambda: self.has_room)
+        self.transport.bind(path)
+        self.messages: list[tuple[bytes, list[bytes]]] = []
+        self.bursts: list[int] = []
+        self.links: dict[bytes, local_connection.LocalConnection | None] = {}
+
+    def take(self, identity: bytes, frames: list[bytes]) -> int:
+        """Remember what came."""
+        if frames == [FAULT]:
+            raise RuntimeError("a fault of ours")
+        self.messages.append((identity, frames))
+        self.links.setdefault(frames[0], self.transport.link())
+        return 1
+
+    def end_burst(self) -> None:
+        """Remember what had come."""
+        self.bursts.append(len(self.messages))
+
+    async def come(self, name: bytes) -> tuple[LocalConnection, bytes]:
+        """Have somebody connect and say a name; returns what the socket calls it, too."""
+        peer = self.connect()
+        await until(lambda: is_connected(peer))
+        assert peer.send([name])
+        await until(lambda: name in self.links)
+        return peer, next(identity for identity, frames in self.messages if frames == [name])
+
+    def connect(self) -> LocalConnection:
+        """A connection that has not shaken hands yet."""
+        return LocalConnection(f"ipc://{self.path}", str(self.path))
+
+    def say(self, identity: bytes, *frames: bytes, loans: Loans | None = None) -> Sent:
+        """Send a message at once."""
+        sent = self.transport.send(identity, frames, loans or Loans())
+        self.transport.after_sends()
+        return sent
+
+
+def is_connected(peer: LocalConnection) -> bool:
+    """Take in what came, and tell whether hands are shaken."""
+    return not peer.has_messages and peer._inbound.is_ready
+
+
+@pytest.fixture
+def stranger(root: Path) -> Generator[socket.socket]:
+    """A bare socket."""
+    with socket.socket(socket.AF_UNIX) as one:
+        one.setblocking(False)
+        yield one
+
+
+def has_hung_up(one: socket.socket) -> bool:
+    """Whether the other end did, after whatever it said."""
+    try:
+        while one.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+@asynccontextmanager
+async def served(root: Path) -> AsyncGenerator[Served]:
+    """A socket that is served in the block."""
+    one = Served(root / "stenod.sock")
+    with closing(one.transport):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.transport.serve, one.take, one.end_burst)
+            yield one
+            tasks.cancel_scope.cancel()
+
+
+async def test_messages_come_in_order_and_answers_go_back(root: Path) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        for number in range(1000):
+            await until(lambda: peer.can_send)
+            assert peer.send([b"%d" % number, b"", LARGE[: number * 10]])
+        await until(lambda: len(there.messages) == 1001)
+        assert there.messages[1:] == [
+            (identity, [b"%d" % number, b"", LARGE[: number * 10]]) for number in range(1000)
+        ]
+        assert there.say(identity, b"answer", LARGE) is Sent.OK
+        answers: list[list[bytes]] = []
+        await until(lambda: bool(answers.extend(peer.receive(1)) or answers))
+        assert answers == [[b"answer", LARGE]]
+        peer.close()
+
+
+async def test_a_burst_is_of_what_has_come_and_bounded(root: Path) -> None:
+    async with served(root) as there:
+        peers = [(await there.come(b"%d" % number))[0] for number in range(8)]
+        there.messages.clear()
+        there.bursts.clear()
+        sent = [peer.send([b"x" * limits.KIB]) for _ in range(80) for peer in peers]
+        assert all(sent)
+        await until(lambda: len(there.messages) == len(sent))
+        sizes = [end - begin for begin, end in pairwise([0, *there.bursts])]
+        # What one call of the kernel gave is served as a whole.
+        together = socket_limits.GATHERED_BYTES_MAX // limits.KIB
+        assert sizes[0] >= limits.BURST_REQUESTS_MAX
+        assert max(sizes) < limits.BURST_REQUESTS_MAX + together
+        for peer in peers:
+            peer.close()
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(200), b"\0"])
+async def test_who_speaks_something_else_is_hung_up_on(
+    root: Path, stranger: socket.socket, said: bytes
+) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        stranger.connect(str(there.path))
+        stranger.send(said)
+        await until(lambda: has_hung_up(stranger))
+        assert there.say(identity, b"still here") is Sent.OK
+        await until(lambda: peer.receive(1) == [[b"still here"]])
+        peer.close()
+
+
+async def test_who_never_ends_the_handshake_is_hung_up_on(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        monkeypatch.setattr(limits, "HANDSHAKE_MS", 1)
+        stranger.connect(str(there.path))
+        await until(lambda: has_hung_up(stranger))
+        assert there.say(identity, b"still here") is Sent.OK
+        peer.close()
+
+
+async def test_who_has_shaken_hands_may_be_silent(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HANDSHAKE_MS", 200)
+    async with served(root) as there:
+        peer, _ = await there.come(b"one")
+        # It came later, and is ended in time: so the time of the first is over, too.
+        stranger.connect(str(there.path))
+        await until(lambda: has_hung_up(stranger))
+        assert not peer.is_lost()
+        peer.close()
+
+
+async def test_a_connection_for_which_there_is_no_room_is_ended(
+    root: Path, stranger: socket.socket
+) -> None:
+    async with served(root) as there:
+        there.has_room = False
+        stranger.connect(str(there.path))
+        await until(lambda: has_hung_up(stranger))
+        there.has_room = True
+        peer, _ = await there.come(b"one")
+        peer.close()
+
+
+async def test_a_process_of_another_user_is_hung_up_on(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(root) as there:
+        own = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
+        stranger.connect(str(there.path))
+        await until(lambda: has_hung_up(stranger))
+
+
+async def test_without_a_handle_nobody_is_taken_in_until_there_is_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[bool] = []
+    accept = socket.socket.accept
+
+    def fail_at_first(listener: socket.socket) -> object:
+        if len(refused) < 3:
+            refused.append(True)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return accept(listener)
+
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        monkeypatch.setattr(socket.socket, "accept", fail_at_first)
+        late, _ = await there.come(b"late")
+        assert len(refused) == 3
+        assert there.say(identity, b"still here") is Sent.OK
+        late.close()
+        peer.close()
+
+
+async def test_a_peer_that_takes_nothing_keeps_nobody_waiting_and_then_loses_messages(
+    root: Path,
+) -> None:
+    loans = Loans()
+    async with served(root) as there:
+        (lazy, its_name), (peer, identity) = await there.come(b"lazy"), await there.come(b"one")
+        sent: list[bytes] = []
+        while there.say(its_name, message := b"%d" % len(sent), LARGE, loans=loans) is Sent.OK:
+            sent.append(message)
+        assert limits.SEND_QUEUE_MESSAGES <= len(sent) <= limits.SEND_QUEUE_MESSAGES + 8
+        assert loans.bytes >= limits.SEND_QUEUE_MESSAGES * len(LARGE)
+        assert there.say(identity, b"to one") is Sent.OK
+        await until(lambda: peer.receive(1) == [[b"to one"]])
+        # What was queued is not lost, and is sent while the other end takes it.
+        taken: list[bytes] = []
+        await until(
+            lambda: (
+                bool(taken.extend(first for first, _ in lazy.receive(64)))
+                or len(taken) == len(sent)
+            )
+        )
+        assert taken == sent
+        assert loans.bytes == 0
+        assert there.say(its_name, b"again") is Sent.OK
+        lazy.close()
+        peer.close()
+
+
+async def test_a_message_that_comes_in_parts_keeps_nobody_waiting(root: Path) -> None:
+    async with served(root) as there:
+        (slow, _), (peer, _) = await there.come(b"slow"), await there.come(b"one")
+        assert slow.send([b"large", b"x" * limits.RECORD_BYTES_MAX])
+        assert not slow.send([b"next"])
+        assert peer.send([b"quick"])
+        await until(lambda: b"quick" in there.links)
+        assert b"large" not in there.links
+        await until(lambda: slow.can_send)
+        await until(lambda: b"large" in there.links)
+        assert slow.send([b"next"])
+        await until(lambda: b"next" in there.links)
+        slow.close()
+        peer.close()
+
+
+async def test_what_was_sent_before_hanging_up_is_taken_in(root: Path) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        for number in range(20):
+            assert peer.send([b"last %d" % number])
+        peer.close()
+        await until(lambda: b"last 19" in there.links)
+        await until(lambda: there.say(identity, b"too late") is Sent.GONE)
+
+
+async def test_a_connection_is_known_to_stand_until_it_ends(root: Path) -> None:
+    loans = Loans()
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        link = there.links[b"one"]
+        assert link is not None
+        assert link.stands
+        for _ in range(20):
+            there.say(identity, LARGE, loans=loans)
+        assert loans.bytes
+        peer.close()
+        await until(lambda: not link.stands)
+        assert loans.bytes == 0
+        later, other = await there.come(b"later")
+        assert other != identity
+        assert not link.stands
+        later.close()
+
+
+async def test_a_fault_while_a_message_is_handled_ends_the_service(root: Path) -> None:
+    async def serve() -> None:
+        async with served(root) as there:
+            peer, _ = await there.come(b"one")
+            peer.send([FAULT])
+            await anyio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as failed, anyio.fail_after(10):
+        await serve()
+    assert isinstance(failed.value.exceptions[0], RuntimeError)
+
+
+async def test_more_clients_than_wait_at_the_door_are_told_at_once(root: Path) -> None:
+    listening = LocalTransport(lambda: True)
+    listening.bind(root / "stenod.sock")
+    path = str(root / "stenod.sock")
+    with closing(listening):
+        waiting = [LocalConnection(f"ipc://{path}", path)]
+        while not waiting[-1].is_lost():
+            waiting.append(LocalConnection(f"ipc://{path}", path))
+        allowed = int(Path("/proc/sys/net/core/somaxconn").read_text())
+        assert len(waiting) - 2 == min(socket_limits.CONNECTIONS_WAITING_MAX, allowed)
+        for each in waiting:
+            each.close()
