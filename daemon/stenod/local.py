@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import stat
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -50,6 +51,7 @@ class LocalTransport:
         self._numbers = count(1)
         self._connections: dict[bytes, LocalConnection] = {}
         self._by_handle: dict[int, LocalConnection] = {}
+        self._stirred: deque[tuple[int, int]] = deque()
         self._unsent: set[LocalConnection] = set()
         self._current: LocalConnection | None = None
         self._handle: Handle = _nobody
@@ -152,12 +154,14 @@ class LocalTransport:
                 self._failed.set_exception(error)
 
     def _drain(self) -> None:
+        """Attend to all in turn: who is left when the burst is full comes first in the next one."""
         taken = 0
-        while stirred := self._events.poll(0, limits.BURST_REQUESTS_MAX):
-            for handle, event in stirred:
-                taken += self._attend(handle, event)
-                if taken >= limits.BURST_REQUESTS_MAX:
+        while taken < limits.BURST_REQUESTS_MAX:
+            if not self._stirred:
+                self._stirred.extend(self._events.poll(0))
+                if not self._stirred:
                     return
+            taken += self._attend(*self._stirred.popleft())
 
     def _attend(self, handle: int, event: int) -> int:
         """Do what a handle is ready for; tells how much of a burst that was, one at least."""

@@ -142,7 +142,7 @@ async def test_messages_come_in_order_and_answers_go_back(root: Path) -> None:
 
 async def test_a_burst_is_of_what_has_come_and_bounded(root: Path) -> None:
     async with served(root) as there:
-        peers = [(await there.come(b"%d" % number))[0] for number in range(8)]
+        peers = [(await there.come(b"%d" % number))[0] for number in range(12)]
         there.messages.clear()
         there.bursts.clear()
         sent = [peer.send([b"x" * limits.KIB]) for _ in range(80) for peer in peers]
@@ -153,6 +153,12 @@ async def test_a_burst_is_of_what_has_come_and_bounded(root: Path) -> None:
         together = socket_limits.GATHERED_BYTES_MAX // limits.KIB
         assert sizes[0] >= limits.BURST_REQUESTS_MAX
         assert max(sizes) < limits.BURST_REQUESTS_MAX + together
+        # Who was left over by the first burst has its turn before the others have another one.
+        first, second = (
+            {identity for identity, _ in there.messages[begin:end]}
+            for begin, end in pairwise([0, *there.bursts[:2]])
+        )
+        assert not first & second
         for peer in peers:
             peer.close()
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final, Protocol
 
 import anyio
@@ -18,8 +19,9 @@ import steno
 from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
+from steno._endpoints import connection_to
 from steno._keys import new_key
-from steno_protocol import frames
+from steno_protocol import frames, limits
 from steno_protocol.bundles import encode_bundle
 from steno_protocol.commands import Append, Durability, Hello, Open
 
@@ -107,16 +109,13 @@ class Async:
             self._latencies.append((time.perf_counter() - start) * 1e6)
 
 
-class _Dealer:
+class _Bare:
     """Frames over a bare socket: what is left to measure is the other end."""
 
-    def __init__(self, task: Task, endpoint: str) -> None:
+    def __init__(self, task: Task) -> None:
         self._task = task
         self._left = task.appends
         self._line = message(1)
-        self._socket = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.connect(endpoint)
 
     def run(self, begin: Callable[[], None]) -> Latencies:
         """See `Lane`."""
@@ -126,14 +125,26 @@ class _Dealer:
         begin()
         self._send(sent, self._task.in_flight)
         while sent:
-            answered = self.answered(self._socket.recv_multipart())
+            answered = self.answered(self.receive())
             latencies.extend((time.perf_counter() - sent.pop(each)) * 1e6 for each in answered)
             self._send(sent, len(answered))
-        self._socket.close()
+        self.close()
         return latencies
 
     def greet(self) -> None:
         """What goes before the first request."""
+
+    def send(self, message_frames: list[bytes]) -> None:
+        """Send a message."""
+        raise NotImplementedError
+
+    def receive(self) -> list[bytes]:
+        """Wait for a message."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Hang up."""
+        raise NotImplementedError
 
     def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
         """The frames of each message that asks for so many appends."""
@@ -148,25 +159,48 @@ class _Dealer:
         request_ids = [str(self._left - number).encode() for number in range(count)]
         self._left -= count
         sent.update(dict.fromkeys(request_ids, time.perf_counter()))
-        for *firsts, last in self.messages(request_ids) if count else ():
-            for frame in firsts:
-                self._socket.send(frame, zmq.SNDMORE)
-            self._socket.send(last)
+        for each in self.messages(request_ids) if count else ():
+            self.send(each)
 
 
-class Floor(_Dealer):
+class _ByLibzmq(_Bare):
+    """A bare socket of libzmq."""
+
+    def __init__(self, task: Task, endpoint: str) -> None:
+        super().__init__(task)
+        self._socket = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.connect(endpoint)
+
+    def send(self, message_frames: list[bytes]) -> None:
+        """See `_Bare`."""
+        *firsts, last = message_frames
+        for frame in firsts:
+            self._socket.send(frame, zmq.SNDMORE)
+        self._socket.send(last)
+
+    def receive(self) -> list[bytes]:
+        """See `_Bare`."""
+        return self._socket.recv_multipart()
+
+    def close(self) -> None:
+        """See `_Bare`."""
+        self._socket.close()
+
+
+class Floor(_ByLibzmq):
     """A bare socket against the floor."""
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task, task.floor)
+    def __init__(self, task: Task, endpoint: str | None = None) -> None:
+        super().__init__(task, endpoint or task.floor)
         self._line += b"\n"
 
     def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
-        """See `_Dealer`."""
+        """See `_Bare`."""
         return [[request_id, self._line] for request_id in request_ids]
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
-        """See `_Dealer`."""
+        """See `_Bare`."""
         return [message_frames[0]]
 
 
@@ -174,9 +208,7 @@ class Echo(Floor):
     """A bare socket against a floor that writes nothing."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self._socket.disconnect(task.floor)
-        self._socket.connect(task.echo)
+        super().__init__(task, task.echo)
 
 
 class _Answer(msgspec.Struct):
@@ -187,32 +219,29 @@ class _Answer(msgspec.Struct):
 _decode_answers = msgspec.json.Decoder(list[_Answer]).decode
 
 
-class Raw(_Dealer):
-    """A bare socket against the daemon, in its own protocol."""
+class _Steno(_Bare):
+    """The daemon's own protocol, without a client around it."""
 
     durability: Durability = "synced"
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task, task.endpoint)
-        self._records = [self._line] * task.batch
-
     def greet(self) -> None:
-        """See `_Dealer`."""
+        """See `_Bare`."""
+        self._records = [self._line] * self._task.batch
         self._ask(b"hello", Hello(protocol=1, name="bench"))
         self._ask(b"open", Open(session=self._task.session))
 
     def _ask(self, request_id: bytes, command: Hello | Open) -> None:
-        self._socket.send_multipart(frames.encode_request(request_id, command, ()))
+        self.send(frames.encode_request(request_id, command, ()))
         # The daemon also asks now and then whether we are there: those messages bear no id.
-        while self._socket.recv_multipart()[1:2] != [request_id]:
+        while self.receive()[1:2] != [request_id]:
             pass
 
     def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
-        """See `_Dealer`."""
+        """See `_Bare`."""
         return [[encode_bundle([self._request(each) for each in request_ids])]]
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
-        """See `_Dealer`."""
+        """See `_Bare`."""
         # In frames or in a bundle, as the daemon likes: the replies come last.
         header = message_frames[-1].rpartition(b"\n")[2]
         answers = _decode_answers(header)
@@ -227,10 +256,41 @@ class Raw(_Dealer):
         return frames.encode_request(request_id, command, self._records)
 
 
+class Raw(_Steno):
+    """The protocol over the client's own kind of connection."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self._connection = connection_to(task.endpoint)
+        assert self._connection.wait_until_ready(time.monotonic() + limits.PROBE_TIMEOUT_S)
+
+    def send(self, message_frames: list[bytes]) -> None:
+        """See `_Bare`."""
+        while not self._connection.send(message_frames):
+            self._connection.wait(inf, to_send=True)
+
+    def receive(self) -> list[bytes]:
+        """See `_Bare`."""
+        while (message_frames := self._connection.receive_soon()) is None:
+            self._connection.wait(inf)
+        return message_frames
+
+    def close(self) -> None:
+        """See `_Bare`."""
+        self._connection.close()
+
+
 class RawWritten(Raw):
     """As `Raw`, with the durability `written`."""
 
     durability: Durability = "written"
+
+
+class RawByLibzmq(_Steno, _ByLibzmq):
+    """The protocol over a socket of libzmq, as clients in other languages have it."""
+
+    def __init__(self, task: Task) -> None:
+        _ByLibzmq.__init__(self, task, task.endpoint)
 
 
 LANES: Final[dict[str, Callable[[Task], Lane]]] = {
@@ -239,6 +299,7 @@ LANES: Final[dict[str, Callable[[Task], Lane]]] = {
     "echo": Echo,
     "raw": Raw,
     "raw, written": RawWritten,
+    "raw, libzmq": RawByLibzmq,
     "redis": Redis,
     "sqlite": Sqlite,
     "blocking": Blocking,
