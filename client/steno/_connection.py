@@ -32,9 +32,13 @@ class Connection(Protocol):
     def fd(self) -> int:
         """Readable when messages may have come or may go.
 
-        It is only waited for after `receive` returned fewer messages than it was asked for: it may
-        tell of news once.
+        It is only waited for after `receive` returned fewer messages than it was asked for.
         """
+        ...
+
+    @property
+    def tells_once(self) -> bool:
+        """What has come is told on `fd` once, and to send uses up the sign of it."""
         ...
 
     @property

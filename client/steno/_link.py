@@ -307,8 +307,8 @@ class Link:
             self._look(connection)
 
     def _look(self, connection: Connection) -> None:
-        # Looking uses up the socket's signal, so nobody would be called for what is there.
-        if connection.has_messages:
+        # Nobody would be called for what is there.
+        if connection.tells_once and connection.has_messages:
             self._take_in(connection)
 
     def _flush(self, connection: Connection) -> None:

@@ -42,6 +42,7 @@ class LocalConnection:
     def __init__(self, endpoint: str, path: str) -> None:
         self.endpoint = endpoint
         self.is_refused = False
+        self.tells_once = False
         self._inbound = Inbound(b"DEALER")
         self._outbound = Outbound()
         self._messages: deque[list[bytes]] = deque()

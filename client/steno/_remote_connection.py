@@ -80,6 +80,7 @@ class RemoteConnection:
     def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
         self.endpoint = endpoint
         self.is_refused = False
+        self.tells_once = True
         is_bare = key is None and endpoint.startswith("tcp:")
         self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
         self._is_ready = False
