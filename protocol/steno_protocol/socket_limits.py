@@ -19,5 +19,8 @@ GATHERED_BYTES_MAX: Final = 64 * KIB
 RECEIVED_BYTES_MAX: Final = 1 * MIB
 """Bytes that the kernel is asked for when so many more of a frame are known to come."""
 
+PIECES_MAX: Final = 512
+"""Pieces of a frame before they are put together: the largest record comes in 256 of 64 KiB."""
+
 CONNECTIONS_WAITING_MAX: Final = 1024
 """Connections that wait while the daemon is busy; the kernel refuses more, and they come again."""

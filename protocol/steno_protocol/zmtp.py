@@ -19,6 +19,7 @@ from steno_protocol.socket_limits import (
     GATHERED_BYTES_MAX,
     MESSAGE_BYTES_MAX,
     MESSAGE_FRAMES_MAX,
+    PIECES_MAX,
 )
 
 _SIGNATURE: Final = b"\xff\0\0\0\0\0\0\0\1\x7f"
@@ -72,7 +73,7 @@ class Inbound:
         self.wanted = len(_GREETING)
         self._is_greeted = False
         self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._gathered = 0
         self._frames: list[bytes] = []
         self._frames_bytes = 0
 
@@ -86,19 +87,24 @@ class Inbound:
         """
         if self._held:
             self._held.append(data)
-            self._held_bytes += len(data)
             if len(data) < self.wanted:
                 self.wanted -= len(data)
+                self._gather()
                 return []
             data = b"".join(self._held)
             self._held.clear()
+            self._gathered = 0
         messages: list[list[bytes]] = []
         end = self._take(data, messages)
         if end < len(data):
-            rest = data[end:]
-            self._held.append(rest)
-            self._held_bytes = len(rest)
+            self._held.append(data[end:])
         return messages
+
+    def _gather(self) -> None:
+        """Put small pieces together: each costs as much beside its bytes as fifty of them."""
+        if len(self._held) - self._gathered >= PIECES_MAX:
+            self._held[self._gathered :] = [b"".join(self._held[self._gathered :])]
+            self._gathered += 1
 
     def _take(self, data: bytes, messages: list[list[bytes]]) -> int:
         """Take whole frames; returns where the rest begins."""

@@ -1,5 +1,6 @@
 """ZeroMQ's protocol: what one end puts in comes out of the other, and nothing else gets through."""
 
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -129,6 +130,21 @@ def test_a_large_frame_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> 
     came = [each for at in range(0, len(data), step) for each in inbound.feed(data[at : at + step])]
     assert came == [[b"head", body]]
     assert len(looked) < 8
+
+
+def test_a_frame_in_tiny_pieces_takes_hardly_more_memory_than_its_bytes() -> None:
+    inbound = router()
+    size, step = 300_000, 3
+    inbound.feed(b"\x02" + size.to_bytes(8, "big"))
+    tracemalloc.start()
+    for at in range(0, size - step, step):
+        # Each a piece of its own, as the kernel gives it.
+        assert inbound.feed(b"%03d" % (at % 1000)) == []
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < kept < 2 * size
+    body = b"".join(b"%03d" % (at % 1000) for at in range(0, size, step))
+    assert inbound.feed(body[-step:]) == [[body]]
 
 
 def test_how_much_is_wanted_is_told() -> None:
