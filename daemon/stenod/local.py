@@ -26,6 +26,8 @@ from stenod.transport import Handle, HasRoom, Sent
 
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
+_RECEIVED: Final = 0
+"""Nothing that the kernel tells: messages wait that were received already."""
 
 
 class LocalTransport:
@@ -57,6 +59,7 @@ class LocalTransport:
         self._handle: Handle = _nobody
         self._end_burst: Callable[[], None] = _nothing
         self._is_look_due = False
+        self._is_rest_due = False
         self._failed: asyncio.Future[None] | None = None
 
     def bind(self, path: Path, listening: int | None = None) -> None:
@@ -99,6 +102,7 @@ class LocalTransport:
             await self._failed
         finally:
             loop.remove_reader(self._events.fileno())
+            self._stirred.clear()
 
     def send(self, identity: bytes, frames: Sequence[bytes], loans: Loans) -> Sent:
         """See `Transport`."""
@@ -152,6 +156,15 @@ class LocalTransport:
         except Exception as error:
             if self._failed is not None and not self._failed.done():
                 self._failed.set_exception(error)
+        if self._stirred and not self._is_rest_due:
+            # What was received already makes nobody call again.
+            self._is_rest_due = True
+            asyncio.get_running_loop().call_soon(self._take_rest)
+
+    def _take_rest(self) -> None:
+        self._is_rest_due = False
+        if self._stirred:
+            self._take_in()
 
     def _drain(self) -> None:
         """Attend to all in turn: who is left when the burst is full comes first in the next one."""
@@ -167,21 +180,36 @@ class LocalTransport:
         """Do what a handle is ready for; tells how much of a burst that was, one at least."""
         connection = self._by_handle.get(handle)
         if connection is None:
-            self._accept()
+            # Who was told of may have ended since.
+            if self._listener is not None and handle == self._listener.fileno():
+                self._accept()
             return 1
         if event & _WRITE:
             self._flush(connection)
         if event == _WRITE:
             return 1
         try:
-            messages = connection.receive()
-        except (OSError, ForeignWire):
+            if not connection.waiting:
+                connection.receive()
+        except (OSError, ForeignWire, MemoryError):
             self._end(connection)
             return 1
-        if connection.until is not None:
-            self._go_on_greeting(connection)
+        if connection.until is not None and connection.is_ready:
+            connection.until.cancel()
+            connection.until = None
+        if connection.has_unsent is not connection.is_watched:
+            self._flush(connection)
+        return self._serve(connection) or 1
+
+    def _serve(self, connection: LocalConnection) -> int:
+        """Handle what was received, a burst at the most; tells how many requests that was."""
+        waiting, taken = connection.waiting, 0
         self._current = connection
-        return sum([self._handle(connection.identity, frames) for frames in messages]) or 1
+        while waiting and taken < limits.BURST_REQUESTS_MAX:
+            taken += self._handle(connection.identity, waiting.popleft())
+        if waiting:
+            self._stirred.append((connection.handle, _RECEIVED))
+        return taken
 
     def _flush(self, connection: LocalConnection) -> None:
         """Send what is queued, and be told when the rest can go."""
@@ -204,28 +232,34 @@ class LocalTransport:
         if not connection.is_own or not self._has_room():
             connection.close()
             return
-        self._events.register(connection.handle, _READ)
+        try:
+            self._events.register(connection.handle, _READ)
+        except OSError:
+            # The kernel watches no more for this user, or has no memory for it.
+            connection.close()
+            return
         self._connections[connection.identity] = connection
         self._by_handle[connection.handle] = connection
         connection.until = asyncio.get_running_loop().call_later(
             limits.HANDSHAKE_MS / 1000, self._end, connection
         )
 
-    def _go_on_greeting(self, connection: LocalConnection) -> None:
-        self._flush(connection)
-        if connection.is_ready and connection.until is not None:
-            connection.until.cancel()
-            connection.until = None
-
     def _pause(self) -> None:
         """Take nobody in for a moment: there is no handle, and who waits would be told at once."""
         assert self._listener is not None
         self._events.unregister(self._listener)
+        self._go_on_later()
+
+    def _go_on_later(self) -> None:
         asyncio.get_running_loop().call_later(limits.HANDLES_LOOK_S, self._go_on_accepting)
 
     def _go_on_accepting(self) -> None:
-        if self._listener is not None and self._listener.fileno() >= 0:
+        if self._listener is None or self._listener.fileno() < 0:
+            return
+        try:
             self._events.register(self._listener, _READ)
+        except OSError:
+            self._go_on_later()
 
     def _end(self, connection: LocalConnection) -> None:
         del self._connections[connection.identity], self._by_handle[connection.handle]

@@ -4,7 +4,9 @@ import asyncio
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from steno_protocol import limits, socket_limits
@@ -35,6 +37,7 @@ class LocalConnection:
         stands: False once it has ended.
         until: the timer that ends it unless the handshake is over by then.
         is_watched: it is noticed when more can be sent.
+        waiting: messages that were received and not yet handled.
     """
 
     def __init__(self, accepted: socket.socket, identity: bytes) -> None:
@@ -49,6 +52,7 @@ class LocalConnection:
         self.stands = True
         self.until: asyncio.TimerHandle | None = None
         self.is_watched = False
+        self.waiting: deque[list[bytes]] = deque()
         self._inbound = Inbound(b"ROUTER")
         self._outbound = Outbound()
         self._pay()
@@ -63,26 +67,22 @@ class LocalConnection:
         """Something is queued that has not gone."""
         return bool(self._outbound)
 
-    def receive(self) -> list[list[bytes]]:
-        """The messages that are complete by what has come; never waits.
+    def receive(self) -> None:
+        """Put those messages behind the waiting that are complete by what has come; never waits.
 
         Raises:
             OSError, ForeignWire: nothing can come any more.
         """
-        size = max(
-            socket_limits.GATHERED_BYTES_MAX,
-            min(self._inbound.wanted, socket_limits.RECEIVED_BYTES_MAX),
-        )
+        size = max(_LEAST_BYTES, min(self._inbound.wanted, _MOST_BYTES))
         try:
             data = self._socket.recv(size)
         except BlockingIOError:
-            return []
+            return
         if not data:
             raise ConnectionResetError
-        messages = self._inbound.feed(data)
+        self.waiting.extend(self._inbound.feed(data))
         if self._inbound.owed:
             self._pay()
-        return messages
 
     def send(self, frames: Sequence[bytes], loans: Loans) -> Sent:
         """Queue a message, or drop it."""
@@ -104,19 +104,27 @@ class LocalConnection:
         try:
             while queued:
                 queued.went(self._socket.send(queued.next_piece(), _NOW))
-        except OSError:
+        except BlockingIOError:
             return
+        except OSError:
+            # It takes nothing any more, and the kernel would tell for ever that it can be sent to.
+            self._outbound = Outbound()
+            # What it said before is still received, and then the end.
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RD)
 
     def has_taken(self, end: int) -> bool:
         """Whether so many bytes have gone to it since it came, or nobody waits for them."""
         return self._outbound.gone >= end or not self.stands
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; who keeps this object, to know that it ended, keeps nothing that was queued."""
         self.stands = False
         if self.until is not None:
             self.until.cancel()
         self._socket.close()
+        self._inbound, self._outbound = Inbound(b"ROUTER"), Outbound()
+        self.waiting.clear()
 
     def _pay(self) -> None:
         """Send what the wire itself asks for, unless the client takes nothing anyway."""

@@ -2,9 +2,10 @@
 
 import errno
 import os
+import select
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from steno._local_connection import LocalConnection
 from steno_protocol import limits, socket_limits
+from steno_protocol.zmtp import Inbound
 from stenod import local_connection
 from stenod.local import LocalTransport
 from stenod.peers import Loans
@@ -20,6 +22,10 @@ from stenod.transport import Sent
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
 FAULT = b"what makes the handler fail"
+HANDSHAKE = (
+    bytes(Inbound(b"DEALER").owed) + b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+)
+PING = b"\x04\x07\x04PING\x00\x0a"
 
 pytestmark = pytest.mark.anyio
 
@@ -45,11 +51,13 @@ class Served:
         bursts: how many messages had come at the end of each burst.
         links: the connections of those who said something, by what they said first.
         has_room: whether anybody may come.
+        after_burst: called behind each burst.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.has_room = True
+        self.after_burst: Callable[[], object] = lambda: None
         self.transport = LocalTransport(lambda: self.has_room)
         self.transport.bind(path)
         self.messages: list[tuple[bytes, list[bytes]]] = []
@@ -67,6 +75,7 @@ class Served:
     def end_burst(self) -> None:
         """Remember what had come."""
         self.bursts.append(len(self.messages))
+        self.after_burst()
 
     async def come(self, name: bytes) -> tuple[LocalConnection, bytes]:
         """Have somebody connect and say a name; returns what the socket calls it, too."""
@@ -110,6 +119,37 @@ def has_hung_up(one: socket.socket) -> bool:
     except ConnectionError:
         return True
     return True
+
+
+def heard(one: socket.socket) -> bytes:
+    """What has come."""
+    try:
+        return one.recv(4096)
+    except BlockingIOError:
+        return b""
+
+
+class FullKernel:
+    """Watches handles as `select.epoll`, but for the next few that are to be watched.
+
+    Args:
+        events: what does it.
+        refusals: how many handles are refused.
+    """
+
+    def __init__(self, events: select.epoll, refusals: int) -> None:
+        self.refusals = refusals
+        self._events = events
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._events, name)
+
+    def register(self, *what: int) -> None:
+        """Watch one more."""
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._events.register(*what)
 
 
 @asynccontextmanager
@@ -161,6 +201,71 @@ async def test_a_burst_is_of_what_has_come_and_bounded(root: Path) -> None:
         assert not first & second
         for peer in peers:
             peer.close()
+
+
+async def test_thousands_of_messages_that_came_at_once_are_served_in_bursts(root: Path) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        there.messages.clear()
+        there.bursts.clear()
+        peer._socket.send(b"\x00\x01x" * 5000)
+        await until(lambda: len(there.messages) == 5000)
+        assert set(map(tuple, (frames for _, frames in there.messages))) == {(b"x",)}
+        sizes = [end - begin for begin, end in pairwise([0, *there.bursts])]
+        assert max(sizes) == limits.BURST_REQUESTS_MAX
+        assert there.say(identity, b"answer") is Sent.OK
+        peer.close()
+
+
+async def test_who_never_falls_silent_keeps_nobody_waiting(root: Path) -> None:
+    async with served(root) as there:
+        (busy, _), (peer, _) = await there.come(b"busy"), await there.come(b"one")
+        flood = b"\x00\x01x" * limits.BURST_REQUESTS_MAX
+
+        def send_more() -> None:
+            with suppress(BlockingIOError):
+                busy._socket.send(flood)
+
+        there.after_burst = send_more
+        send_more()
+        assert peer.send([b"quick"])
+        await until(lambda: b"quick" in there.links)
+        late, _ = await there.come(b"late")
+        for each in (busy, peer, late):
+            each.close()
+
+
+async def test_who_takes_nothing_any_more_is_heard_to_the_end_and_then_ended(root: Path) -> None:
+    loans = Loans()
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        peer._socket.shutdown(socket.SHUT_RD)
+        assert peer.send([b"last"])
+        # Nothing of it can go, and nothing but the end is told of that.
+        there.say(identity, LARGE, loans=loans)
+        await until(lambda: there.say(identity, b"too late") is Sent.GONE)
+        assert b"last" in there.links
+        assert loans.bytes == 0
+        peer.close()
+
+
+async def test_a_sign_of_life_is_given_again_once_it_is_taken(
+    root: Path, stranger: socket.socket
+) -> None:
+    async with served(root) as there:
+        stranger.connect(str(there.path))
+        stranger.send(HANDSHAKE + b"\x00\x04mute")
+        await until(lambda: b"mute" in there.links)
+        link = there.links[b"mute"]
+        assert link is not None
+        while not link.has_unsent:
+            stranger.send(PING)
+            await anyio.lowlevel.checkpoint()
+        assert not has_hung_up(stranger)
+        await until(lambda: not link.has_unsent)
+        assert not has_hung_up(stranger)
+        stranger.send(PING)
+        await until(lambda: b"PONG" in heard(stranger))
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(200), b"\0"])
@@ -244,6 +349,74 @@ async def test_without_a_handle_nobody_is_taken_in_until_there_is_one(
         assert there.say(identity, b"still here") is Sent.OK
         late.close()
         peer.close()
+
+
+async def test_who_cannot_be_watched_is_hung_up_on(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        full = FullKernel(there.transport._events, 1)
+        monkeypatch.setattr(there.transport, "_events", full)
+        stranger.connect(str(there.path))
+        await until(lambda: has_hung_up(stranger))
+        assert there.say(identity, b"still here") is Sent.OK
+        late, _ = await there.come(b"late")
+        late.close()
+        peer.close()
+
+
+async def test_a_door_that_cannot_be_watched_again_is_tried_until_it_can(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = socket.socket.accept
+
+    def fail_once(listener: socket.socket) -> object:
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with served(root) as there:
+        peer, _ = await there.come(b"one")
+        full = FullKernel(there.transport._events, 3)
+        monkeypatch.setattr(there.transport, "_events", full)
+        monkeypatch.setattr(socket.socket, "accept", fail_once)
+        refused = there.connect()
+        # The door is tried until somebody may come again, who is the first to be watched then.
+        await until(lambda: full.refusals == 0)
+        await until(lambda: is_connected(refused))
+        for each in (peer, refused):
+            each.close()
+
+
+async def test_who_needs_more_memory_than_there_is_is_hung_up_on(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def feed(*_: object) -> None:
+        raise MemoryError
+
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        with monkeypatch.context() as little:
+            little.setattr(Inbound, "feed", feed)
+            stranger.connect(str(there.path))
+            stranger.send(HANDSHAKE)
+            await until(lambda: has_hung_up(stranger))
+        assert there.say(identity, b"still here") is Sent.OK
+        peer.close()
+
+
+async def test_nothing_is_kept_of_who_broke_off(root: Path) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        link = there.links[b"one"]
+        assert link is not None
+        there.say(identity, b"x" * limits.MIB)
+        peer.send([b"x" * limits.RECORD_BYTES_MAX])
+        await until(lambda: link._inbound.wanted < limits.RECORD_BYTES_MAX)
+        peer.close()
+        await until(lambda: not link.stands)
+        assert not link.has_unsent
+        assert link._inbound._held == []
 
 
 async def test_a_peer_that_takes_nothing_keeps_nobody_waiting_and_then_loses_messages(
