@@ -291,9 +291,17 @@ class BlockingLink:
 
     def _take_in_arrived(self) -> None:
         for _ in range(limits.CLIENT_TURNS_MAX):
-            if self._connection is None or not self._connection.has_messages:
+            if self._connection is None or not self._is_stirred(self._connection):
                 return
             self._step(0.0)
+
+    def _is_stirred(self, connection: Connection, *, to_send: bool = False) -> bool:
+        """Whether a message is there, or can go; who looks for one takes bytes in."""
+        try:
+            return connection.is_ready if to_send else connection.has_messages
+        except BaseException:
+            self._break_off()
+            raise
 
     def _finish(self, pending: Pending) -> None:
         try:
@@ -356,8 +364,8 @@ class BlockingLink:
             # From the step's end, or what could not go before. To send may use up the sign of what
             # came meanwhile, so it is asked for once more.
             self._flush(connection)
-            is_ready = connection.is_ready if self._exchange.outbox else connection.has_messages
-            until = 0.0 if is_ready else until
+            is_stirred = self._is_stirred(connection, to_send=bool(self._exchange.outbox))
+            until = 0.0 if is_stirred else until
         return (connection.fd, connection.monitor_fd), until
 
     def _pay(self) -> None:

@@ -1,5 +1,6 @@
 """A blocking client whose calls are interrupted by signals: sound afterwards, nothing lost."""
 
+import select
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -70,6 +71,30 @@ def test_a_refresh_that_is_interrupted_anywhere_is_made_good_by_the_next(root: P
         check(-1)
         assert interrupt_everywhere(lambda _: reader.refresh(), check) > 50
         assert reader.damaged == 0
+
+
+def test_an_append_that_is_interrupted_anywhere_loses_nothing_that_others_wrote(root: Path) -> None:
+    with connect_sync(root) as client, connect_sync(root) as other:
+        writer, session = other.open("demo", follow=False), client.open("demo")
+
+        def write_and_let_it_come(place: int) -> None:
+            writer.append_message(message(f"other {place}"))
+            connection = client._link._connection
+            assert connection is not None
+            assert select.select([connection.fd], [], [], 30)[0]
+
+        def append(place: int) -> None:
+            session.append_message(message(str(place)), key=f"k{place}")
+
+        def check(place: int) -> None:
+            append(place)
+            write_and_let_it_come(place + 1)
+
+        write_and_let_it_come(0)
+        assert interrupt_everywhere(append, check) > 100
+        session.refresh()
+        assert texts(session) == [str(record.record["content"]) for record in session.records()]
+        assert set(contents_in(root, "demo").values()) == {1}
 
 
 def test_a_read_that_is_interrupted_anywhere_leaves_the_client_sound(root: Path) -> None:
