@@ -13,7 +13,7 @@ Blocking  blocking, _blocking_session, _blocking_subscription, _blocking_streams
           _blocking_link, _blocking_linked, _turnstile    the same, shared by threads
           _blocking_compaction, _blocking_dmail, _blocking_forks, _blocking_repair, _blocking_wire
 Both      _verbs, _compacting, _forking, _repairing, _wire    what to send, what replies mean
-          _exchange, _pending                 what is under way: sent again, answered once
+          _exchange, _pending, _lookups       what is under way: sent again, answered once
           _following, _follower, _mirror, _view    events, and the history that they make
           _reading, _messages, _headers, _given, _keys    lines, records, headers, arguments
           values, compaction, _told           what callers get, and what a model is shown

@@ -27,12 +27,12 @@ import msgspec
 
 from steno._follower import Follower
 from steno._headers import encode_header
+from steno._lookups import Lookups
 from steno._pending import Pending
 from steno_protocol import events, limits
 from steno_protocol.bundles import can_be_bundled, encode_bundle
 from steno_protocol.commands import (
     Command,
-    CompactBegin,
     Drain,
     Grant,
     Hello,
@@ -51,10 +51,6 @@ from steno_protocol.errors import (
 from steno_protocol.frames import Answer, decode_answers
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
 from steno_protocol.version import PROTOCOL_MAGIC
-
-RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
-"""Refusals that a later try can turn into a yes."""
-
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
 """How long nothing is heard of a slow connection at the most, while it carries events."""
@@ -77,6 +73,7 @@ class Exchange:
         self._clock_offset_ms: int | None = None
         self._number = 0
         self._pending: dict[bytes, Pending] = {}
+        self._lookups = Lookups()
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
@@ -144,6 +141,7 @@ class Exchange:
     def forget(self, pending: Pending) -> None:
         """Nobody waits for this request any more; its answer will be ignored."""
         self._pending.pop(pending.id, None)
+        self._lookups.end(pending)
 
     def fail(self, error: StenoError, *, for_ever: bool = False) -> None:
         """End everything that is under way with `error`; `for_ever` refuses what comes later too.
@@ -183,6 +181,7 @@ class Exchange:
         self._clock_offset_ms = None
         self.trouble = why
         self.outbox.clear()
+        self._lookups.forget_all()
         self._asked_bytes = self._answered_bytes = 0
         for pending in list(self._pending.values()):
             if isinstance(pending.command, Drain) and pending.copies:
@@ -220,12 +219,14 @@ class Exchange:
                 f"the daemon sent what this client cannot read ({error.message}): restart it, so"
                 " that both are of one version"
             ) from None
+        self._go_on_looking(now)
 
     def tick(self, now: float) -> None:
         """Do what is due: send again, give up, ask again for subscriptions."""
         while self._abandoned:
             self.unfollow(self._abandoned[0])
             self._abandoned.popleft()
+        self._go_on_looking(now)
         if now < self.alarm:
             return
         self.alarm = inf
@@ -286,8 +287,19 @@ class Exchange:
             return 1, self.outbox[0]
         return len(bundled), [encode_bundle(bundled)]
 
+    def _go_on_looking(self, now: float) -> None:
+        while (pending := self._lookups.next()) is not None:
+            if pending.id in self._pending:
+                self._send(pending, now)
+                self._arm(pending.due)
+            else:
+                self._lookups.end(pending)
+
     def _send(self, pending: Pending, now: float) -> None:
         assert self._clock_offset_ms is not None
+        if not self._lookups.admits(pending):
+            pending.due = inf
+            return
         command = pending.command
         deadline_ms = max(0, int(pending.deadline * 1000) + self._clock_offset_ms)
         if pending.uncertain and isinstance(command, Mutation):
@@ -336,7 +348,7 @@ class Exchange:
         pending.copies = max(0, pending.copies - 1)
         if isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
             self._resolve(pending, Done(), b"")
-        elif _is_retried(pending.command, body.code):
+        elif pending.is_retried_after(body.code):
             self._retry_later(pending, body, now)
         elif pending.copies and body.outcome is Outcome.NOT_APPLIED:
             # Another copy is still queued and may be applied: only its answer is final.
@@ -368,14 +380,14 @@ class Exchange:
 
     def _finish(self, pending: Pending, error: StenoError) -> None:
         pending.error = error
-        self._pending.pop(pending.id, None)
+        self.forget(pending)
         pending.wake()
 
     def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
         # The reply makes it done; forgotten before that, nobody would ever do so.
         pending.block = block
         pending.reply = reply
-        self._pending.pop(pending.id, None)
+        self.forget(pending)
         pending.wake()
 
     def _take_event(self, answer: Answer, now: float) -> None:
@@ -386,7 +398,7 @@ class Exchange:
         match answer.body:
             case Subscribed() as reply:
                 follower.begin(reply)
-            case ErrorReply() as reply if _is_asked_again(follower, reply.code):
+            case ErrorReply() as reply if follower.is_asked_again_after(reply.code):
                 self._subscribe_later(follower, now)
                 return
             case ErrorReply() as reply:
@@ -485,15 +497,3 @@ class Exchange:
 
     def _arm(self, due: float) -> None:
         self.alarm = min(self.alarm, due)
-
-
-def _is_retried(command: Command, code: ErrorCode) -> bool:
-    # Another compactor may be at it for minutes: whether to wait for it is for the caller to say.
-    is_for_caller = code is ErrorCode.BUSY and isinstance(command, CompactBegin)
-    return code in RETRIED and not is_for_caller
-
-
-def _is_asked_again(follower: Follower, code: ErrorCode) -> bool:
-    # Nobody could renew a mirror that was ended because the disk failed for a moment.
-    is_mirror = follower.until_live and follower.is_live
-    return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)

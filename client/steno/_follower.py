@@ -5,10 +5,11 @@ from collections.abc import Callable
 from math import inf
 from typing import assert_never
 
+from steno._pending import RETRIED
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
 from steno_protocol.commands import Subscribe
-from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.errors import ErrorCode, NotFound, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
 
@@ -97,6 +98,12 @@ class Follower:
     def resume_after(self) -> str:
         """The `after` of the next attempt."""
         return self.after if self.position is None else str(self.position)
+
+    def is_asked_again_after(self, code: ErrorCode) -> bool:
+        """Whether the next attempt may be taken after one was refused in this way."""
+        # Nobody could renew a mirror that was ended because the disk failed for a moment.
+        is_mirror = self.until_live and self.is_live
+        return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
 
     def asked_as(self, name: str) -> Subscribe:
         """The command that asks for what comes next, as the subscription of this name."""

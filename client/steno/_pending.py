@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Final
 
 from steno_protocol import limits
 from steno_protocol.commands import (
@@ -21,6 +22,9 @@ from steno_protocol.commands import (
 )
 from steno_protocol.errors import ErrorCode, OutcomeUnknown, StenoError, Unreachable
 from steno_protocol.replies import AnyReply, ErrorReply
+
+RETRIED: Final = frozenset({ErrorCode.BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.EXPIRED})
+"""Refusals that a later try can turn into a yes."""
 
 
 class Pending:
@@ -120,6 +124,12 @@ class Pending:
                 session=self.session,
             )
         )
+
+    def is_retried_after(self, code: ErrorCode) -> bool:
+        """Whether it is sent again behind a refusal of this kind."""
+        # Another compactor may be at it for minutes: to wait for it is for the caller to say.
+        is_for_caller = code is ErrorCode.BUSY and isinstance(self.command, CompactBegin)
+        return code in RETRIED and not is_for_caller
 
     def refused(self, reply: ErrorReply) -> StenoError:
         """What it ends with when it was refused for good."""

@@ -31,12 +31,12 @@ from steno_protocol.commands import (
     Open,
     PendingDmail,
     Read,
-    ReadWire,
     Repair,
     RestoreGeneration,
     RevertTo,
     SendDmail,
     SessionCommand,
+    SlowCommand,
     Stat,
     Stats,
     Status,
@@ -72,7 +72,7 @@ from steno_protocol.rights import right_needed
 from stenod.admission import Admission
 from stenod.collecting import Collector
 from stenod.compactions import Compactions
-from stenod.custody import Custody, Whole
+from stenod.custody import Custody
 from stenod.feed import Spawn, Subscriber
 from stenod.looks import Looks
 from stenod.mailbox import Item
@@ -107,13 +107,8 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
 _GRANTS: Final = "`steno keys` on the daemon's machine grants it"
 
-_Slow = (
-    Whole | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
-)  # fmt: skip
-"""What has to look at files before it can be answered."""
-
 _Changing = Open | Fork | Delete | Describe | Gc
-"""What of that also changes them."""
+"""What looks at files and also changes them."""
 
 
 class Router:
@@ -350,7 +345,7 @@ class Router:
         item = Item(command, request.records, asker, size, deadline_s, is_awaited)
         self._registry.submit(command.session, item)
 
-    def _start(self, asker: _Asker, command: _Slow) -> None:
+    def _start(self, asker: _Asker, command: SlowCommand) -> None:
         if asker.request_id in asker.peer.looking:
             # Sent again while the first copy is being served: one answer is enough.
             return
@@ -365,7 +360,7 @@ class Router:
         asker.peer.looking.add(asker.request_id)
         self._spawn(lambda: self._serve_slowly(asker, command))
 
-    async def _serve_slowly(self, asker: _Asker, command: _Slow) -> None:
+    async def _serve_slowly(self, asker: _Asker, command: SlowCommand) -> None:
         """Serve what has to look at files; every end of it is an answer."""
         try:
             await self._look(asker, command)
@@ -376,12 +371,12 @@ class Router:
             asker.peer.looking.discard(asker.request_id)
             self._outbox.flush()
 
-    def _refusal(self, asker: _Asker, command: _Slow, error: Exception) -> StenoError:
+    def _refusal(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         if isinstance(error, OSError) and not isinstance(command, _Changing):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return Refusals(asker.session or "", self._shop.tell).of(error)
 
-    async def _look(self, asker: _Asker, command: _Slow) -> None:
+    async def _look(self, asker: _Asker, command: SlowCommand) -> None:
         match command:
             case List():
                 asker.peer.check_takes()

@@ -459,6 +459,12 @@ AnyCommand = (
     | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
 )  # fmt: skip
 
+SlowCommand = (
+    Stat | Open | Describe | Fork | Delete | Verify
+    | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
+)  # fmt: skip
+"""What the daemon has to look at files for before it answers; so many at a time are bounded."""
+
 COMMANDS: Final[dict[str, type[Command]]] = {
     str(cls.__struct_config__.tag): cls for cls in AnyCommand.__args__
 }

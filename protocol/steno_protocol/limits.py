@@ -100,6 +100,10 @@ SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 CLIENT_REQUESTS_MAX: Final = 65_536
 """Requests that one client keeps under way; each belongs to a caller who waits for it."""
 
+CLIENT_LOOKUPS_MAX: Final = 64
+"""Of them those for which the daemon looks at files; it reads 16 at a time of all clients together,
+and sixteen clients that ask for as much have just their places in `READERS_MAX`."""
+
 HANDSHAKE_MS: Final = 10_000
 """A handshake; over TCP it is three ways there and back, which take a satellite and a lossy network
 seconds. Who never ends one holds a handle for so long."""

@@ -1,0 +1,104 @@
+"""A client that asks for much at a time asks the daemon for as much as that serves, and no more."""
+
+import pytest
+
+from steno._pending import Pending
+from steno_protocol import limits, replies
+from steno_protocol.errors import Busy, ErrorCode
+from support.driven_exchange import ACK, Driver
+
+MANY = 3 * limits.CLIENT_LOOKUPS_MAX
+ANSWER = replies.TimelineReport(entries=[])
+
+
+def ids(driver: Driver) -> list[bytes]:
+    """Which requests are sent now."""
+    return [request_id for request_id, _ in driver.sent()]
+
+
+def ids_of(pendings: list[Pending]) -> list[bytes]:
+    """Their ids."""
+    return [pending.id for pending in pendings]
+
+
+def test_each_answer_lets_the_next_one_go_in_the_order_in_which_they_were_asked() -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(MANY)]
+    sent = ids(driver)
+    assert len(sent) == limits.CLIENT_LOOKUPS_MAX
+    for pending in pendings:
+        driver.answer(pending.id, ANSWER)
+        sent += ids(driver)
+    assert sent == ids_of(pendings)
+    assert all(pending.result() == (ANSWER, b"") for pending in pendings)
+
+
+def test_who_asks_when_others_wait_comes_behind_them() -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
+    driver.sent()
+    driver.exchange.forget(pendings[0])
+    late = driver.stat()
+    driver.answer(pendings[1].id, ANSWER)
+    assert ids(driver) == [pendings[-1].id, late.id]
+
+
+def test_what_changes_a_session_does_not_wait_for_what_is_read() -> None:
+    driver = Driver()
+    for _ in range(MANY):
+        driver.stat()
+    driver.sent()
+    append = driver.append()
+    assert ids(driver) == [append.id]
+    driver.answer(append.id, ACK)
+    assert append.result() == (ACK, b"")
+
+
+def test_who_gave_up_is_not_asked_for_and_takes_nobodys_place() -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(MANY)]
+    first, second, third = (
+        pendings[at : at + limits.CLIENT_LOOKUPS_MAX]
+        for at in range(0, MANY, limits.CLIENT_LOOKUPS_MAX)
+    )
+    driver.sent()
+    for pending in [*first, *second]:
+        driver.exchange.forget(pending)
+    driver.wait(0.0)
+    assert ids(driver) == ids_of(third)
+
+
+def test_who_was_refused_keeps_its_place_until_it_is_answered() -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
+    driver.sent()
+    driver.refuse(pendings[0].id, ErrorCode.BUSY)
+    assert ids(driver) == []
+    driver.wait(1.0)
+    assert pendings[0].id in ids(driver)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_on_a_new_connection_all_are_asked_for_anew(*, refused: bool) -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(MANY)]
+    driver.sent()
+    if refused:
+        driver.refuse(pendings[0].id, ErrorCode.BUSY)
+    driver.exchange.disconnected("it went away")
+    driver.connect()
+    sent = ids(driver)
+    assert len(sent) == limits.CLIENT_LOOKUPS_MAX
+    for pending in pendings:
+        driver.answer(pending.id, ANSWER)
+        sent += ids(driver)
+    assert sent == ids_of(pendings)
+
+
+def test_who_waited_in_vain_is_told_so() -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
+    driver.wait(31.0)
+    with pytest.raises(Busy, match="ask for less at a time"):
+        pendings[-1].result()
+    assert not driver.exchange.needs_daemon
