@@ -221,6 +221,7 @@ class BlockingLink:
             self._step(0.0)
             while self._attempt is not None:
                 self._step(0.0)
+            self._take_in_rest()
             is_new = self._connection is not before
         finally:
             self._turns.give_back()
@@ -294,6 +295,16 @@ class BlockingLink:
             if self._connection is None or not self._is_stirred(self._connection):
                 return
             self._step(0.0)
+
+    def _take_in_rest(self) -> None:
+        """Take in what is there, and what the daemon sends as soon as there is room for it."""
+        end = time.monotonic() + limits.REFRESH_S_MAX
+        has_come = True
+        while self._connection is not None and time.monotonic() < end:
+            wait_s = limits.ANSWER_SOON_MS / 1000 if self._connection.expects_more else 0.0
+            if not has_come and not wait_s:
+                return
+            has_come = self._step(time.monotonic() + wait_s)
 
     def _is_stirred(self, connection: Connection, *, to_send: bool = False) -> bool:
         """Whether a message is there, or can go; who looks for one takes bytes in."""

@@ -57,6 +57,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def expects_more(self) -> bool:
+        """True when more is likely to come at once: part of a message came, or very much."""
+        ...
+
+    @property
     def can_send(self) -> bool:
         """True when the daemon's end takes messages."""
         ...

@@ -5,6 +5,7 @@ large streams; a request that waits for its answer pays for four wake-ups where 
 do. The messages are the same, so the daemon's end may be libzmq's, and a client may be.
 """
 
+import errno
 import select
 import socket
 import struct
@@ -24,6 +25,17 @@ _SOON: Final = struct.pack("@ll", 0, limits.ANSWER_SOON_MS * 1000)
 _LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
 _MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
 _OVER: Final = select.EPOLLHUP | select.EPOLLRDHUP | select.EPOLLERR
+
+_NO_MEMORY: Final = frozenset({errno.ENOMEM, errno.ENOBUFS})
+_NO_HANDLE: Final = _NO_MEMORY | {errno.EMFILE, errno.ENFILE, errno.ENOSPC}
+
+_ENDED: Final = _NO_MEMORY | {
+    errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN,
+    errno.EINVAL, errno.EBADF,
+}  # fmt: skip
+"""What the kernel says when nothing goes or comes any more. Signal handlers run in the middle of
+its calls and may raise an OSError of their own, as TimeoutError is one: that is for their caller.
+"""
 
 
 class LocalConnection:
@@ -48,12 +60,17 @@ class LocalConnection:
         self._messages: deque[list[bytes]] = deque()
         self._is_lost = False
         self._is_blocked = False
+        self._has_more = False
+        self._unbroken_bytes = 0
         self._is_patient = False
+        self._handles: list[socket.socket | select.epoll] = []
         try:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._news = select.epoll()
-            self._end = select.epoll()
+            self._open()
         except OSError as error:
+            # Now, and not when the error is forgotten, whose traceback keeps this object.
+            self.close()
+            if error.errno not in _NO_HANDLE:
+                raise
             raise OutOfHandles(error.strerror or str(error)) from None
         self.fd = self._news.fileno()
         self.monitor_fd = self._end.fileno()
@@ -64,15 +81,26 @@ class LocalConnection:
         with suppress(AttributeError):
             self.close()
 
-    def _connect(self, path: str) -> None:
-        try:
-            self._socket.setblocking(False)
-            # At once or not at all: a daemon whose queue is full is tried again by the caller.
-            self._socket.connect(path)
-        except (OSError, ValueError):
-            self._is_lost = True
+    def _open(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._handles.append(self._socket)
+        self._socket.setblocking(False)
+        self._news = select.epoll()
+        self._handles.append(self._news)
+        self._end = select.epoll()
+        self._handles.append(self._end)
         self._news.register(self._socket, select.EPOLLIN)
         self._end.register(self._socket, _OVER)
+
+    def _connect(self, path: str) -> None:
+        try:
+            # At once or not at all: a daemon whose queue is full is tried again by the caller.
+            self._socket.connect(path)
+        except TimeoutError:
+            # A signal handler's: the kernel does not wait here.
+            raise
+        except (OSError, ValueError):
+            self._is_lost = True
         self._pay()
 
     @property
@@ -92,6 +120,12 @@ class LocalConnection:
     def is_ready(self) -> bool:
         """See `Connection`."""
         return self.has_messages or self.can_send
+
+    @property
+    def expects_more(self) -> bool:
+        """See `Connection`: the kernel holds little, and more can go once that was taken."""
+        is_half_there = self._inbound.is_midway and self._unbroken_bytes > 0
+        return is_half_there or self._unbroken_bytes >= socket_limits.GATHERED_BYTES_MAX
 
     def is_lost(self) -> bool:
         """See `Connection`; what came before the end is to be received first."""
@@ -136,9 +170,10 @@ class LocalConnection:
         """See `Connection`."""
         if self._outbound:
             self._flush()
-        if not self._messages:
-            self._take_in(_NOW)
         messages = self._messages
+        has_more = self._has_more or not messages
+        while has_more and len(messages) < messages_max:
+            has_more = self._take_in(_NOW) and self._has_more
         return [messages.popleft() for _ in range(min(messages_max, len(messages)))]
 
     def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
@@ -155,7 +190,7 @@ class LocalConnection:
     def close(self) -> None:
         """See `Connection`."""
         self._is_lost = True
-        for each in (self._news, self._end, self._socket):
+        for each in self._handles:
             each.close()
 
     def _take_in(self, how: int) -> bool:
@@ -166,9 +201,18 @@ class LocalConnection:
             data = self._socket.recv(size, how)
             self._messages.extend(inbound.feed(data))
         except BlockingIOError:
+            self._has_more = False
+            self._unbroken_bytes = 0
             return False
-        except (OSError, ForeignWire):
+        except ForeignWire:
+            self._hang_up()
             data = b""
+        except OSError as error:
+            if error.errno not in _ENDED:
+                raise
+            data = b""
+        self._has_more = len(data) == size
+        self._unbroken_bytes += len(data)
         if inbound.owed:
             self._pay()
         self._is_lost |= not data
@@ -191,10 +235,18 @@ class LocalConnection:
                 queued.went(self._socket.send(queued.next_piece(), _NOW))
         except BlockingIOError:
             pass
-        except OSError:
-            self._is_lost = True
+        except OSError as error:
+            if error.errno not in _ENDED:
+                raise
+            # It is lost once all is received that came before.
+            self._hang_up()
             return
         if self._is_blocked != bool(queued):
             self._is_blocked = bool(queued)
             what = select.EPOLLIN | select.EPOLLOUT if queued else select.EPOLLIN
             self._news.modify(self._socket, what)
+
+    def _hang_up(self) -> None:
+        """Have both ends see an end, which `monitor_fd` tells; what has come can be received."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)

@@ -148,6 +148,11 @@ class RemoteConnection:
         return bool(zmq.zmq_poll(self._incoming, 0))
 
     @property
+    def expects_more(self) -> bool:
+        """See `Connection`: libzmq takes in by itself what the daemon sends."""
+        return False
+
+    @property
     def can_send(self) -> bool:
         """True when the daemon's end takes messages."""
         return bool(zmq.zmq_poll(self._outgoing, 0))

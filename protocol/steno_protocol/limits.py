@@ -124,6 +124,10 @@ CLIENT_TURNS_MAX: Final = 16
 """Turns in which a blocking client takes in what has arrived before it sends a change: a window of
 events fits into them, and a session that is written to all the time keeps nobody from sending."""
 
+REFRESH_S_MAX: Final = 1.0
+"""A refresh goes on for so long at the most where others write without a pause; a window of events
+takes a fifth of it."""
+
 EVENT_COST_BYTES: Final = 1 * KIB
 """What a records event costs beside its block: the window ends before small ones fill the queue."""
 

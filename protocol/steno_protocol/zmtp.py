@@ -77,13 +77,18 @@ class Inbound:
         self._frames: list[bytes] = []
         self._frames_bytes = 0
 
+    @property
+    def is_midway(self) -> bool:
+        """Part of a message came, and not yet the rest of it."""
+        return bool(self._held or self._frames)
+
     def feed(self, data: bytes) -> list[list[bytes]]:
         """Take in what came, and return the messages that it completes.
 
         A message that is larger than any that can be served is cut: enough of it is kept to tell.
 
         Raises:
-            ForeignWire: nothing that comes after this can be understood.
+            ForeignWire: nothing that comes after this can be understood; what came with it is lost.
         """
         if self._held:
             self._held.append(data)
