@@ -228,7 +228,8 @@ HANDLES_PER_CONNECTION_MAX: Final = 12
 process."""
 
 HANDLES_MIN: Final = 48
-"""File handles without which no daemon starts: 17 at rest, 12 for a connection, 4 for a session."""
+"""File handles without which no daemon starts: 11 at rest and 10 more with a door for other
+machines, 12 for a connection there, 4 for a session."""
 
 HANDLES_RESERVE_MAX: Final = 256
 """File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients by
