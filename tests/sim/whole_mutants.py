@@ -96,7 +96,7 @@ WHOLE_MUTANTS = {
         [Patch(_follower, "Subscribe", _without_incarnation)], 32
     ),
     "a mirror that ends when the disk fails for a moment": WholeMutant(
-        [Patch(_exchange, "_is_asked_again", _never)], 21
+        [Patch(Follower, "is_asked_again_after", _never)], 21
     ),
     "a key that was forgotten for another session's, as if it had never been": WholeMutant(
         [Patch(KeyTable, "give_back", _given_back_in_silence)], 385
