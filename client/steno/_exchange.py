@@ -46,7 +46,6 @@ from steno_protocol.errors import (
     Incompatible,
     Outcome,
     StenoError,
-    Unreachable,
 )
 from steno_protocol.frames import Answer, decode_answers
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
@@ -219,14 +218,16 @@ class Exchange:
                 f"the daemon sent what this client cannot read ({error.message}): restart it, so"
                 " that both are of one version"
             ) from None
-        self._go_on_looking(now)
+        if self._lookups.waiting:
+            self._go_on_looking(now)
 
     def tick(self, now: float) -> None:
         """Do what is due: send again, give up, ask again for subscriptions."""
         while self._abandoned:
             self.unfollow(self._abandoned[0])
             self._abandoned.popleft()
-        self._go_on_looking(now)
+        if self._lookups.waiting:
+            self._go_on_looking(now)
         if now < self.alarm:
             return
         self.alarm = inf
@@ -446,12 +447,7 @@ class Exchange:
 
     def _tick_follower(self, request_id: bytes, follower: Follower, now: float) -> None:
         if now >= follower.deadline:
-            because = f" ({self.trouble})" if self.trouble else ""
-            error = Unreachable(
-                f"the subscription was not answered in time{because}: see `steno status`",
-                session=follower.session,
-            )
-            self._end(follower, error)
+            self._end(follower, follower.timed_out(self.trouble))
         elif now >= follower.due and self.is_connected:
             if self._may_be_coming(follower, now):
                 follower.due = self._heard_at + _BLOCK_WAY_S

@@ -9,7 +9,7 @@ from steno._pending import RETRIED
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
 from steno_protocol import events, limits
 from steno_protocol.commands import Subscribe
-from steno_protocol.errors import ErrorCode, NotFound, StenoError
+from steno_protocol.errors import ErrorCode, NotFound, StenoError, Unreachable
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
 
@@ -104,6 +104,14 @@ class Follower:
         # Nobody could renew a mirror that was ended because the disk failed for a moment.
         is_mirror = self.until_live and self.is_live
         return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
+
+    def timed_out(self, trouble: str | None) -> StenoError:
+        """What it ends with at its deadline; `trouble` is why there is no connection."""
+        because = f" ({trouble})" if trouble else ""
+        return Unreachable(
+            f"the subscription was not answered in time{because}: see `steno status`",
+            session=self.session,
+        )
 
     def asked_as(self, name: str) -> Subscribe:
         """The command that asks for what comes next, as the subscription of this name."""

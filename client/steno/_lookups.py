@@ -4,30 +4,38 @@ The daemon serves so many of one client at a time and refuses the others as `bus
 asked for thousands together would ask most of them again and again, and keep it from its work.
 """
 
+from typing import Final
+
 from steno._pending import Pending
 from steno_protocol import limits
 from steno_protocol.commands import SlowCommand
 from steno_protocol.errors import Busy
+
+# Each request asks for it, and a union would be gone through from its beginning.
+_SLOW: Final = frozenset(SlowCommand.__args__)
 
 
 class Lookups:
     """Who may ask, and who waits until others were answered.
 
     What ends in the middle of a call, by an interrupt, is made good by `forget_all`.
+
+    Attributes:
+        waiting: by their ids, who waited longest first.
     """
 
     def __init__(self) -> None:
         self._under_way: set[bytes] = set()
-        self._waiting: dict[bytes, Pending] = {}
+        self.waiting: dict[bytes, Pending] = {}
 
     def admits(self, pending: Pending) -> bool:
         """Whether a request may be sent now; if not, `next` returns it once it may."""
-        if not isinstance(pending.command, SlowCommand) or pending.id in self._under_way:
+        if type(pending.command) not in _SLOW or pending.id in self._under_way:
             return True
-        if not self._waiting and len(self._under_way) < limits.CLIENT_LOOKUPS_MAX:
+        if not self.waiting and len(self._under_way) < limits.CLIENT_LOOKUPS_MAX:
             self._under_way.add(pending.id)
             return True
-        self._waiting[pending.id] = pending
+        self.waiting[pending.id] = pending
         pending.refusal = Busy(
             f"{limits.CLIENT_LOOKUPS_MAX} requests of this client, behind which this one waited,"
             " were not answered in time: ask for less at a time",
@@ -41,13 +49,13 @@ class Lookups:
 
     def next(self) -> Pending | None:
         """Who waited longest, if one more may be sent: it is admitted, until it is ended."""
-        if not self._waiting or len(self._under_way) >= limits.CLIENT_LOOKUPS_MAX:
+        if not self.waiting or len(self._under_way) >= limits.CLIENT_LOOKUPS_MAX:
             return None
-        pending = self._waiting.pop(next(iter(self._waiting)))
+        pending = self.waiting.pop(next(iter(self.waiting)))
         self._under_way.add(pending.id)
         return pending
 
     def forget_all(self) -> None:
         """Nothing is under way any more: all are to be admitted anew."""
         self._under_way.clear()
-        self._waiting.clear()
+        self.waiting.clear()
