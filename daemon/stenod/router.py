@@ -167,6 +167,7 @@ class Router:
         self._admission = admission
         self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
         self._readers = 0
+        self._full_until = 0.0
         self._is_draining = False
         self._has_drained = False
         self._reporter = reporter
@@ -259,7 +260,7 @@ class Router:
         peer = self.peers.get(place)
         if peer is None:
             if len(self.peers) >= limits.PEERS_MAX:
-                self._forget_first()
+                self._make_room()
             self.visits += 1
             peer = Peer(identity, self._shop.monotonic(), user, loans=Loans(self._untaken))
             peer.link = self.link(peer)
@@ -267,8 +268,14 @@ class Router:
             self._shop.tell("connected", peer=self.sender(peer))
         return peer
 
-    def _forget_first(self) -> None:
-        """Forget who connected first; its followers subscribe again, under a new name."""
+    def _make_room(self) -> None:
+        """Forget who is gone, or else who came first: it subscribes again, under a new name."""
+        now = self._shop.monotonic()
+        if now >= self._full_until:
+            self.forget_gone()
+            if len(self.peers) < limits.PEERS_MAX:
+                return
+            self._full_until = now + limits.PEERS_LOOK_S
         peer = next(iter(self.peers.values()))
         for subscription in peer.subscriptions.values():
             subscription.lag(f"more than {limits.PEERS_MAX} clients are connected")

@@ -1,12 +1,13 @@
 """What is on its way to a peer, and its subscriptions that wait until it takes some of it."""
 
+import math
 from dataclasses import dataclass
 
 import anyio
 import pytest
 
 from steno_protocol import limits
-from steno_protocol.commands import Open, Status
+from steno_protocol.commands import Open, Status, Unsubscribe
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.frames import encode_request
 from steno_protocol.positions import Position
@@ -202,6 +203,35 @@ async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
         cable.stands = False
         daemon.router.forget_gone()
         assert not daemon.router.peers
+
+
+async def test_who_is_gone_makes_room_for_who_comes_before_anybody_who_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "PEERS_MAX", 3)
+    monkeypatch.setattr(limits, "PEERS_LOOK_S", math.inf)
+    cables: dict[bytes, Cable] = {}
+    daemon = DaemonInProcess(SimulatedDisk())
+    daemon.router.link = lambda peer: cables.setdefault(peer.identity, Cable())
+
+    def come(*names: bytes) -> None:
+        for name in names:
+            daemon.handle(encode_request(name, Unsubscribe(subscription="s"), ()), identity=name)
+
+    def known() -> list[bytes]:
+        return [peer.identity for peer in daemon.router.peers.values()]
+
+    async with daemon.running():
+        come(b"first", b"second", b"third")
+        cables[b"second"].stands = False
+        come(b"fourth")
+        assert known() == [b"first", b"third", b"fourth"]
+        come(b"fifth")
+        assert known() == [b"third", b"fourth", b"fifth"]
+        # Nobody was gone at the last look, and it is too soon for another one.
+        cables[b"fifth"].stands = False
+        come(b"sixth")
+        assert known() == [b"fourth", b"fifth", b"sixth"]
 
 
 async def test_who_follows_and_is_let_in_no_longer_is_told_so_although_nothing_happens() -> None:
