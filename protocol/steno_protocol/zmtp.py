@@ -180,7 +180,7 @@ class Inbound:
             self.is_ready = True
         elif command.startswith(_PING):
             # One goes back for all that come together: who asks without end is not to fill memory.
-            if not self.owed:
+            if _PONG not in self.owed:
                 context = command[len(_PING) + _TTL_BYTES :][:_CONTEXT_BYTES_MAX]
                 self.owed += _frame(_PONG + context, _COMMAND)
         elif not self.is_ready:

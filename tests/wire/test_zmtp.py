@@ -184,6 +184,15 @@ def test_a_sign_of_life_is_answered_once_for_all_that_were_asked_for_together() 
     assert inbound.owed == b"\x04\x08\x04PONGabc"
 
 
+def test_a_sign_of_life_that_is_asked_for_with_the_handshake_is_given_behind_it() -> None:
+    inbound = Inbound(b"ROUTER")
+    inbound.feed(GREETING + READY_OF_DEALER)
+    handshake = bytes(inbound.owed)
+    inbound = Inbound(b"ROUTER")
+    inbound.feed(GREETING + READY_OF_DEALER + b"\x04\x0a\x04PING\x00\x0aabc" * 2)
+    assert inbound.owed == handshake + b"\x04\x08\x04PONGabc"
+
+
 def test_commands_that_nobody_knows_are_passed_over() -> None:
     assert router().feed(b"\x04\x0a\x09SUBSCRIBE\x00\x01m") == [[b"m"]]
 
