@@ -86,9 +86,9 @@ class LocalConnection:
 
     def send(self, frames: Sequence[bytes], loans: Loans) -> Sent:
         """Queue a message, or drop it."""
-        if self._outbound.messages >= limits.SEND_QUEUE_MESSAGES:
+        if self._is_full:
             self.flush()
-            if self._outbound.messages >= limits.SEND_QUEUE_MESSAGES:
+            if self._is_full:
                 return Sent.FULL
         end = self._outbound.put(frames)
         size = len(frames[-1])
@@ -125,6 +125,15 @@ class LocalConnection:
         self._socket.close()
         self._inbound, self._outbound = Inbound(b"ROUTER"), Outbound()
         self.waiting.clear()
+
+    @property
+    def _is_full(self) -> bool:
+        """As much waits for the client as may."""
+        queued = self._outbound
+        return (
+            queued.messages >= limits.SEND_QUEUE_MESSAGES
+            or queued.unsent >= socket_limits.SEND_QUEUE_BYTES
+        )
 
     def _pay(self) -> None:
         """Send what the wire itself asks for, unless the client takes nothing anyway."""

@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from steno_protocol.limits import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HEADER_BYTES_MAX, KIB, MIB
+from steno_protocol.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    HEADER_BYTES_MAX,
+    KIB,
+    MIB,
+    PEER_LOANS_BYTES_MAX,
+)
 
 MESSAGE_FRAMES_MAX: Final = BATCH_RECORDS_MAX + 4
 """Frames of a message that are kept: those before the records, and one record that is too many."""
@@ -21,6 +28,10 @@ RECEIVED_BYTES_MAX: Final = 1 * MIB
 
 PIECES_MAX: Final = 512
 """Pieces of a frame before they are put together: the largest record comes in 256 of 64 KiB."""
+
+SEND_QUEUE_BYTES: Final = 2 * PEER_LOANS_BYTES_MAX
+"""Bytes that wait for one client before it loses the next message: what it asks for while it takes
+nothing is `busy` at half of it, but refusals and acks are not, and 4096 of those were 0.5 GiB."""
 
 CONNECTIONS_WAITING_MAX: Final = 1024
 """Connections that wait while the daemon is busy; the kernel refuses more, and they come again."""

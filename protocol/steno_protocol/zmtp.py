@@ -238,6 +238,11 @@ class Outbound:
         return self._gone
 
     @property
+    def unsent(self) -> int:
+        """Bytes that have not gone yet."""
+        return self._put - self._gone
+
+    @property
     def messages(self) -> int:
         """Messages that have not gone yet, or not as a whole."""
         return len(self._ends)

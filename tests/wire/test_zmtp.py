@@ -201,10 +201,12 @@ def test_what_has_gone_is_told_by_message() -> None:
     outbound = Outbound()
     ends = [outbound.put([b"x" * size]) for size in (5, 300, 70_000)]
     assert outbound.messages == 3
+    assert outbound.unsent == ends[-1]
     while outbound:
         outbound.next_piece()
         outbound.went(1)
         assert outbound.messages == sum(end > outbound.gone for end in ends)
+        assert outbound.unsent == ends[-1] - outbound.gone
     assert outbound.messages == 0
     assert outbound.gone == ends[-1]
 
