@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import stat
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -53,7 +53,7 @@ class LocalTransport:
         self._numbers = count(1)
         self._connections: dict[bytes, LocalConnection] = {}
         self._by_handle: dict[int, LocalConnection] = {}
-        self._stirred: deque[tuple[int, int]] = deque()
+        self._stirred: OrderedDict[int, int] = OrderedDict()
         self._unsent: set[LocalConnection] = set()
         self._current: LocalConnection | None = None
         self._handle: Handle = _nobody
@@ -150,13 +150,16 @@ class LocalTransport:
 
     def _take_in(self) -> None:
         """Take in one burst; the loop comes back as long as there is more."""
+        if self._is_rest_due:
+            # One burst for each round of the loop, in which all others have their turn.
+            return
         try:
             self._drain()
             self._end_burst()
         except Exception as error:
             if self._failed is not None and not self._failed.done():
                 self._failed.set_exception(error)
-        if self._stirred and not self._is_rest_due:
+        if self._stirred:
             # What was received already makes nobody call again.
             self._is_rest_due = True
             asyncio.get_running_loop().call_soon(self._take_rest)
@@ -168,13 +171,19 @@ class LocalTransport:
 
     def _drain(self) -> None:
         """Attend to all in turn: who is left when the burst is full comes first in the next one."""
+        self._look_around()
         taken = 0
         while taken < limits.BURST_REQUESTS_MAX:
             if not self._stirred:
-                self._stirred.extend(self._events.poll(0))
+                self._look_around()
                 if not self._stirred:
                     return
-            taken += self._attend(*self._stirred.popleft())
+            taken += self._attend(*self._stirred.popitem(last=False))
+
+    def _look_around(self) -> None:
+        """Have those who said something come behind those who wait for their turn already."""
+        for handle, event in self._events.poll(0):
+            self._stirred[handle] = self._stirred.get(handle, _RECEIVED) | event
 
     def _attend(self, handle: int, event: int) -> int:
         """Do what a handle is ready for; tells how much of a burst that was, one at least."""
@@ -186,7 +195,7 @@ class LocalTransport:
             return 1
         if event & _WRITE:
             self._flush(connection)
-        if event == _WRITE:
+        if event == _WRITE and not connection.waiting:
             return 1
         try:
             if not connection.waiting:
@@ -202,13 +211,14 @@ class LocalTransport:
         return self._serve(connection) or 1
 
     def _serve(self, connection: LocalConnection) -> int:
-        """Handle what was received, a burst at the most; tells how many requests that was."""
+        """Handle what was received, an equal part of a burst; tells how many requests that was."""
         waiting, taken = connection.waiting, 0
+        most = max(1, limits.BURST_REQUESTS_MAX // (1 + len(self._stirred)))
         self._current = connection
-        while waiting and taken < limits.BURST_REQUESTS_MAX:
+        while waiting and taken < most:
             taken += self._handle(connection.identity, waiting.popleft())
         if waiting:
-            self._stirred.append((connection.handle, _RECEIVED))
+            self._stirred[connection.handle] = _RECEIVED
         return taken
 
     def _flush(self, connection: LocalConnection) -> None:
