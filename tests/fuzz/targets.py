@@ -4,7 +4,7 @@ import importlib
 
 from fuzz.engine import Check
 
-NAMES = ("gate", "frames", "recovery")
+NAMES = ("gate", "zmtp", "frames", "recovery")
 """Each is a module beside this one."""
 
 KEPT = {
