@@ -1,5 +1,6 @@
 """The daemon's socket for this machine: bursts, peers that break off or are slow, no handles."""
 
+import asyncio
 import errno
 import os
 import select
@@ -130,6 +131,11 @@ def heard(one: socket.socket) -> bytes:
         return one.recv(4096)
     except BlockingIOError:
         return b""
+
+
+def is_readable(link: local_connection.LocalConnection) -> bool:
+    """Whether anything has come that was not taken in."""
+    return bool(select.select([link.handle], [], [], 0)[0])
 
 
 class FullKernel:
@@ -355,6 +361,11 @@ async def test_a_sign_of_life_is_given_again_once_it_is_taken(
         while not link.has_unsent:
             stranger.send(PING)
             await anyio.lowlevel.checkpoint()
+        waiting = link._outbound.unsent
+        for _ in range(100):
+            stranger.send(PING)
+            await until(lambda: not is_readable(link))
+        assert link._outbound.unsent <= waiting
         assert not has_hung_up(stranger)
         await until(lambda: not link.has_unsent)
         assert not has_hung_up(stranger)
@@ -376,13 +387,15 @@ async def test_who_speaks_something_else_is_hung_up_on(
         peer.close()
 
 
+@pytest.mark.parametrize("said", [0, 1, 64, len(HANDSHAKE) - 1])
 async def test_who_never_ends_the_handshake_is_hung_up_on(
-    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch, said: int
 ) -> None:
     async with served(root) as there:
         peer, identity = await there.come(b"one")
-        monkeypatch.setattr(limits, "HANDSHAKE_MS", 1)
+        monkeypatch.setattr(limits, "HANDSHAKE_MS", 50)
         stranger.connect(str(there.path))
+        stranger.send(HANDSHAKE[:said])
         await until(lambda: has_hung_up(stranger))
         assert there.say(identity, b"still here") is Sent.OK
         peer.close()
@@ -548,6 +561,57 @@ async def test_a_peer_that_takes_nothing_keeps_nobody_waiting_and_then_loses_mes
         assert there.say(its_name, b"again") is Sent.OK
         lazy.close()
         peer.close()
+
+
+async def test_whose_queue_is_full_loses_nothing_once_it_takes_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SEND_QUEUE_MESSAGES", 3)
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        while there.say(identity, LARGE) is Sent.OK:
+            pass
+        while heard(peer._socket):
+            pass
+        # The loop had no turn in which it would be told.
+        assert there.say(identity, LARGE) is Sent.OK
+        peer.close()
+
+
+async def test_what_is_queued_goes_when_the_others_had_their_turn(root: Path) -> None:
+    async with served(root) as there:
+        peer, identity = await there.come(b"one")
+        for name in (b"first", b"second"):
+            assert there.transport.send(identity, [name], Loans()) is Sent.OK
+            there.transport.look_soon()
+            await until(lambda name=name: peer.receive(1) == [[name]])
+        peer.close()
+
+
+async def test_a_client_that_said_nothing_is_not_waited_for(root: Path) -> None:
+    ours, its = socket.socketpair()
+    with its:
+        connection = local_connection.LocalConnection(ours, b"1")
+        connection.receive()
+        assert not connection.waiting
+        assert connection.stands
+        connection.close()
+
+
+async def test_who_breaks_off_the_handshake_is_ended_once(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: failed.append(told))
+    monkeypatch.setattr(limits, "HANDSHAKE_MS", 100)
+    async with served(root) as there:
+        with socket.socket(socket.AF_UNIX) as short:
+            short.connect(str(there.path))
+        await until(lambda: there.transport._connections == {} and not there.transport._stirred)
+        # It came later, and is ended in time: so the time of the first is over, too.
+        stranger.connect(str(there.path))
+        await until(lambda: has_hung_up(stranger))
+    assert failed == []
 
 
 async def test_a_message_that_comes_in_parts_keeps_nobody_waiting(root: Path) -> None:

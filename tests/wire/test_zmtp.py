@@ -15,7 +15,7 @@ GREETING = bytes(Inbound(b"DEALER").owed)
 READY_OF_DEALER = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 FOREIGN = [
     pytest.param(b"GET / HTTP/1.1\r\n", id="another protocol"),
-    pytest.param(b"\xff" + bytes(8) + b"\x7f\x01" + bytes(53), id="an older version"),
+    pytest.param(GREETING.replace(b"\x7f\x03", b"\x7f\x02"), id="an older version"),
     pytest.param(GREETING.replace(b"NULL\0", b"CURVE"), id="a mechanism with keys"),
     pytest.param(GREETING + b"\x00\x01x", id="a message before the handshake"),
     pytest.param(GREETING + b"\x04\x06\x05ERROR", id="an error instead of a handshake"),
@@ -23,6 +23,11 @@ FOREIGN = [
     pytest.param(GREETING + b"\x04\x0a\x05READY\x05a\x00\x00", id="a name that is cut off"),
     pytest.param(GREETING + b"\x04\x06\x05READY", id="no kind of socket"),
     pytest.param(GREETING + b"\x06" + (1 << 20).to_bytes(8, "big"), id="a large command"),
+    pytest.param(GREETING + b"\x02" + (1 << 20).to_bytes(8, "big"), id="a large frame too early"),
+    pytest.param(
+        GREETING + READY_OF_DEALER + b"\x06" + (1 << 20).to_bytes(8, "big"),
+        id="a large command behind the handshake",
+    ),
     pytest.param(GREETING + READY_OF_DEALER + b"\x80\x01x", id="a flag that nobody knows"),
     pytest.param(
         GREETING + READY_OF_DEALER + b"\x02" + (limits.FRAME_BYTES_MAX + 1).to_bytes(8, "big"),
@@ -116,6 +121,30 @@ def test_the_first_byte_tells_another_protocol() -> None:
         Inbound(b"ROUTER").feed(b"\x16")
 
 
+def test_who_speaks_a_newer_version_speaks_this_one_too() -> None:
+    inbound = Inbound(b"ROUTER")
+    inbound.feed(GREETING.replace(b"\x7f\x03", b"\x7f\x04") + READY_OF_DEALER)
+    assert inbound.is_ready
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        ("ROUTER", "DEALER"),
+        ("ROUTER", "REQ"),
+        ("ROUTER", "ROUTER"),
+        ("DEALER", "ROUTER"),
+        ("DEALER", "DEALER"),
+        ("DEALER", "REP"),
+    ],
+)
+def test_all_kinds_of_sockets_that_may_be_at_the_other_end_are_let_in(own: str, other: str) -> None:
+    inbound = Inbound(own.encode())
+    body = b"\x05READY\x0bSocket-Type" + len(other).to_bytes(4, "big") + other.encode()
+    inbound.feed(GREETING + bytes((4, len(body))) + body)
+    assert inbound.is_ready
+
+
 def test_a_large_frame_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"x" * limits.RECORD_BYTES_MAX
     outbound, inbound = Outbound(), router()
@@ -136,15 +165,18 @@ def test_a_frame_in_tiny_pieces_takes_hardly_more_memory_than_its_bytes() -> Non
     inbound = router()
     size, step = 300_000, 3
     inbound.feed(b"\x02" + size.to_bytes(8, "big"))
-    tracemalloc.start()
-    for at in range(0, size - step, step):
-        # Each a piece of its own, as the kernel gives it.
-        assert inbound.feed(b"%03d" % (at % 1000)) == []
-    kept, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert size < kept < 2 * size
     body = b"".join(b"%03d" % (at % 1000) for at in range(0, size, step))
-    assert inbound.feed(body[-step:]) == [[body]]
+    # The second one as the first.
+    for head in (b"", b"\x02" + size.to_bytes(8, "big")):
+        inbound.feed(head)
+        tracemalloc.start()
+        for at in range(0, size - step, step):
+            # Each a piece of its own, as the kernel gives it.
+            assert inbound.feed(b"%03d" % (at % 1000)) == []
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert size < kept < 2 * size
+        assert inbound.feed(body[-step:]) == [[body]]
 
 
 def test_how_much_is_wanted_is_told() -> None:
@@ -176,6 +208,8 @@ def test_a_message_of_large_frames_is_kept_up_to_what_tells_that_it_is_too_large
     total = sum(map(len, message))
     most = socket_limits.MESSAGE_BYTES_MAX
     assert limits.BATCH_BYTES_MAX < most <= total < most + len(record)
+    # The next one begins anew.
+    assert inbound.feed(frame + b"\x00\x04last") == [[record, b"last"]]
 
 
 def test_a_sign_of_life_is_answered_once_for_all_that_were_asked_for_together() -> None:
@@ -191,6 +225,13 @@ def test_a_sign_of_life_that_is_asked_for_with_the_handshake_is_given_behind_it(
     inbound = Inbound(b"ROUTER")
     inbound.feed(GREETING + READY_OF_DEALER + b"\x04\x0a\x04PING\x00\x0aabc" * 2)
     assert inbound.owed == handshake + b"\x04\x08\x04PONGabc"
+
+
+def test_of_what_a_sign_of_life_is_to_repeat_no_more_comes_back_than_may_be_asked_for() -> None:
+    inbound = router()
+    ping = b"\x04PING\x00\x0a" + b"x" * 300
+    inbound.feed(b"\x06" + len(ping).to_bytes(8, "big") + ping)
+    assert inbound.owed == b"\x04\x15\x04PONG" + b"x" * 16
 
 
 def test_commands_that_nobody_knows_are_passed_over() -> None:
@@ -219,6 +260,13 @@ def test_small_messages_go_together_and_large_frames_are_not_copied() -> None:
     pieces: list[bytes | memoryview] = []
     while outbound:
         pieces.append(outbound.next_piece())
+        if pieces[-1] is large:
+            outbound.went(5)
+            rest = outbound.next_piece()
+            assert isinstance(rest, memoryview)
+            assert rest.obj is large
+            outbound.went(len(rest))
+            continue
         outbound.went(len(pieces[-1]))
     assert any(piece is large for piece in pieces)
     assert len(pieces) == 3
