@@ -86,7 +86,7 @@ class LocalConnection:
 
     def send(self, frames: Sequence[bytes], loans: Loans) -> Sent:
         """Queue a message, or drop it."""
-        if self._is_full:
+        if self._outbound and self._is_full:
             self.flush()
             if self._is_full:
                 return Sent.FULL

@@ -125,8 +125,7 @@ CLIENT_TURNS_MAX: Final = 16
 events fits into them, and a session that is written to all the time keeps nobody from sending."""
 
 REFRESH_S_MAX: Final = 1.0
-"""A refresh goes on for so long at the most where others write without a pause; a window of events
-takes a fifth of it."""
+"""A refresh ends after this long where others write without a pause; a window takes a fifth."""
 
 EVENT_COST_BYTES: Final = 1 * KIB
 """What a records event costs beside its block: the window ends before small ones fill the queue."""
@@ -228,8 +227,7 @@ HANDLES_PER_CONNECTION_MAX: Final = 12
 process."""
 
 HANDLES_MIN: Final = 48
-"""File handles without which no daemon starts: 11 at rest and 10 more with a door for other
-machines, 12 for a connection there, 4 for a session."""
+"""File handles without which no daemon starts: 21 at rest with TCP, 12 to connect, 4 a session."""
 
 HANDLES_RESERVE_MAX: Final = 256
 """File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients by
