@@ -166,6 +166,7 @@ class Daemon:
             self._registry.retire_idle()
             self._registry.end_stalled()
             self._router.forget_gone()
+            memory.give_back_free()
             self._spawn(self._router.watch.look)
             self._look_around()
 
