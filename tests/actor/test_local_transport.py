@@ -16,6 +16,7 @@ import pytest
 
 from steno._local_connection import LocalConnection
 from steno_protocol import limits, socket_limits
+from steno_protocol.errors import StorageFailed
 from steno_protocol.zmtp import Inbound
 from stenod import local_connection
 from stenod.local import LocalTransport
@@ -683,3 +684,43 @@ async def test_more_clients_than_wait_at_the_door_are_told_at_once(root: Path) -
         assert len(waiting) - 2 == min(socket_limits.CONNECTIONS_WAITING_MAX, allowed)
         for each in waiting:
             each.close()
+
+
+async def test_only_a_socket_of_its_own_is_removed(root: Path) -> None:
+    path = root / "stenod.sock"
+    first, second = LocalTransport(lambda: True), LocalTransport(lambda: True)
+    first.bind(path)
+    assert first.is_reachable
+    path.rename(root / "moved")
+    assert not first.is_reachable
+    second.bind(path)
+    assert not first.is_reachable
+    first.close()
+    assert second.is_reachable
+    second.close()
+    assert not path.exists()
+
+
+async def test_a_socket_that_was_lent_stays_when_it_is_closed(root: Path) -> None:
+    path = root / "stenod.sock"
+    lent = socket.socket(socket.AF_UNIX)
+    lent.bind(str(path))
+    lent.listen()
+    transport = LocalTransport(lambda: True)
+    transport.bind(path, lent.detach())
+    transport.close()
+    assert path.is_socket()
+
+
+async def test_a_socket_that_was_left_behind_is_replaced_and_nothing_else(root: Path) -> None:
+    path = root / "stenod.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    transport = LocalTransport(lambda: True)
+    transport.bind(path)
+    assert transport.is_reachable
+    transport.close()
+    path.write_text("of somebody")
+    with pytest.raises(StorageFailed, match="no socket of ours"):
+        LocalTransport(lambda: True).bind(path)
+    assert path.read_text() == "of somebody"
