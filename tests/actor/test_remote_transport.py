@@ -189,9 +189,9 @@ async def test_half_a_message_ends_the_service() -> None:
     async def serve() -> None:
         async with served() as there:
             peer = await there.come(b"one")
-            peer.close()
             with pytest.raises(TypeError):
                 there.transport.send(there.identities[b"one"], [b"begin", nothing], Loans())
+            peer.close()
             await anyio.sleep_forever()
 
     with pytest.raises(ExceptionGroup) as failed, anyio.fail_after(10):
