@@ -85,6 +85,7 @@ class LocalConnection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._handles.append(self._socket)
         self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, socket_limits.SOCKET_BYTES)
         self._news = select.epoll()
         self._handles.append(self._news)
         self._end = select.epoll()

@@ -43,6 +43,7 @@ class LocalConnection:
     def __init__(self, accepted: socket.socket, identity: bytes) -> None:
         self._socket = accepted
         accepted.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, socket_limits.SOCKET_BYTES)
         found = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, uid, gid = _CREDENTIALS.unpack(found)
         self.handle = accepted.fileno()

@@ -26,6 +26,11 @@ GATHERED_BYTES_MAX: Final = 64 * KIB
 RECEIVED_BYTES_MAX: Final = 1 * MIB
 """Bytes that the kernel is asked for when so many more of a frame are known to come."""
 
+SOCKET_BYTES: Final = 512 * KIB
+"""Room that the kernel is asked for, for what is sent and not received yet: a block of a reader goes
+in a few pieces, and not in ten; a follower takes in 60 MiB in 55 ms instead of 85. It gives what the
+system allows, 208 KiB mostly."""
+
 PIECES_MAX: Final = 512
 """Pieces of a frame before they are put together: the largest record comes in 256 of 64 KiB."""
 
