@@ -54,6 +54,7 @@ class LocalTransport:
         self._connections: dict[bytes, LocalConnection] = {}
         self._by_handle: dict[int, LocalConnection] = {}
         self._stirred: OrderedDict[int, int] = OrderedDict()
+        self._unfinished = 0
         self._unsent: set[LocalConnection] = set()
         self._current: LocalConnection | None = None
         self._handle: Handle = _nobody
@@ -203,12 +204,22 @@ class LocalTransport:
         except (OSError, ForeignWire, MemoryError):
             self._end(connection)
             return 1
+        if connection.unfinished != connection.counted and not self._has_room_for(connection):
+            self._end(connection)
+            return 1
         if connection.until is not None and connection.is_ready:
             connection.until.cancel()
             connection.until = None
         if connection.has_unsent is not connection.is_watched:
             self._flush(connection)
         return self._serve(connection) or 1
+
+    def _has_room_for(self, connection: LocalConnection) -> bool:
+        """Whether what it has not finished still fits beside that of the others."""
+        growth = connection.unfinished - connection.counted
+        self._unfinished += growth
+        connection.counted += growth
+        return growth <= 0 or self._unfinished <= socket_limits.UNFINISHED_BYTES_MAX
 
     def _serve(self, connection: LocalConnection) -> int:
         """Handle what was received, an equal part of a burst; tells how many requests that was."""
@@ -274,6 +285,7 @@ class LocalTransport:
     def _end(self, connection: LocalConnection) -> None:
         del self._connections[connection.identity], self._by_handle[connection.handle]
         self._unsent.discard(connection)
+        self._unfinished -= connection.counted
         self._events.unregister(connection.handle)
         connection.close()
 

@@ -38,6 +38,7 @@ class LocalConnection:
         until: the timer that ends it unless the handshake is over by then.
         is_watched: it is noticed when more can be sent.
         waiting: messages that were received and not yet handled.
+        counted: bytes of what is unfinished by it, as they were counted last.
     """
 
     def __init__(self, accepted: socket.socket, identity: bytes) -> None:
@@ -54,6 +55,7 @@ class LocalConnection:
         self.until: asyncio.TimerHandle | None = None
         self.is_watched = False
         self.waiting: deque[list[bytes]] = deque()
+        self.counted = 0
         self._inbound = Inbound(b"ROUTER")
         self._outbound = Outbound()
         self._pay()
@@ -62,6 +64,11 @@ class LocalConnection:
     def is_ready(self) -> bool:
         """The handshake is over."""
         return self._inbound.is_ready
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that are kept of a message whose end did not come yet."""
+        return self._inbound.unfinished
 
     @property
     def has_unsent(self) -> bool:

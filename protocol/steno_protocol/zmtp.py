@@ -73,9 +73,15 @@ class Inbound:
         self.wanted = len(_GREETING)
         self._is_greeted = False
         self._held: list[bytes] = []
+        self._held_bytes = 0
         self._gathered = 0
         self._frames: list[bytes] = []
         self._frames_bytes = 0
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that are kept of a message whose end did not come yet."""
+        return self._held_bytes + self._frames_bytes
 
     @property
     def is_midway(self) -> bool:
@@ -92,17 +98,19 @@ class Inbound:
         """
         if self._held:
             self._held.append(data)
+            self._held_bytes += len(data)
             if len(data) < self.wanted:
                 self.wanted -= len(data)
                 self._gather()
                 return []
             data = b"".join(self._held)
             self._held.clear()
-            self._gathered = 0
+            self._held_bytes = self._gathered = 0
         messages: list[list[bytes]] = []
         end = self._take(data, messages)
         if end < len(data):
             self._held.append(data[end:])
+            self._held_bytes = len(data) - end
         return messages
 
     def _gather(self) -> None:

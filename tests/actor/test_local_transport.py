@@ -1,14 +1,12 @@
-"""The daemon's socket for this machine: bursts, peers that break off or are slow, no handles."""
+"""The daemon's socket for this machine: peers that break off or are slow, no handles."""
 
 import asyncio
 import errno
 import os
 import select
 import socket
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, suppress
-from itertools import pairwise
+from collections.abc import Generator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import anyio
@@ -22,9 +20,8 @@ from stenod import local_connection
 from stenod.local import LocalTransport
 from stenod.peers import Loans
 from stenod.transport import Sent
+from support.served_socket import FAULT, LARGE, heard, is_connected, served, until
 
-LARGE = b"x" * limits.LENT_FRAME_BYTES
-FAULT = b"what makes the handler fail"
 HANDSHAKE = (
     bytes(Inbound(b"DEALER").owed) + b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 )
@@ -37,73 +34,6 @@ pytestmark = pytest.mark.anyio
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The daemon's sockets know asyncio's loop only."""
     return str(request.param)
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    """Return once it is."""
-    with anyio.fail_after(10):
-        while not is_true():
-            await anyio.lowlevel.checkpoint()
-
-
-class Served:
-    """A socket that is served, and what came to it.
-
-    Attributes:
-        messages: what came, in order, and from whom.
-        bursts: how many messages had come at the end of each burst.
-        links: the connections of those who said something, by what they said first.
-        has_room: whether anybody may come.
-        cost: how many requests each message is.
-        after_burst: called behind each burst.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.has_room = True
-        self.cost = 1
-        self.after_burst: Callable[[], object] = lambda: None
-        self.transport = LocalTransport(lambda: self.has_room)
-        self.transport.bind(path)
-        self.messages: list[tuple[bytes, list[bytes]]] = []
-        self.bursts: list[int] = []
-        self.links: dict[bytes, local_connection.LocalConnection | None] = {}
-
-    def take(self, identity: bytes, frames: list[bytes]) -> int:
-        """Remember what came."""
-        if frames == [FAULT]:
-            raise RuntimeError("a fault of ours")
-        self.messages.append((identity, frames))
-        self.links.setdefault(frames[0], self.transport.link())
-        return self.cost
-
-    def end_burst(self) -> None:
-        """Remember what had come."""
-        self.bursts.append(len(self.messages))
-        self.after_burst()
-
-    async def come(self, name: bytes) -> tuple[LocalConnection, bytes]:
-        """Have somebody connect and say a name; returns what the socket calls it, too."""
-        peer = self.connect()
-        await until(lambda: is_connected(peer))
-        assert peer.send([name])
-        await until(lambda: name in self.links)
-        return peer, next(identity for identity, frames in self.messages if frames == [name])
-
-    def connect(self) -> LocalConnection:
-        """A connection that has not shaken hands yet."""
-        return LocalConnection(f"ipc://{self.path}", str(self.path))
-
-    def say(self, identity: bytes, *frames: bytes, loans: Loans | None = None) -> Sent:
-        """Send a message at once."""
-        sent = self.transport.send(identity, frames, loans or Loans())
-        self.transport.after_sends()
-        return sent
-
-
-def is_connected(peer: LocalConnection) -> bool:
-    """Take in what came, and tell whether hands are shaken."""
-    return not peer.has_messages and peer._inbound.is_ready
 
 
 @pytest.fixture
@@ -124,14 +54,6 @@ def has_hung_up(one: socket.socket) -> bool:
     except ConnectionError:
         return True
     return True
-
-
-def heard(one: socket.socket) -> bytes:
-    """What has come."""
-    try:
-        return one.recv(4096)
-    except BlockingIOError:
-        return b""
 
 
 def is_readable(link: local_connection.LocalConnection) -> bool:
@@ -162,17 +84,6 @@ class FullKernel:
         self._events.register(*what)
 
 
-@asynccontextmanager
-async def served(root: Path) -> AsyncGenerator[Served]:
-    """A socket that is served in the block."""
-    one = Served(root / "stenod.sock")
-    with closing(one.transport):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(one.transport.serve, one.take, one.end_burst)
-            yield one
-            tasks.cancel_scope.cancel()
-
-
 async def test_messages_come_in_order_and_answers_go_back(root: Path) -> None:
     async with served(root) as there:
         peer, identity = await there.come(b"one")
@@ -187,152 +98,6 @@ async def test_messages_come_in_order_and_answers_go_back(root: Path) -> None:
         answers: list[list[bytes]] = []
         await until(lambda: bool(answers.extend(peer.receive(1)) or answers))
         assert answers == [[b"answer", LARGE]]
-        peer.close()
-
-
-async def test_a_burst_is_of_what_has_come_and_bounded(root: Path) -> None:
-    async with served(root) as there:
-        peers = [(await there.come(b"%d" % number))[0] for number in range(12)]
-        there.messages.clear()
-        there.bursts.clear()
-        sent = [peer.send([b"x" * limits.KIB]) for _ in range(80) for peer in peers]
-        assert all(sent)
-        await until(lambda: len(there.messages) == len(sent))
-        sizes = [end - begin for begin, end in pairwise([0, *there.bursts])]
-        # The last part of a burst is served as a whole.
-        part = limits.BURST_REQUESTS_MAX // len(peers)
-        assert sizes[0] >= limits.BURST_REQUESTS_MAX
-        assert max(sizes) < limits.BURST_REQUESTS_MAX + part
-        # All have an equal part of it, and whose part was the last comes last in the next one.
-        first = Counter(identity for identity, _ in there.messages[: there.bursts[0]])
-        assert sorted(first.values()) == [part] * (len(peers) - 1) + [2 * part]
-        twice = max(first, key=first.__getitem__)
-        assert there.messages[there.bursts[0]][0] != twice
-        for peer in peers:
-            peer.close()
-
-
-async def test_thousands_of_messages_that_came_at_once_are_served_in_bursts(root: Path) -> None:
-    async with served(root) as there:
-        peer, identity = await there.come(b"one")
-        there.messages.clear()
-        there.bursts.clear()
-        peer._socket.send(b"\x00\x01x" * 5000)
-        await until(lambda: len(there.messages) == 5000)
-        assert set(map(tuple, (frames for _, frames in there.messages))) == {(b"x",)}
-        sizes = [end - begin for begin, end in pairwise([0, *there.bursts])]
-        assert max(sizes) == limits.BURST_REQUESTS_MAX
-        assert there.say(identity, b"answer") is Sent.OK
-        peer.close()
-
-
-async def test_who_never_falls_silent_keeps_nobody_waiting(root: Path) -> None:
-    async with served(root) as there:
-        (busy, _), (peer, _) = await there.come(b"busy"), await there.come(b"one")
-        flood = b"\x00\x01x" * limits.BURST_REQUESTS_MAX
-
-        def send_more() -> None:
-            with suppress(BlockingIOError):
-                busy._socket.send(flood)
-
-        there.after_burst = send_more
-        send_more()
-        assert peer.send([b"quick"])
-        await until(lambda: b"quick" in there.links)
-        late, _ = await there.come(b"late")
-        for each in (busy, peer, late):
-            each.close()
-
-
-async def test_who_says_little_waits_for_no_more_than_a_part_of_what_others_said_before(
-    root: Path,
-) -> None:
-    async with served(root) as there:
-        crowd = [(await there.come(b"%d" % number))[0] for number in range(8)]
-        peer, _ = await there.come(b"one")
-        there.messages.clear()
-        there.bursts.clear()
-        said: list[int] = []
-        turns: list[int] = []
-
-        def say() -> None:
-            if not said:
-                said.append(len(there.messages))
-                assert peer.send([b"quick"])
-
-        there.after_burst = say
-        for each in crowd:
-            each._socket.send(b"\x00\x01x" * 5000)
-        while len(there.messages) < 5000 * len(crowd):
-            await anyio.lowlevel.checkpoint()
-            turns.append(len(there.bursts))
-        place = [frames for _, frames in there.messages].index([b"quick"])
-        assert place - said[0] <= limits.BURST_REQUESTS_MAX
-        # Whatever else the loop has to do comes between two bursts.
-        assert max(after - before for before, after in pairwise(turns)) == 1
-        for each in (*crowd, peer):
-            each.close()
-
-
-async def test_a_message_of_many_requests_counts_as_many_in_a_burst(root: Path) -> None:
-    async with served(root) as there:
-        peer, _ = await there.come(b"one")
-        there.messages.clear()
-        there.bursts.clear()
-        there.cost = limits.BURST_REQUESTS_MAX // 4
-        peer._socket.send(b"\x00\x01x" * 50)
-        await until(lambda: len(there.messages) == 50)
-        assert max(end - begin for begin, end in pairwise([0, *there.bursts])) == 4
-        peer.close()
-
-
-async def test_no_more_is_received_from_who_has_messages_waiting(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_connection, "_LEAST_BYTES", 3000)
-    async with served(root) as there:
-        peer, _ = await there.come(b"one")
-        link = there.links[b"one"]
-        assert link is not None
-        waited: list[int] = []
-        there.after_burst = lambda: waited.append(len(link.waiting))
-        peer._socket.send(b"\x00\x01x" * 5000)
-        await until(lambda: len(there.messages) == 5001)
-        assert 0 < max(waited) < 1000
-        peer.close()
-
-
-async def test_more_clients_than_a_burst_has_requests_are_all_served(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with served(root) as there:
-        peers = [(await there.come(b"%d" % number))[0] for number in range(4)]
-        there.messages.clear()
-        monkeypatch.setattr(limits, "BURST_REQUESTS_MAX", 2)
-        for peer in peers:
-            peer._socket.send(b"\x00\x01x" * 50)
-        await until(lambda: len(there.messages) == 200)
-        for peer in peers:
-            peer.close()
-
-
-async def test_who_takes_again_what_waited_is_served_what_it_had_said(root: Path) -> None:
-    async with served(root) as there:
-        peer, identity = await there.come(b"one")
-        link = there.links[b"one"]
-        assert link is not None
-
-        def fill_and_take() -> None:
-            there.after_burst = lambda: None
-            while not link.has_unsent:
-                there.say(identity, LARGE)
-            # All that the kernel has of it, so that more can go.
-            while heard(peer._socket):
-                pass
-
-        there.after_burst = fill_and_take
-        peer._socket.send(b"\x00\x01x" * 5000)
-        await until(lambda: len(there.messages) == 5001)
         peer.close()
 
 
@@ -525,6 +290,46 @@ async def test_nothing_is_kept_of_who_broke_off(root: Path) -> None:
         await until(lambda: not link.stands)
         assert not link.has_unsent
         assert link._inbound._held == []
+
+
+async def test_who_goes_beyond_what_all_may_leave_unfinished_is_hung_up_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_limits, "UNFINISHED_BYTES_MAX", 3 * limits.MIB)
+    head = b"\x02" + (2 * limits.MIB).to_bytes(8, "big")
+    rest = b"x" * limits.KIB
+    half = b"x" * (2 * limits.MIB - len(rest))
+
+    async def begin(peer: LocalConnection, link: local_connection.LocalConnection) -> bytes:
+        """Send all but the last KiB, as far as the daemon listens; returns what did not go."""
+        left = head + half
+        while left and link.stands:
+            with suppress(BlockingIOError, BrokenPipeError):
+                left = left[peer._socket.send(left, socket.MSG_DONTWAIT) :]
+            await anyio.lowlevel.checkpoint()
+        return left
+
+    async with served(root) as there:
+        first, second, third = [(await there.come(name))[0] for name in (b"1", b"2", b"3")]
+        links = [there.links[name] for name in (b"1", b"2", b"3")]
+        assert links[0] is not None
+        assert links[1] is not None
+        assert links[2] is not None
+        assert not await begin(first, links[0])
+        await until(lambda: links[0].unfinished > len(half))
+        await begin(second, links[1])
+        await until(lambda: not links[1].stands)
+        # What it had sent is forgotten, and what was finished counts no more.
+        first._socket.sendall(rest)
+        await until(lambda: there.messages[-1][1] == [half + rest])
+        assert not await begin(third, links[2])
+        await until(lambda: links[2].unfinished > len(half))
+        third.close()
+        await until(lambda: not links[2].stands)
+        assert there.transport._unfinished == 0
+        assert links[0].stands
+        first.close()
+        second.close()
 
 
 @pytest.mark.parametrize(
