@@ -30,7 +30,6 @@ GATHERED_BYTES_MAX: Final = 64 * KIB
 RECEIVED_BYTES_MAX: Final = 1 * MIB
 """Bytes that the kernel is asked for when so many more of a frame are known to come."""
 
-
 SOCKET_BYTES: Final = 512 * KIB
 """Room that the kernel is asked for, for what is sent and not received yet: a block of a reader
 goes in a few pieces instead of ten, 60 MiB to a follower in 55 ms instead of 85. It gives what the
