@@ -1,99 +1,51 @@
-"""The client's end of the local socket, against an end that does what a daemon never should."""
+"""The client's end of the local socket: what comes and goes, with an end that is played by hand."""
 
-import errno
-import os
 import select
-import signal
 import socket
 import time
 from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from steno import connect_sync
-from steno._connection import OutOfHandles
+from steno import _local_connection, connect_sync
 from steno._local_connection import LocalConnection
-from steno_protocol import limits
-from steno_protocol.zmtp import Inbound, Outbound
+from steno_protocol import limits, socket_limits
+from support.door import (
+    MORE_THAN_FITS,
+    Door,
+    DrivenClock,
+    Failing,
+    fill,
+    is_readable,
+    written,
+)
 
+PING = b"\x04\x0b\x04PING\0\0abcd"
+PONG = b"\x04\x09\x04PONGabcd"
 
-class Door:
-    """A socket that somebody listens at, and the first who came.
-
-    Args:
-        path: of the socket.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self.peer = self._listener
-
-    def let_in(self) -> LocalConnection:
-        """Have somebody connect, and end the handshake."""
-        connection = LocalConnection("ipc", str(self.path))
-        self.peer, _ = self._listener.accept()
-        inbound = Inbound(b"ROUTER")
-        while not inbound.is_ready or inbound.owed:
-            self.peer.sendall(bytes(inbound.owed))
-            inbound.owed.clear()
-            if not inbound.is_ready:
-                connection.wait(time.monotonic() + 1)
-                inbound.feed(self.peer.recv(4096))
-        assert connection.wait_until_ready(time.monotonic() + 30)
-        return connection
-
-    def say(self, *messages: bytes) -> None:
-        """Send messages of one frame."""
-        outbound = Outbound()
-        for message in messages:
-            outbound.put([message])
-        while outbound:
-            outbound.went(self.peer.send(outbound.next_piece()))
-
-    def close(self) -> None:
-        """Hang up, and let nobody in any more."""
-        self.peer.close()
-        self._listener.close()
-
-
-class Failing:
-    """A socket whose calls of one name fail, as they do when a signal handler raises in them."""
-
-    def __init__(self, inner: socket.socket, name: str, error: OSError) -> None:
-        self._inner = inner
-        self._name = name
-        self._error = error
-
-    def __getattr__(self, name: str) -> object:
-        return self._fail if name == self._name else getattr(self._inner, name)
-
-    def _fail(self, *_: object) -> None:
-        raise self._error
+Work = Callable[[LocalConnection], object]
 
 
 @pytest.fixture
 def door(root: Path) -> Generator[Door]:
-    root.mkdir(parents=True, exist_ok=True)
-    there = Door(root / "door.sock")
-    yield there
-    there.close()
+    with closing(Door(root / "door.sock")) as there:
+        yield there
+
+
+@pytest.fixture
+def connection(door: Door) -> Generator[LocalConnection]:
+    with closing(door.let_in()) as one:
+        yield one
 
 
 def is_told(connection: LocalConnection) -> bool:
-    """Whether its end can be noticed by who waits for it."""
-    return bool(select.select([connection.monitor_fd], [], [], 0)[0])
+    """Whether who waits on `fd` is told that something is to be done."""
+    return is_readable(connection.fd)
 
 
-def handles() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_all_that_is_there_is_given(door: Door) -> None:
-    connection = door.let_in()
+def test_all_that_is_there_is_given(door: Door, connection: LocalConnection) -> None:
     messages = [b"%04d" % number * 250 for number in range(120)]
     door.say(*messages)
     assert connection.receive(1000) == [[message] for message in messages]
@@ -101,11 +53,11 @@ def test_all_that_is_there_is_given(door: Door) -> None:
     assert connection.receive(7) == [[message] for message in messages[:7]]
     assert connection.receive(1000) == [[message] for message in messages[7:]]
     assert connection.receive(1000) == []
-    connection.close()
 
 
-def test_more_is_expected_while_a_message_is_half_there_or_behind_very_much(door: Door) -> None:
-    connection = door.let_in()
+def test_more_is_expected_while_a_message_is_half_there_or_behind_very_much(
+    door: Door, connection: LocalConnection
+) -> None:
     assert not connection.has_messages
     assert not connection.expects_more
     door.say(b"short")
@@ -127,115 +79,254 @@ def test_more_is_expected_while_a_message_is_half_there_or_behind_very_much(door
     assert connection.expects_more
     assert not connection.has_messages
     assert not connection.expects_more
-    connection.close()
 
 
-def test_who_breaks_the_protocol_is_noticed_by_who_waits_for_the_end(door: Door) -> None:
-    connection = door.let_in()
-    door.say(b"before")
-    assert connection.has_messages
-    door.peer.sendall(b"\xff" * 100)
-    assert connection.receive(1) == [[b"before"]]
-    assert connection.receive(1) == []
+def test_fd_tells_of_what_has_come_until_it_is_received(
+    door: Door, connection: LocalConnection
+) -> None:
+    assert not connection.tells_once
+    assert not is_told(connection)
+    door.say(b"one")
     assert is_told(connection)
-    assert connection.is_lost()
-    connection.close()
-
-
-def test_what_came_before_the_end_is_received_also_when_nothing_can_be_sent(door: Door) -> None:
-    connection = door.let_in()
-    door.say(b"answer", b"another")
-    door.close()
-    connection.send([b"request"])
     assert is_told(connection)
-    assert not connection.is_lost()
-    assert connection.receive(9) == [[b"answer"], [b"another"]]
-    assert connection.receive(9) == []
-    assert connection.is_lost()
-    connection.close()
+    assert connection.receive(9) == [[b"one"]]
+    assert not is_told(connection)
+
+
+def test_what_does_not_fit_goes_later_and_fd_tells_when(
+    door: Door, connection: LocalConnection
+) -> None:
+    assert connection.can_send
+    fill(connection)
+    assert not is_told(connection)
+    assert not connection.send([b"refused"])
+    whole = written(MORE_THAN_FITS)
+    came = door.heard()
+    while len(came) < len(whole):
+        assert is_told(connection)
+        connection.wait(time.monotonic(), to_send=True)
+        came += door.heard()
+    assert came == whole
+    assert connection.can_send
+    # Nothing is to be done any more: who watches must not spin.
+    assert not is_told(connection)
+    assert connection.send([b"next"])
+    assert door.heard() == written(b"next")
+
+
+def test_what_comes_is_told_and_given_also_while_nothing_can_go(
+    door: Door, connection: LocalConnection
+) -> None:
+    assert connection.is_ready
+    fill(connection)
+    assert not connection.is_ready
+    door.say(b"one")
+    assert is_told(connection)
+    assert connection.is_ready
+    assert connection.receive(1) == [[b"one"]]
+    assert not connection.is_ready
 
 
 @pytest.mark.parametrize(
-    ("name", "work"),
+    "look",
     [
-        ("recv", lambda connection: connection.receive(1)),
-        ("recv", lambda connection: connection.receive_soon()),
-        ("send", lambda connection: connection.send([b"request"])),
+        pytest.param(lambda connection: connection.send([b"after"]), id="send"),
+        pytest.param(lambda connection: connection.can_send, id="can_send"),
+        pytest.param(lambda connection: connection.is_ready, id="is_ready"),
+        pytest.param(lambda connection: connection.receive(1), id="receive"),
+        pytest.param(lambda connection: connection.wait(time.monotonic()), id="wait"),
     ],
 )
-def test_an_error_of_a_signal_handler_goes_to_its_caller(
-    door: Door,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    work: Callable[[LocalConnection], object],
+def test_each_look_sends_what_did_not_fit(
+    door: Door, connection: LocalConnection, look: Work
 ) -> None:
-    connection = door.let_in()
-    error = TimeoutError("of the program")
-    with monkeypatch.context() as patched:
-        patched.setattr(connection, "_socket", Failing(connection._socket, name, error))
-        with pytest.raises(TimeoutError, match="of the program"):
-            work(connection)
-    assert not connection.is_lost()
-    connection.close()
+    fill(connection)
+    whole = written(MORE_THAN_FITS)
+    came = door.heard()
+    while len(came) < len(whole):
+        look(connection)
+        more = door.heard()
+        assert more
+        came += more
+    assert came[: len(whole)] == whole
 
 
-def test_a_signal_handler_may_end_a_wait_by_an_error(door: Door) -> None:
-    connection = door.let_in()
-
-    def end(*_: object) -> None:
-        raise TimeoutError("of the program")
-
-    before = signal.signal(signal.SIGALRM, end)
-    try:
-        # Earlier than the wait can end by itself.
-        signal.setitimer(signal.ITIMER_REAL, limits.ANSWER_SOON_MS / 4000)
-        with pytest.raises(TimeoutError, match="of the program"):
-            connection.receive_soon()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    door.say(b"still there")
-    assert connection.receive(1) == [[b"still there"]]
-    connection.close()
+def test_all_parts_go_at_once_that_the_kernel_has_room_for(
+    door: Door, connection: LocalConnection
+) -> None:
+    large = b"x" * socket_limits.GATHERED_BYTES_MAX
+    assert connection.send([large, b"end"])
+    assert door.heard() == b"\x03" + len(large).to_bytes(8, "big") + large + b"\x00\x03end"
 
 
-class FullKernel:
-    """An epoll that can be opened and watches nothing."""
+def test_a_sign_of_life_is_given_but_not_while_the_daemon_takes_nothing(
+    door: Door, connection: LocalConnection
+) -> None:
+    door.peer.sendall(PING)
+    connection.wait(time.monotonic() + 30)
+    assert door.heard() == PONG
+    fill(connection)
+    door.peer.sendall(PING)
+    connection.wait(time.monotonic() + 30)
+    whole = written(MORE_THAN_FITS)
+    came = door.heard()
+    while not connection.can_send:
+        came += door.heard()
+    came += door.heard()
+    assert came == whole
+    door.peer.sendall(PING)
+    connection.wait(time.monotonic() + 30)
+    assert door.heard() == PONG
 
-    def __init__(self, inner: select.epoll) -> None:
+
+def test_no_more_is_taken_in_than_is_asked_for(door: Door, connection: LocalConnection) -> None:
+    head = len(written(b"x" * 1000)) - 1000
+    # Each is as much as the kernel is asked for at a time.
+    each = socket_limits.GATHERED_BYTES_MAX - head
+    door.say(b"a" * each, b"b" * each)
+    assert connection.receive(1) == [[b"a" * each]]
+    # The rest slows the daemon, and costs this process nothing.
+    assert is_told(connection)
+    assert connection.receive(9) == [[b"b" * each]]
+
+
+def test_soon_is_a_message_that_is_there_or_none(door: Door, connection: LocalConnection) -> None:
+    assert connection.receive_soon() is None
+    door.say(b"one", b"two")
+    assert connection.receive_soon() == [b"one"]
+    assert connection.receive_soon() == [b"two"]
+    assert connection.receive_soon() is None
+
+
+@pytest.mark.parametrize(
+    ("work", "given"),
+    [
+        pytest.param(lambda one: one.receive_soon(), [b"two"], id="receive_soon"),
+        pytest.param(lambda one: one.receive(9), [[b"two"], [b"three"]], id="receive"),
+        pytest.param(lambda one: one.wait(time.monotonic() + 30), (True, False), id="wait"),
+        pytest.param(lambda one: one.has_messages, True, id="has_messages"),
+        pytest.param(lambda one: one.is_ready, True, id="is_ready"),
+    ],
+)
+def test_what_was_taken_in_already_is_not_waited_for(
+    door: Door,
+    connection: LocalConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    work: Work,
+    given: object,
+) -> None:
+    door.say(b"one", b"two", b"three")
+    assert connection.receive(1) == [[b"one"]]
+    error = AssertionError("it is there already")
+    monkeypatch.setattr(connection, "_socket", Failing(connection._socket, "recv", error))
+    monkeypatch.setattr(connection, "_news", Failing(connection._news, "poll", error))
+    assert work(connection) == given
+
+
+class Impatient:
+    """A socket that is never to be waited for.
+
+    Args:
+        inner: it, of which a call may be waited for.
+    """
+
+    def __init__(self, inner: socket.socket) -> None:
         self._inner = inner
 
-    def register(self, *_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
 
-    def close(self) -> None:
-        self._inner.close()
+    def recv(self, size: int, how: int = 0) -> bytes:
+        """Take what is there."""
+        assert how & socket.MSG_DONTWAIT
+        return self._inner.recv(size, how)
+
+    def send(self, data: bytes, how: int = 0) -> int:
+        """Send what there is room for."""
+        assert how & socket.MSG_DONTWAIT
+        return self._inner.send(data, how)
 
 
-@pytest.mark.parametrize("opened", [0, 1])
-@pytest.mark.parametrize("is_full", [False, True])
-def test_without_a_handle_nothing_is_left_open(
-    door: Door, monkeypatch: pytest.MonkeyPatch, opened: int, *, is_full: bool
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda connection: connection.has_messages, id="has_messages"),
+        pytest.param(lambda connection: connection.is_ready, id="is_ready"),
+        pytest.param(lambda connection: connection.receive(1), id="receive"),
+        pytest.param(lambda connection: connection.wait(time.monotonic()), id="wait"),
+        pytest.param(fill, id="send"),
+    ],
+)
+def test_nothing_is_waited_for_unasked_once_an_answer_was(
+    connection: LocalConnection, monkeypatch: pytest.MonkeyPatch, work: Work
 ) -> None:
-    count = 0
+    assert connection.receive_soon() is None
+    monkeypatch.setattr(connection, "_socket", Impatient(connection._socket))
+    work(connection)
 
-    def epoll() -> object:
-        nonlocal count
-        count += 1
-        if count <= opened:
-            return make()
-        if is_full:
-            return FullKernel(make())
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    make = select.epoll
-    before = handles()
-    with monkeypatch.context() as patched:
-        patched.setattr(select, "epoll", epoll)
-        # Kept with its traceback, as a caller may.
-        with pytest.raises(OutOfHandles) as kept:
-            LocalConnection("ipc", str(door.path))
-    assert handles() == before, kept
+def test_no_answer_is_waited_for_while_the_request_has_not_gone(
+    connection: LocalConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connection.receive_soon() is None
+    fill(connection)
+    monkeypatch.setattr(connection, "_socket", Impatient(connection._socket))
+    assert connection.receive_soon() is None
+
+
+def driven(connection: LocalConnection, monkeypatch: pytest.MonkeyPatch) -> DrivenClock:
+    """The clock that a connection goes by from now on, while nothing happens on it."""
+    clock = DrivenClock()
+    monkeypatch.setattr(_local_connection, "time", clock)
+    monkeypatch.setattr(connection, "_news", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("left_s", "waited_s"),
+    [
+        pytest.param(-5.0, 0.0, id="before"),
+        pytest.param(0.25, 0.25, id="soon"),
+        # A caller without a deadline looks about now and then.
+        pytest.param(float("inf"), 1.0, id="never"),
+    ],
+)
+def test_a_wait_lasts_until_its_deadline_and_a_second_at_most(
+    connection: LocalConnection, monkeypatch: pytest.MonkeyPatch, left_s: float, waited_s: float
+) -> None:
+    clock = driven(connection, monkeypatch)
+    assert connection.wait(clock.now + left_s) == (False, False)
+    assert clock.waits == [waited_s]
+
+
+def test_a_wait_to_send_is_over_once_a_message_can_go(
+    connection: LocalConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = driven(connection, monkeypatch)
+    assert connection.wait(clock.now + 0.25, to_send=True) == (False, False)
+    assert clock.waits == []
+
+
+def test_a_wait_to_send_lasts_while_nothing_can_go(
+    connection: LocalConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(connection)
+    clock = driven(connection, monkeypatch)
+    assert connection.wait(clock.now + 0.25, to_send=True) == (False, False)
+    assert clock.waits == [0.25]
+
+
+def test_a_handshake_that_does_not_end_is_waited_for_until_the_deadline(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(door.connect()) as connection:
+        clock = driven(connection, monkeypatch)
+        began = clock.now
+        assert not connection.wait_until_ready(began + 2.25)
+        assert clock.now == began + 2.25
+        assert max(clock.waits) <= 1.0
+        assert not connection.wait_until_ready(began)
+        assert not connection.is_lost()
 
 
 class Unhurried:
@@ -274,7 +365,7 @@ def test_a_refresh_takes_in_more_than_the_kernel_holds_for_a_connection(
         others, followed = writer.open("demo", follow=False), reader.open("demo")
         connection = reader._link._connection
         assert isinstance(connection, LocalConnection)
-        assert not select.select([connection.fd], [], [], 0)[0]
+        assert not is_told(connection)
         text = "x" * 3_000_000
         others.append_message({"role": "user", "content": text}, durability="written")
         assert select.select([connection.fd], [], [], 30)[0]
