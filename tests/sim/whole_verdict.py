@@ -11,7 +11,7 @@ from typing import Any
 from sim.agents import Agent, Fate, Order, Reading, Watcher
 from steno._mirror import Mirror
 from steno._wire import WireReader
-from steno_protocol import commands, places
+from steno_protocol import commands, happenings, places
 from steno_protocol.context import ContextState
 from steno_protocol.errors import NotFound, StorageFailed, Unreachable
 from steno_protocol.replies import Ack
@@ -159,9 +159,12 @@ def _check_order(
     *,
     is_sure: bool,
 ) -> None:
-    where = [path for path, keys in told.items() if order.key in keys]
+    everywhere = [path for path, keys in told.items() if order.key in keys]
     # What was deleted answers no key; a session that was made in its place does not know it.
-    where = [path for path in where if not path.startswith(places.TRASH)]
+    where = [path for path in everywhere if not path.startswith(places.TRASH)]
+    if len(where) < len(everywhere):
+        # Its forks keep what they began with.
+        where = [path for path in where if not _began_with(order.key, folders[path])]
     if order.fate is Fate.REFUSED:
         assert not where, f"{order.key} was refused ({order.error!r}) and is told of in {where}"
         return
@@ -181,6 +184,12 @@ def _check_order(
                     _check_place(order, folders)
         case _:
             raise AssertionError(order.command)
+
+
+def _began_with(key: str, folder: Folder) -> bool:
+    """Whether a folder is a fork, made by another command, and may have a key from its source."""
+    made = [entry for entry in folder.timeline if entry["kind"] == happenings.FORKED]
+    return any(entry.get("key") != key for entry in made)
 
 
 def _check_answers(order: Order) -> None:
