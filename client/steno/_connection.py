@@ -88,7 +88,10 @@ class Connection(Protocol):
         ...
 
     def receive_soon(self) -> list[bytes] | None:
-        """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks."""
+        """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks.
+
+        None at once while something is still to go, which would not go while it is slept.
+        """
 
     def receive(self, messages_max: int) -> list[list[bytes]]:
         """Messages that are there now; fewer than asked for means that there were no more."""

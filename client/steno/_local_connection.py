@@ -66,15 +66,15 @@ class LocalConnection:
         self._handles: list[socket.socket | select.epoll] = []
         try:
             self._open()
-        except OSError as error:
+            self.fd = self._news.fileno()
+            self.monitor_fd = self._end.fileno()
+            self._connect(path)
+        except BaseException as error:
             # Now, and not when the error is forgotten, whose traceback keeps this object.
             self.close()
-            if error.errno not in _NO_HANDLE:
-                raise
-            raise OutOfHandles(error.strerror or str(error)) from None
-        self.fd = self._news.fileno()
-        self.monitor_fd = self._end.fileno()
-        self._connect(path)
+            if isinstance(error, OSError) and error.errno in _NO_HANDLE:
+                raise OutOfHandles(error.strerror or str(error)) from None
+            raise
 
     def __del__(self) -> None:
         # Somebody dropped a client that was open: not a word, as long as the handles come back.
@@ -158,7 +158,7 @@ class LocalConnection:
 
     def receive_soon(self) -> list[bytes] | None:
         """See `Connection`: one call of the kernel looks and sleeps."""
-        if not self._is_patient:
+        if not self._is_patient and not self._is_lost:
             # All other calls say by themselves that they are not to wait.
             self._socket.setblocking(True)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SOON)
