@@ -1,5 +1,6 @@
 """What a session remembers of its keys: enough that none is applied twice."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,25 @@ def test_the_youngest_key_is_known_through_all_that_are_added_and_forgotten() ->
         table.add(uuid7(OPENED_MS + made, made), applied())
 
     assert table.get(uuid7(OPENED_MS + 50, 50)) is None
+    assert table.youngest_ms == OPENED_MS + 50
+
+
+@pytest.mark.parametrize("others", [["cut short"], ["an earlier one", "a later one"]])
+def test_forgotten_together_the_youngest_key_is_known_whatever_begins_like_it(
+    others: list[str],
+) -> None:
+    youngest = uuid7(OPENED_MS + 50, 1)
+    keys = {
+        "cut short": youngest[:-1],
+        "an earlier one": uuid7(OPENED_MS + 50, 2),
+        "a later one": uuid7(OPENED_MS + 49, 3),
+    }
+    table = KeyTable(OPENED_MS, youngest_ms=0, keys_max=1)
+    # All that comes together is forgotten together, too.
+    forgotten = [*(keys[each] for each in others), youngest]
+    table.add_all({key: applied() for key in [*forgotten, "last"]})
+
+    assert table.get(youngest) is None
     assert table.youngest_ms == OPENED_MS + 50
 
 

@@ -15,6 +15,9 @@ from stenod.core.key_room import KeyRoom
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
 _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 
+_INSTANT_CHARS: Final = 13
+"""Those of a uuid7 that tell its time."""
+
 _HASHES: Final = 6
 
 
@@ -133,9 +136,13 @@ class KeyTable:
             self._forget_oldest(len(self._applied) - self._most + self._most // 9)
 
     def _forget_oldest(self, count: int) -> None:
+        instant = ""
         for key in list(islice(self._applied, count)):
             del self._applied[key]
-            self._youngest_ms = max(self._youngest_ms, key_time_ms(key) or 0)
+            # Many are of one millisecond, and begin alike.
+            if key[:_INSTANT_CHARS] != instant and (made_ms := key_time_ms(key)) is not None:
+                instant = key[:_INSTANT_CHARS]
+                self._youngest_ms = max(self._youngest_ms, made_ms)
 
     def __len__(self) -> int:
         return len(self._applied)

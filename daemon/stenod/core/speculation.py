@@ -253,9 +253,10 @@ def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
     """The answer that tells of an applied command."""
     # As text at once: positions that only become text cost as much as the rest of a decision.
     (generation, line), count = applied.first, applied.count
+    first = f"{generation}:{line}"
     return Ack(
-        first=f"{generation}:{line}",
-        last=f"{generation}:{line + count - 1 if count else line}",
+        first=first,
+        last=first if count <= 1 else f"{generation}:{line + count - 1}",
         head=f"{generation}:{line + count}",
         duplicate=duplicate,
         checkpoint_id=applied.checkpoint_id,
