@@ -81,6 +81,12 @@ class BlockingLink:
         finally:
             self._turns.give_back()
 
+    def inherit(self) -> None:
+        """See `_fork.Inherited`."""
+        self.is_inherited = True
+        if self._connection is not None:
+            self._connection.let_go()
+
     def check_open(self) -> None:
         """Raise BadRequest if the client cannot be used any more."""
         if self.is_inherited:

@@ -110,3 +110,7 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """End the connection; what was queued is dropped, and nothing waits."""
+        ...
+
+    def let_go(self) -> None:
+        """In a child: have the connection end when the parent ends it, if that can be had."""

@@ -13,7 +13,8 @@ from steno_protocol.errors import BadRequest
 class Inherited(Protocol):
     """Something that must not be used in a child."""
 
-    is_inherited: bool
+    def inherit(self) -> None:
+        """This is a child: refuse every use, and keep nothing open that the parent may close."""
 
 
 _clients: Final[WeakSet[Inherited]] = WeakSet()
@@ -21,7 +22,7 @@ _handles: Final[set[int]] = set()
 
 
 def guard(client: Inherited) -> None:
-    """Mark this client in every child that is forked from now on."""
+    """Tell this client in every child that is forked from now on."""
     _clients.add(client)
 
 
@@ -50,7 +51,7 @@ def close(handle: int) -> None:
 
 def _let_go() -> None:
     for client in list(_clients):
-        client.is_inherited = True
+        client.inherit()
     for handle in list(_handles):
         close(handle)
 

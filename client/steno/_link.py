@@ -141,6 +141,12 @@ class Link:
         """The fault of ours that ended the tasks, if one did."""
         return self._crash
 
+    def inherit(self) -> None:
+        """See `_fork.Inherited`."""
+        self.is_inherited = True
+        if self._connection is not None:
+            self._connection.let_go()
+
     def check_open(self) -> None:
         """Raise BadRequest if the client cannot be used any more."""
         if self.is_inherited:

@@ -194,6 +194,10 @@ class LocalConnection:
         for each in self._handles:
             each.close()
 
+    def let_go(self) -> None:
+        """See `Connection`; the parent's handles are others, and stay open."""
+        self.close()
+
     def _take_in(self, how: int) -> bool:
         """Take in what has come, if anything; `how` tells whether it is waited for."""
         inbound = self._inbound

@@ -257,6 +257,9 @@ class RemoteConnection:
             self._close()
             raise
 
+    def let_go(self) -> None:
+        """See `Connection`; what libzmq has is not to be touched in a child."""
+
     def _close(self) -> None:
         if not self._socket.closed:
             self._socket.disable_monitor()

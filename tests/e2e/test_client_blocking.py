@@ -28,6 +28,7 @@ from steno import (
 )
 from steno._local_connection import LocalConnection
 from steno._verbs import Followed
+from support.crowd import wait_until
 from support.session_files import contents_in, records_in
 
 # From Python 3.12 on a fork warns when libzmq's threads run; what it warns of is what is tested.
@@ -301,6 +302,25 @@ def _is_refused(client: BlockingClient) -> bool:
         client.close()
         return "fork" in error.message
     return False
+
+
+@forks
+def test_a_client_that_ends_is_gone_although_a_child_that_was_forked_lives_on(root: Path) -> None:
+    wait, let_go = os.pipe()
+    with connect_sync(root) as other:
+        client = connect_sync(root)
+        client.open("demo").append_message(message("parent"))
+        child = os.fork()
+        if child == 0:
+            os.close(let_go)
+            os.read(wait, 1)
+            os._exit(0)
+        assert len(other.clients().clients) == 2
+        client.close()
+        wait_until(lambda: len(other.clients().clients) == 1)
+        os.close(let_go)
+        os.close(wait)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @forks
