@@ -57,5 +57,8 @@ class Lookups:
 
     def forget_all(self) -> None:
         """Nothing is under way any more: all are to be admitted anew."""
+        for pending in self.waiting.values():
+            # It is not for the others any more that it waits.
+            pending.refusal = None
         self._under_way.clear()
         self.waiting.clear()

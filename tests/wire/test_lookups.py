@@ -4,7 +4,7 @@ import pytest
 
 from steno._pending import Pending
 from steno_protocol import limits, replies
-from steno_protocol.errors import Busy, ErrorCode
+from steno_protocol.errors import Busy, ErrorCode, Unreachable
 from support.driven_exchange import ACK, Driver
 
 MANY = 3 * limits.CLIENT_LOOKUPS_MAX
@@ -93,6 +93,16 @@ def test_on_a_new_connection_all_are_asked_for_anew(*, refused: bool) -> None:
         driver.answer(pending.id, ANSWER)
         sent += ids(driver)
     assert sent == ids_of(pendings)
+
+
+def test_who_waited_behind_others_when_the_daemon_went_away_is_told_of_that() -> None:
+    driver = Driver()
+    pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
+    driver.exchange.disconnected("it went away")
+    driver.wait(31.0)
+    for pending in pendings:
+        with pytest.raises(Unreachable, match="it went away"):
+            pending.result()
 
 
 def test_who_waited_in_vain_is_told_so() -> None:
