@@ -90,7 +90,7 @@ class Connection(Protocol):
     def receive_soon(self) -> list[bytes] | None:
         """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks.
 
-        None at once while something is still to go, which would not go while it is slept.
+        None at once while something is still to go, which nobody would send meanwhile.
         """
 
     def receive(self, messages_max: int) -> list[list[bytes]]:

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify
+from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, WholeCommand
 from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
 from steno_protocol.replies import Deleted, SessionStat, Verification
 from stenod import describing, forking, trash
@@ -26,9 +26,6 @@ from stenod.trees import Place, Trees
 from stenod.workshop import Workshop
 
 T = TypeVar("T")
-
-Whole = Stat | Open | Describe | Fork | Delete | Verify
-"""A command about a session as a whole."""
 
 
 class Custody:
@@ -55,7 +52,7 @@ class Custody:
         self._swept_at: float | None = None
         self._under_way: set[tuple[str, str]] = set()
 
-    async def serve(self, command: Whole) -> SessionStat | Deleted | Verification:
+    async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Verification:
         """Do what a command asks; what the answer tells is durable.
 
         Raises:

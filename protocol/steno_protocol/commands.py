@@ -459,8 +459,11 @@ AnyCommand = (
     | Subscribe | Grant | Unsubscribe | Gc | Clients | Drain
 )  # fmt: skip
 
+WholeCommand = Stat | Open | Describe | Fork | Delete | Verify
+"""What is about a session as a whole."""
+
 SlowCommand = (
-    Stat | Open | Describe | Fork | Delete | Verify
+    WholeCommand
     | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
 )  # fmt: skip
 """What the daemon has to look at files for before it answers; so many at a time are bounded."""
