@@ -1,24 +1,18 @@
 """Memory that the daemon needed once goes back to the system."""
 
 import ctypes
-import resource
-from pathlib import Path
 
 import pytest
 
 from steno_protocol import limits
 from stenod import memory
+from support.resident import resident_bytes
 
-
-def resident_bytes() -> int:
-    """What of this process is in memory."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
-
-
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library than glibc"
 )
+
+
 def test_what_is_free_between_what_is_in_use_goes_back_to_the_system() -> None:
     before = resident_bytes()
     large: list[bytes] = []

@@ -26,6 +26,7 @@ from steno_protocol.records import stamp_of
 from steno_protocol.replies import StatsReport
 from support.foreground import ForegroundDaemon
 from support.raw_peer import RawPeer
+from support.resident import resident_bytes
 
 CONNECTIONS = 1_000
 SOCKETS_A_CONTEXT = 500
@@ -36,13 +37,7 @@ EVENTS = 20_000
 BATCH = 500
 FEW_FILES = 120
 ANSWER_MS = 30_000
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TESTS = Path(__file__).parents[1]
-
-
-def resident_bytes(pid: int) -> int:
-    """Memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 @contextmanager
