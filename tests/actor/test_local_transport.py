@@ -20,11 +20,10 @@ from stenod import local_connection
 from stenod.local import LocalTransport
 from stenod.peers import Loans
 from stenod.transport import Sent
+from support.door import GREETING, READY_OF_DEALER, is_readable
 from support.served_socket import FAULT, LARGE, heard, is_connected, served, until
 
-HANDSHAKE = (
-    bytes(Inbound(b"DEALER").owed) + b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
-)
+HANDSHAKE = GREETING + READY_OF_DEALER
 PING = b"\x04\x07\x04PING\x00\x0a"
 
 pytestmark = pytest.mark.anyio
@@ -54,11 +53,6 @@ def has_hung_up(one: socket.socket) -> bool:
     except ConnectionError:
         return True
     return True
-
-
-def is_readable(link: local_connection.LocalConnection) -> bool:
-    """Whether anything has come that was not taken in."""
-    return bool(select.select([link.handle], [], [], 0)[0])
 
 
 class FullKernel:
@@ -130,7 +124,7 @@ async def test_a_sign_of_life_is_given_again_once_it_is_taken(
         waiting = link._outbound.unsent
         for _ in range(100):
             stranger.send(PING)
-            await until(lambda: not is_readable(link))
+            await until(lambda: not is_readable(link.handle))
         assert link._outbound.unsent <= waiting
         assert not has_hung_up(stranger)
         await until(lambda: not link.has_unsent)

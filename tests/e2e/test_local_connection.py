@@ -3,7 +3,7 @@
 import select
 import socket
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -26,18 +26,6 @@ PING = b"\x04\x0b\x04PING\0\0abcd"
 PONG = b"\x04\x09\x04PONGabcd"
 
 Work = Callable[[LocalConnection], object]
-
-
-@pytest.fixture
-def door(root: Path) -> Generator[Door]:
-    with closing(Door(root / "door.sock")) as there:
-        yield there
-
-
-@pytest.fixture
-def connection(door: Door) -> Generator[LocalConnection]:
-    with closing(door.let_in()) as one:
-        yield one
 
 
 def is_told(connection: LocalConnection) -> bool:

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -20,18 +20,6 @@ from support.door import Door, Failing, fill, handles, is_readable, written
 
 TWO_LOOKS = [b"x" * 50_000, b"y" * 50_000]
 """Messages of which only the first is there as a whole after one look."""
-
-
-@pytest.fixture
-def door(root: Path) -> Generator[Door]:
-    with closing(Door(root / "door.sock")) as there:
-        yield there
-
-
-@pytest.fixture
-def connection(door: Door) -> Generator[LocalConnection]:
-    with closing(door.let_in()) as one:
-        yield one
 
 
 def test_who_breaks_the_protocol_is_noticed_by_who_waits_for_the_end(

@@ -9,9 +9,7 @@ from fuzz.mutation import mutated
 from fuzz.source import Source
 from steno_protocol import limits, zmtp
 from steno_protocol.zmtp import ForeignWire, Inbound, Outbound
-
-GREETING = bytes(Inbound(b"DEALER").owed)
-READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+from support.door import GREETING, READY_OF_DEALER
 
 FRAME_BYTES = 600
 BOUNDS = {
@@ -74,9 +72,9 @@ def _small_bounds() -> Iterator[None]:
 def _check(source: Source) -> bool:
     messages = [_message(source) for _ in range(source.number(5))]
     put = _put(messages, source)
-    assert _came([GREETING, READY, *_cut(put, source)]) == messages
+    assert _came([GREETING, READY_OF_DEALER, *_cut(put, source)]) == messages
     noise = _noise(source)
-    stream = source.rest() if source.flip(8) else GREETING + READY + put + noise
+    stream = source.rest() if source.flip(8) else GREETING + READY_OF_DEALER + put + noise
     if source.flip():
         stream = mutated(stream, source)
     whole = _came([stream])

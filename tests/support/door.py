@@ -11,6 +11,10 @@ from steno._local_connection import LocalConnection
 from steno_protocol import limits
 from steno_protocol.zmtp import Inbound, Outbound
 
+GREETING = bytes(Inbound(b"DEALER").owed)
+READY_OF_DEALER = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+"""What a client says first, and when it is greeted."""
+
 MORE_THAN_FITS = b"x" * (4 * limits.MIB)
 """A message of which the kernel holds a small part."""
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from steno_protocol import limits, socket_limits
 from steno_protocol.zmtp import ForeignWire, Inbound, Outbound
+from support.door import GREETING, READY_OF_DEALER
 
-GREETING = bytes(Inbound(b"DEALER").owed)
-READY_OF_DEALER = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 FOREIGN = [
     pytest.param(b"GET / HTTP/1.1\r\n", id="another protocol"),
     pytest.param(GREETING.replace(b"\x7f\x03", b"\x7f\x02"), id="an older version"),
