@@ -55,7 +55,7 @@ class LocalTransport:
         self._by_handle: dict[int, LocalConnection] = {}
         self._stirred: OrderedDict[int, int] = OrderedDict()
         self._unfinished = 0
-        self._unsent: set[LocalConnection] = set()
+        self._unsent: OrderedDict[LocalConnection, None] = OrderedDict()
         self._current: LocalConnection | None = None
         self._handle: Handle = _nobody
         self._end_burst: Callable[[], None] = _nothing
@@ -110,7 +110,7 @@ class LocalTransport:
         connection = self._connections.get(identity)
         if connection is None:
             return Sent.GONE
-        self._unsent.add(connection)
+        self._unsent[connection] = None
         return connection.send(frames, loans)
 
     def sender(self) -> str:
@@ -123,8 +123,9 @@ class LocalTransport:
 
     def after_sends(self) -> None:
         """See `Transport`."""
+        # In the order in which they were answered: to have one come first always delays the others.
         while self._unsent:
-            self._flush(self._unsent.pop())
+            self._flush(self._unsent.popitem(last=False)[0])
 
     def look_soon(self) -> None:
         """See `Transport`."""
@@ -284,7 +285,7 @@ class LocalTransport:
 
     def _end(self, connection: LocalConnection) -> None:
         del self._connections[connection.identity], self._by_handle[connection.handle]
-        self._unsent.discard(connection)
+        self._unsent.pop(connection, None)
         self._unfinished -= connection.counted
         self._events.unregister(connection.handle)
         connection.close()

@@ -10,6 +10,7 @@ import pytest
 
 from steno_protocol import limits
 from stenod import local_connection
+from stenod.peers import Loans
 from stenod.transport import Sent
 from support.served_socket import LARGE, heard, served, until
 
@@ -166,3 +167,27 @@ async def test_who_takes_again_what_waited_is_served_what_it_had_said(root: Path
         peer._socket.send(b"\x00\x01x" * 5000)
         await until(lambda: len(there.messages) == 5001)
         peer.close()
+
+
+async def test_answers_go_in_the_order_in_which_they_were_given(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[bytes] = []
+    flush = local_connection.LocalConnection.flush
+
+    def noted(connection: local_connection.LocalConnection) -> None:
+        gone.append(connection.identity)
+        flush(connection)
+
+    async with served(root) as there:
+        came = [await there.come(b"%d" % number) for number in range(24)]
+        monkeypatch.setattr(local_connection.LocalConnection, "flush", noted)
+        identities = [identity for _, identity in came]
+        for order in (identities, identities[::-1], identities[::2] + identities[1::2]):
+            gone.clear()
+            for identity in order:
+                assert there.transport.send(identity, [b"answer"], Loans()) is Sent.OK
+            there.transport.after_sends()
+            assert gone == order
+        for peer, _ in came:
+            peer.close()
