@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.crew import Crew
 from bench.figures import Comparison, percentile
-from bench.peers import redis_server, why_no_redis
+from bench.peers import prepare_sqlite, redis_server, why_no_redis
 from bench.tasks import Outcome, Task
 from support.foreground import ForegroundDaemon
 
@@ -106,6 +106,8 @@ def _services(folder: Path) -> Iterator[dict[str, str]]:
     root = folder / "root"
     floor = f"ipc://{folder}/floor.sock"
     echo = f"ipc://{folder}/echo.sock"
+    database = str(folder / "lines.sqlite")
+    prepare_sqlite(database)
     with (
         ForegroundDaemon(root) as daemon,
         _floor(floor, str(folder / "floor.jsonl")),
@@ -119,7 +121,7 @@ def _services(folder: Path) -> Iterator[dict[str, str]]:
             "echo": echo,
             "by_hand": str(folder / "by-hand.jsonl"),
             "redis": redis,
-            "sqlite": str(folder / "lines.sqlite"),
+            "sqlite": database,
         }
 
 

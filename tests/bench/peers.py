@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,13 @@ class Redis:
         return latencies
 
 
+def prepare_sqlite(path: str) -> None:
+    """Make the database that all append to: of those who make it at once, some fail."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, line TEXT)")
+
+
 class Sqlite:
     """INSERT in a transaction of its own each, in this process: WAL with synchronous=FULL."""
 
@@ -95,9 +102,7 @@ class Sqlite:
         line = message(1).decode()
         latencies: Latencies = []
         database = sqlite3.connect(self._task.sqlite, timeout=60, isolation_level=None)
-        database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
-        database.execute("CREATE TABLE IF NOT EXISTS lines (id INTEGER PRIMARY KEY, line TEXT)")
         begin()
         for _ in range(self._task.appends):
             start = time.perf_counter()
