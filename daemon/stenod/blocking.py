@@ -1,4 +1,4 @@
-"""Where blocking work runs: on the event loop, in a thread, or whichever is cheaper right now.
+"""Where work runs: on the event loop, in a thread, whichever is cheaper, or in the background.
 
 A writer is given one of these functions, so that the simulator can run everything inline and a
 seed reproduces.
@@ -6,7 +6,7 @@ seed reproduces.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import anyio.to_thread
@@ -15,6 +15,9 @@ from steno_protocol import limits
 from stenod.faults import NoThread
 
 T = TypeVar("T")
+
+Spawn = Callable[[Callable[[], Awaitable[None]]], None]
+"""Starts a task in the background."""
 
 
 class Blocking(Protocol):

@@ -9,7 +9,7 @@ the event loop, with a pause after each round: what is committed meanwhile trave
 writer is hardly slower for them, however many there are.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -21,15 +21,12 @@ from steno_protocol.blocks import Block, read_block
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
-from stenod.blocking import Blocking
+from stenod.blocking import Blocking, Spawn
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.recent import Recent, Stretch
 from stenod.resets import Resets, Rewritten, read_resets
 from stenod.store.log import View
-
-Spawn = Callable[[Callable[[], Awaitable[None]]], None]
-"""Starts a task in the background."""
 
 
 class FollowedLog(Protocol):

@@ -258,6 +258,7 @@ class Daemon:
             tell=journal.tell,
             settings=lambda: self._config.settings,
             quotas=self._quotas,
+            spawn=self._spawn,
         )
 
     def _make_router(self, looks: Looks, collector: Collector) -> Router:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import msgspec
@@ -86,6 +87,7 @@ class OpenFiles:
         self._aside: _Aside | None = None
         self._change: _Change | None = None
         self._marked = 0
+        self._is_marking = False
         self._has_ended = False
 
     @property
@@ -236,9 +238,28 @@ class OpenFiles:
         self._marked = opened.log.synced
         # The mark only makes the next open quicker: without it everything is still right.
         with contextlib.suppress(OSError):
-            await self._shop.read(
-                lambda: opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
-            )
+            await self._shop.read(lambda: _save_mark(opened))
+
+    async def renew_mark(self, opened: Opened) -> None:
+        """As `save_mark`, but appends go on meanwhile, unless the last one is not there yet."""
+        if self._is_marking:
+            await self.save_mark(opened)
+            return
+        log = opened.log
+        self._marked = log.synced
+        with contextlib.suppress(OSError):
+            # Here, before it changes; the end of the file was written just now, and is in memory.
+            mark = recovery.mark_of(log, opened.machine)
+            work = partial(log.save_mark, mark, log.generation, log.synced)
+            self._is_marking = True
+            self._shop.spawn(lambda: self._save(work))
+
+    async def _save(self, work: Callable[[], None]) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                await self._shop.read(work)
+        finally:
+            self._is_marking = False
 
     def abandon(self) -> None:
         """Close them, and believe nothing of them any longer; the next command opens them again."""
@@ -272,8 +293,9 @@ class OpenFiles:
                 if self.is_unsynced:
                     opened.log.sync()
                     self.publish(opened, self.commit(opened))
-                if opened.log.synced != self._marked:
-                    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+                # What is still on its way comes too late.
+                if self._is_marking or opened.log.synced != self._marked:
+                    _save_mark(opened)
             with contextlib.suppress(OSError):
                 # Nobody looks later, and another program may have replaced it since the last look.
                 opened.log.leave()
@@ -356,3 +378,13 @@ class OpenFiles:
     def _check_ended(self) -> None:
         if self._has_ended:
             raise ended(self._session)
+
+
+def _save_mark(opened: Opened) -> None:
+    """Note how far files are durable now; blocks.
+
+    Raises:
+        OSError: the disk failed, or another program changed the file.
+    """
+    log = opened.log
+    log.save_mark(recovery.mark_of(log, opened.machine), log.generation, log.synced)

@@ -12,7 +12,8 @@ from steno_protocol import limits
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.events import Lagged
 from steno_protocol.replies import ClientEntry
-from stenod.feed import Feed, Spawn, Subscriber
+from stenod.blocking import Spawn
+from stenod.feed import Feed, Subscriber
 
 
 class Loan(Protocol):

@@ -11,7 +11,7 @@ from steno_protocol import limits
 from steno_protocol.commands import AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from stenod import trash
-from stenod.feed import Spawn
+from stenod.blocking import Spawn
 from stenod.handle_limit import HandleLimit
 from stenod.mailbox import Item, Mailbox
 from stenod.recovery import Opened, OpenHow

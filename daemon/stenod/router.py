@@ -70,10 +70,11 @@ from steno_protocol.replies import (
 )
 from steno_protocol.rights import right_needed
 from stenod.admission import Admission
+from stenod.blocking import Spawn
 from stenod.collecting import Collector
 from stenod.compactions import Compactions
 from stenod.custody import Custody
-from stenod.feed import Spawn, Subscriber
+from stenod.feed import Subscriber
 from stenod.looks import Looks
 from stenod.mailbox import Item
 from stenod.outbox import Outbox

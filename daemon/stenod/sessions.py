@@ -14,8 +14,9 @@ from steno_protocol import limits
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod import recovery
+from stenod.blocking import Spawn
 from stenod.core.keys import KeyTable
-from stenod.feed import Feed, Spawn
+from stenod.feed import Feed
 from stenod.recovery import Inspection, Opened, OpenHow, Opening
 from stenod.store.disk import Disk
 from stenod.trees import Place, Trees

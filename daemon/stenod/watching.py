@@ -12,7 +12,7 @@ import anyio
 
 from steno_protocol import limits, places
 from steno_protocol.errors import StenoError
-from stenod.feed import Spawn
+from stenod.blocking import Spawn
 from stenod.registry import Registry
 from stenod.sessions import Session
 

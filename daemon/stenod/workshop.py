@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from steno_protocol.settings import Settings
-from stenod.blocking import Blocking, Commits
+from stenod.blocking import Blocking, Commits, Spawn
 from stenod.core.key_room import KeyRoom
 from stenod.counting import Statistics
 from stenod.mailbox import Budget, Item
@@ -23,6 +23,7 @@ class Workshop(msgspec.Struct, frozen=True):
         flush: sends the answers that were queued.
         statistics: where the writer counts.
         tell: tells the operator something, as an event with fields.
+        spawn: starts what nobody waits for.
         budget: what waits in all mailboxes together.
         key_room: what all writers remember of keys together.
         settings: the options in force at this moment.
@@ -36,6 +37,7 @@ class Workshop(msgspec.Struct, frozen=True):
     flush: Callable[[], None]
     statistics: Statistics
     tell: Callable[..., None]
+    spawn: Spawn
     budget: Budget = msgspec.field(default_factory=Budget)
     key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
     settings: Callable[[], Settings] = Settings

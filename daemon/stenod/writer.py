@@ -132,7 +132,7 @@ class Writer:
                 self._shop.flush()
                 await self._sync_when_due()
                 if self.opened is not None and self._files.is_mark_due:
-                    await self._files.save_mark(self.opened)
+                    await self._files.renew_mark(self.opened)
                 self.is_serving = False
                 if self.mailbox:
                     # A fast disk makes no task wait, and the others are to have their turn.

@@ -296,9 +296,9 @@ TORN_TAIL_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX
 """How far from the end a torn batch can begin; recovery looks no further for one."""
 
 MARK_BYTES: Final = 4 * MIB
-"""A session's mark is renewed after so many appended bytes: the next open examines them, 10 ms."""
+"""After so many appended bytes, or twice as many, a mark is renewed: the next open takes 10 ms."""
 
-UNPROVEN_BYTES_MAX: Final = MARK_BYTES + GROUP_BYTES_MAX
+UNPROVEN_BYTES_MAX: Final = 2 * MARK_BYTES + GROUP_BYTES_MAX
 """Bytes at the end of a session without a mark that no sync may ever have reached: a mark is
 written at least so often. They are written again when it is opened."""
 

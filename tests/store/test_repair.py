@@ -27,7 +27,7 @@ from support.lines import (
     user,
 )
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
-from support.stored_session import StoredSession, apply, find_key
+from support.stored_session import StoredSession, apply, find_key, save_mark
 
 PATH = "/disk/demo"
 
@@ -269,7 +269,7 @@ def rewritten() -> Scene:
     apply(opened, revert("r", 0))
     apply(opened, append("k3"), user("four"))
     apply(opened, restore("s", 0))
-    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+    save_mark(opened)
     opened.log.close()
     found.disk.sync_all()
     return found

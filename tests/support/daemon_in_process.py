@@ -88,6 +88,7 @@ class DaemonInProcess:
             statistics=Statistics(),
             tell=self._told,
             key_room=key_room or KeyRoom(),
+            spawn=self._spawn,
         )
         self.workshop = workshop
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"), {"kimi": Path(MOUNTED)})

@@ -153,4 +153,5 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
 
 def save_mark(opened: Opened) -> None:
     """Write the mark of an open session."""
-    opened.log.save_mark(recovery.mark_of(opened.log, opened.machine))
+    log = opened.log
+    log.save_mark(recovery.mark_of(log, opened.machine), log.generation, log.synced)

@@ -153,6 +153,7 @@ class Desk:
             flush=lambda: self.flushes.append(len(self.answered)),
             statistics=self.statistics,
             tell=lambda event, **_: self.told.append(event),
+            spawn=self.spawn,
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
         self.writer = Writer(SESSION, self._opener, self.feed, self.workshop)

@@ -105,6 +105,7 @@ class JsonlLog:
         self._identity = disk.stat(handle)
         self._unsynced: list[bytes] = []
         self._told: int | None = None
+        self._marked = (generation, 0)
         self._known_from, self._crc = self._end_of(handle, size)
         self.confirm()
         # Readers ask for a view on the event loop while a rewrite runs in a thread.
@@ -372,18 +373,27 @@ class JsonlLog:
         named = self._disk.stat_name(self._folder, self._name)
         return named is not None and named.inode == self._identity.inode
 
-    @_holding
-    def save_mark(self, mark: bytes) -> None:
-        """Keep a note about the synced length for the next open; it may be lost."""
+    def save_mark(self, mark: bytes, generation: int, size: int) -> None:
+        """Keep a note for the next open; it may be lost, and none that is newer is lost for it.
+
+        Args:
+            mark: the note.
+            generation: of which it tells.
+            size: how many of that one's bytes were durable.
+        """
         name = places.mark_file(self._name)
         fresh = f"{name}.new"
-        remove(self._disk, self._folder, fresh)
-        handle = self._disk.open_new(self._folder, fresh)
-        try:
-            write_all(self._disk, handle, mark)
-        finally:
-            self._disk.close(handle)
-        self._disk.rename(self._folder, fresh, name)
+        with self.names.pinned() as folder:
+            if (generation, size) < self._marked:
+                return
+            remove(self._disk, folder, fresh)
+            handle = self._disk.open_new(folder, fresh)
+            try:
+                write_all(self._disk, handle, mark)
+            finally:
+                self._disk.close(handle)
+            self._disk.rename(folder, fresh, name)
+            self._marked = generation, size
 
     def view(self, generation: int) -> FileView:
         """What is durable of a generation now, for a reader, who releases it."""
