@@ -190,7 +190,8 @@ class Stage:
             try:
                 return await self.compactions.begin(self.desk.context, command)
             except StenoError as error:
-                return error
+                # Of a writer that died, perhaps, and nobody hears what is said then.
+                return None if self.disk.died else error
             except Death:
                 return None
 

@@ -96,7 +96,7 @@ TRY_FIRST = {
     "what came since a file was synced": 0,
     "what nobody synced in a file that was moved away": 12,
     "marks of a rewrite": 1301,
-    "whether a rewrite took place": 1242,
+    "whether a rewrite took place": 3817,
     "a file that was there until now": 165,
     "a replaced file at the end of a writer": 128,
 }
