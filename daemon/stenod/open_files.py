@@ -98,8 +98,8 @@ class OpenFiles:
 
     @property
     def is_busy(self) -> bool:
-        """True while they are being opened, or their timeline is told of something."""
-        return self._opening.locked() or self.timeline.locked()
+        """True while they are being opened or marked, or their timeline is told of something."""
+        return self._opening.locked() or self.timeline.locked() or self._is_marking
 
     @property
     def is_unsynced(self) -> bool:

@@ -65,8 +65,10 @@ async def test_appends_go_on_while_a_mark_is_renewed() -> None:
             # It is on its way, and others are answered.
             await desk.fill(1)
             assert desk.mark() == before
+            assert not desk.writer.is_idle
             desk.is_slow = False
             await desk.settle()
+            assert desk.writer.is_idle
             before = mark = desk.mark()
             assert mark is not None
             assert (mark.bytes, mark.lines) == (marked, lines)
