@@ -238,7 +238,7 @@ class OpenFiles:
         self._marked = opened.log.synced
         # The mark only makes the next open quicker: without it everything is still right.
         with contextlib.suppress(OSError):
-            await self._shop.read(lambda: _save_mark(opened))
+            await self._shop.read(lambda: recovery.save_mark(opened))
 
     async def renew_mark(self, opened: Opened) -> None:
         """As `save_mark`, but appends go on meanwhile, unless the last one is not there yet."""
@@ -295,7 +295,7 @@ class OpenFiles:
                     self.publish(opened, self.commit(opened))
                 # What is still on its way comes too late.
                 if self._is_marking or opened.log.synced != self._marked:
-                    _save_mark(opened)
+                    recovery.save_mark(opened)
             with contextlib.suppress(OSError):
                 # Nobody looks later, and another program may have replaced it since the last look.
                 opened.log.leave()
@@ -378,13 +378,3 @@ class OpenFiles:
     def _check_ended(self) -> None:
         if self._has_ended:
             raise ended(self._session)
-
-
-def _save_mark(opened: Opened) -> None:
-    """Note how far files are durable now; blocks.
-
-    Raises:
-        OSError: the disk failed, or another program changed the file.
-    """
-    log = opened.log
-    log.save_mark(recovery.mark_of(log, opened.machine), log.generation, log.synced)

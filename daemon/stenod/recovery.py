@@ -204,6 +204,12 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
     )
 
 
+def save_mark(opened: Opened) -> None:
+    """Write the mark of an open session; it raises as `mark_of`."""
+    log = opened.log
+    log.save_mark(mark_of(log, opened.machine), log.generation, log.synced)
+
+
 def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
     """Leave a session whose present generation is gone as it is: nothing of it can be judged.
 

@@ -15,13 +15,13 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from stenod import compacting, lookup, recovery
-from stenod.recovery import Opened, Opening
+from stenod.recovery import Opened, Opening, save_mark
 from stenod.store.handles import FileView
 from stenod.trees import Place, Trees
 from support import lines
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import NOW_S, StoredSession, apply, save_mark
+from support.stored_session import NOW_S, StoredSession, apply
 from support.whole_sessions import PATH, World
 
 DAMAGED = (

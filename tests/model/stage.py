@@ -8,7 +8,7 @@ import anyio
 
 from steno_protocol.commands import AppendWire, CompactAbort, CompactBegin, Mutation
 from steno_protocol.context import ContextState
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import ShuttingDown, StenoError
 from steno_protocol.events import AnyEvent, DmailEvent, Live, Records, Reset
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Compaction
@@ -190,8 +190,8 @@ class Stage:
             try:
                 return await self.compactions.begin(self.desk.context, command)
             except StenoError as error:
-                # Of a writer that died, perhaps, and nobody hears what is said then.
-                return None if self.disk.died else error
+                # A writer that died says so, and nobody hears it.
+                return None if self.disk.died and isinstance(error, ShuttingDown) else error
             except Death:
                 return None
 

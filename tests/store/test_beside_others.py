@@ -10,10 +10,11 @@ from steno_protocol.commands import Clear, RevertTo
 from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.happenings import Happening
 from stenod.core import timeline
+from stenod.recovery import save_mark
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
 from support.simulated_disk import SimulatedDisk, Survival
-from support.stored_session import NOW_S, StoredSession, apply, save_mark
+from support.stored_session import NOW_S, StoredSession, apply
 
 PATH = "/disk/demo"
 FILE = f"{PATH}/{places.CONTEXT}"

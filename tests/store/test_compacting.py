@@ -14,7 +14,7 @@ from stenod.compacting import choose_cut
 from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
-from stenod.recovery import Opened
+from stenod.recovery import Opened, save_mark
 from support.lines import (
     append,
     checkpoint,
@@ -29,7 +29,7 @@ from support.lines import (
     user,
 )
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import StoredSession, apply, lines_of, save_mark
+from support.stored_session import StoredSession, apply, lines_of
 
 PATH = "/disk/demo"
 FILE = f"{PATH}/{places.CONTEXT}"

@@ -8,10 +8,10 @@ import pytest
 from steno_protocol import limits, places
 from steno_protocol.positions import Position
 from stenod import lookup, recovery
-from stenod.recovery import Opened, Opening
+from stenod.recovery import Opened, Opening, save_mark
 from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import NOW_S, StoredSession, apply, save_mark
+from support.stored_session import NOW_S, StoredSession, apply
 from support.wire_writing import append_wire
 
 PATH = "/disk/demo"

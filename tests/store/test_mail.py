@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import happenings, places
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from stenod.recovery import Opened
+from stenod.recovery import Opened, save_mark
 from support.lines import (
     append,
     checkpoint,
@@ -25,7 +25,7 @@ from support.lines import (
     user,
 )
 from support.simulated_disk import MOMENTS, Death, Effect, SimulatedDisk, Survival
-from support.stored_session import StoredSession, apply, find_key, lines_of, save_mark
+from support.stored_session import StoredSession, apply, find_key, lines_of
 
 PATH = "/disk/demo"
 

@@ -15,6 +15,7 @@ from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.mark import encode_mark
+from stenod.recovery import save_mark
 from stenod.store.handles import write_all
 from stenod.store.names import read_file
 from stenod.store.posix import PosixDisk
@@ -32,7 +33,7 @@ from support.lines import (
     uuid7,
 )
 from support.simulated_disk import PowerCut, SimulatedDisk, Survival
-from support.stored_session import NOW_S, StoredSession, apply, find_key, save_mark
+from support.stored_session import NOW_S, StoredSession, apply, find_key
 
 World = RealWorld | SimulatedWorld
 

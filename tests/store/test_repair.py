@@ -12,6 +12,7 @@ from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
 from stenod import recovery, settling
+from stenod.recovery import save_mark
 from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle
 from stenod.verifying import verify
@@ -27,7 +28,7 @@ from support.lines import (
     user,
 )
 from support.simulated_disk import MOMENTS, Death, SimulatedDisk, Survival
-from support.stored_session import StoredSession, apply, find_key, save_mark
+from support.stored_session import StoredSession, apply, find_key
 
 PATH = "/disk/demo"
 

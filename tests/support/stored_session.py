@@ -149,9 +149,3 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
             assert isinstance(machine, Machine)
             entry = mailing.send(log, machine, decision.command, now_s)
             return machine.mailed(dmail.mail_of(entry), dmail.applied_of(entry))
-
-
-def save_mark(opened: Opened) -> None:
-    """Write the mark of an open session."""
-    log = opened.log
-    log.save_mark(recovery.mark_of(log, opened.machine), log.generation, log.synced)
