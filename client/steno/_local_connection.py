@@ -8,7 +8,6 @@ do. The messages are the same, so the daemon's end may be libzmq's, and a client
 import errno
 import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -20,8 +19,6 @@ from steno_protocol import limits, socket_limits
 from steno_protocol.zmtp import ForeignWire, Inbound, Outbound
 
 _NOW: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-_SLEEPING: Final = 0
-_SOON: Final = struct.pack("@ll", 0, limits.ANSWER_SOON_MS * 1000)
 _LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
 _MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
 _OVER: Final = select.EPOLLHUP | select.EPOLLRDHUP | select.EPOLLERR
@@ -62,7 +59,6 @@ class LocalConnection:
         self._is_blocked = False
         self._has_more = False
         self._unbroken_bytes = 0
-        self._is_patient = False
         self._handles: list[socket.socket | select.epoll] = []
         try:
             self._open()
@@ -91,6 +87,8 @@ class LocalConnection:
         self._end = select.epoll()
         self._handles.append(self._end)
         self._news.register(self._socket, select.EPOLLIN)
+        self._arrival = select.poll()
+        self._arrival.register(self._socket, select.POLLIN)
         self._end.register(self._socket, _OVER)
 
     def _connect(self, path: str) -> None:
@@ -108,7 +106,7 @@ class LocalConnection:
     def has_messages(self) -> bool:
         """See `Connection`."""
         if not self._messages:
-            self._take_in(_NOW)
+            self._take_in()
         return bool(self._messages)
 
     @property
@@ -131,7 +129,7 @@ class LocalConnection:
     def is_lost(self) -> bool:
         """See `Connection`; what came before the end is to be received first."""
         if not self._is_lost and self._end.poll(0):
-            while not self._messages and self._take_in(_NOW):
+            while not self._messages and self._take_in():
                 pass
             self._is_lost |= not self._messages
         return self._is_lost and not self._messages
@@ -143,7 +141,7 @@ class LocalConnection:
             if waited_s <= 0:
                 return False
             self._news.poll(waited_s)
-            self._take_in(_NOW)
+            self._take_in()
         return not self.is_lost()
 
     def send(self, frames: Sequence[bytes]) -> bool:
@@ -157,14 +155,12 @@ class LocalConnection:
         return True
 
     def receive_soon(self) -> list[bytes] | None:
-        """See `Connection`: one call of the kernel looks and sleeps."""
-        if not self._is_patient and not self._is_lost:
-            # All other calls say by themselves that they are not to wait.
-            self._socket.setblocking(True)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SOON)
-            self._is_patient = True
-        if not self._messages and not self._outbound:
-            self._take_in(_SLEEPING)
+        """See `Connection`."""
+        has_none = not self._messages and not self._outbound and not self._is_lost
+        # To sleep in `recv` would be one call less, but the daemon, as it takes a request in,
+        # tells whoever sleeps there that there is room again: a wake-up for nothing each time.
+        if has_none and self._arrival.poll(limits.ANSWER_SOON_MS):
+            self._take_in()
         return self._messages.popleft() if self._messages else None
 
     def receive(self, messages_max: int) -> list[list[bytes]]:
@@ -174,7 +170,7 @@ class LocalConnection:
         messages = self._messages
         has_more = self._has_more or not messages
         while has_more and len(messages) < messages_max:
-            has_more = self._take_in(_NOW) and self._has_more
+            has_more = self._take_in() and self._has_more
         return [messages.popleft() for _ in range(min(messages_max, len(messages)))]
 
     def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
@@ -185,7 +181,7 @@ class LocalConnection:
             # As the caller has it, a wait of a second is one.
             self._news.poll(min(max(deadline - time.monotonic(), 0.0), 1.0))
             self._flush()
-            self._take_in(_NOW)
+            self._take_in()
         return bool(self._messages), self._is_lost
 
     def close(self) -> None:
@@ -198,12 +194,12 @@ class LocalConnection:
         """See `Connection`; the parent's handles are others, and stay open."""
         self.close()
 
-    def _take_in(self, how: int) -> bool:
-        """Take in what has come, if anything; `how` tells whether it is waited for."""
+    def _take_in(self) -> bool:
+        """Take in what has come, if anything."""
         inbound = self._inbound
         size = max(_LEAST_BYTES, min(inbound.wanted, _MOST_BYTES))
         try:
-            data = self._socket.recv(size, how)
+            data = self._socket.recv(size, _NOW)
             self._messages.extend(inbound.feed(data))
         except BlockingIOError:
             self._has_more = False

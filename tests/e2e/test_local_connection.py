@@ -2,6 +2,8 @@
 
 import select
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -184,6 +186,44 @@ def test_soon_is_a_message_that_is_there_or_none(door: Door, connection: LocalCo
     assert connection.receive_soon() == [b"one"]
     assert connection.receive_soon() == [b"two"]
     assert connection.receive_soon() is None
+
+
+WAITING = """
+import sys
+from steno._local_connection import LocalConnection
+from steno_protocol import limits
+
+limits.ANSWER_SOON_MS = 60_000
+connection = LocalConnection("ipc", sys.argv[1])
+print("asked", flush=True)
+connection.receive_soon()
+"""
+"""Somebody who said something, and then sleeps until there is an answer."""
+
+
+def naps(process: int) -> int:
+    """How often a process has gone to sleep; waits until it is asleep."""
+    while True:
+        told = dict(
+            line.split(":", 1)
+            for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+        )
+        if told["State"].split()[0] == "S":
+            return int(told["voluntary_ctxt_switches"])
+
+
+def test_who_waits_for_an_answer_is_not_woken_when_the_request_is_taken_in(door: Door) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(door.path)], stdout=subprocess.PIPE
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"asked\n"
+        before = naps(waiting.pid)
+        door.accept()
+        assert door.peer.recv(4096)
+        assert naps(waiting.pid) == before
+        door.close()
+    assert waiting.returncode == 0
 
 
 @pytest.mark.parametrize(

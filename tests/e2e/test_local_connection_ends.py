@@ -62,6 +62,7 @@ def test_an_error_of_a_signal_handler_goes_to_its_caller(
     work: Callable[[LocalConnection], object],
 ) -> None:
     connection = door.let_in()
+    door.say(b"answer")
     error = TimeoutError("of the program")
     with monkeypatch.context() as patched:
         patched.setattr(connection, "_socket", Failing(connection._socket, name, error))

@@ -65,8 +65,12 @@ class Door:
     def connect(self) -> LocalConnection:
         """Have somebody connect, to whom nothing is said."""
         connection = LocalConnection("ipc", str(self.path))
-        self.peer, _ = self._listener.accept()
+        self.accept()
         return connection
+
+    def accept(self) -> None:
+        """Let in who connected."""
+        self.peer, _ = self._listener.accept()
 
     def let_in(self) -> LocalConnection:
         """Have somebody connect, and end the handshake."""
