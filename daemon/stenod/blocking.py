@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import anyio.to_thread
 
-from steno_protocol import limits
+from steno_protocol import sync_limits
 from stenod.faults import NoThread
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Adaptive:
 
     def __init__(self, threads: Blocking) -> None:
         self._threads = threads
-        self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED_MAX)
+        self._took_s: deque[float] = deque(maxlen=sync_limits.SYNCS_REMEMBERED_MAX)
         self._is_fast = True
         self._in_threads = 0
 
@@ -103,5 +103,5 @@ class Adaptive:
     def _took(self, seconds: float) -> None:
         self._took_s.append(seconds)
         # What is fast stays fast by one more commit that is.
-        if seconds >= limits.INLINE_SYNC_S or not self._is_fast:
-            self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < limits.INLINE_SYNC_S
+        if seconds >= sync_limits.INLINE_SYNC_S or not self._is_fast:
+            self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < sync_limits.INLINE_SYNC_S

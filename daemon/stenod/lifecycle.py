@@ -18,7 +18,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
-from steno_protocol import __version__, limits, places
+from steno_protocol import __version__, limits, places, sync_limits
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
 from stenod import config, journal, memory
@@ -43,6 +43,7 @@ from stenod.router import Router
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.store.usage import free_bytes
+from stenod.store.whole_sync import WholeSync
 from stenod.supervisor import Supervisor
 from stenod.threads import Threads
 from stenod.transport import Sent, Transport
@@ -83,7 +84,7 @@ class Daemon:
         self._tasks: TaskGroup | None = None
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
-        disk = PosixDisk()
+        disk = PosixDisk(WholeSync(str(config.root)))
         trees = Trees(config, disk)
         self._quotas = Quotas(
             lambda: config.settings,
@@ -249,7 +250,7 @@ class Daemon:
 
     def _make_workshop(self) -> Workshop:
         return Workshop(
-            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX)),
+            commit=Adaptive(Threads(sync_limits.COMMIT_THREADS_MAX)),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,

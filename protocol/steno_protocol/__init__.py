@@ -4,6 +4,7 @@ Said       commands, replies, events    what a request, its answer and a push ho
            frames, bundles              how a message is built of them, and taken apart
            zmtp, socket_limits          how messages travel on a local socket, and its bounds
            errors, limits, greeting     the one tree of errors, every bound, and those that are told
+           sync_limits                  the bounds of commits on their way to the disk
            rights, credentials          who may ask from another machine, and the keys
            positions, version           `generation:line`; the versions of protocol and program
 Written    records, wire                the gates, and what a line of either file may be

@@ -1,7 +1,8 @@
 """Every bound of protocol, daemon and client: its unit in the name, its reason beside it.
 
-Those of a local socket stand in `steno_protocol.socket_limits`. Those of which neither protocol nor
-daemon knows are the client's: of asking a model in `steno._model_limits`, of the command line in
+Those of a local socket stand in `steno_protocol.socket_limits`, those of commits on their way to
+the disk in `steno_protocol.sync_limits`. Those of which neither protocol nor daemon knows are the
+client's: of asking a model in `steno._model_limits`, of the command line in
 `steno.cli.command_limits`.
 """
 
@@ -325,21 +326,11 @@ MEND_LOOKS_MAX: Final = 8
 COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
 
-INLINE_SYNC_S: Final = 0.001
-"""A faster commit runs on the event loop, whose others wait so long; a thread hop costs 0.1 ms."""
-
-COMMIT_THREADS_MAX: Final = 8
-"""Commits of different sessions at a time: with 8 a file system makes eleven times as many durable
-as one after the other, and with 16 hardly more."""
-
 READ_THREADS_MAX: Final = 16
 """Reads, copies and recoveries at a time; more would only wait for the disk, or for each other."""
 
 OUT_OF_MEMORY_PAUSE_S: Final = 0.01
 """A thread without the memory to tell the event loop of its work tries again after this long."""
-
-SYNCS_REMEMBERED_MAX: Final = 7
-"""Commits whose quicker quarter tells how fast a disk is, whatever hiccups are among them."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms

@@ -660,14 +660,14 @@ def test_files_that_are_synced_together_are_all_durable(
     disk: Disk, root: int, world: DiskWorld, count: int
 ) -> None:
     handles = [appended(disk, root, f"f{number}", b"x") for number in range(count)]
-    assert disk.fdatasync_all(handles) == [None] * count
+    assert disk.fdatasync_all([(handle, 0) for handle in handles]) == [None] * count
 
 
 def test_of_files_that_are_synced_together_each_has_its_own_outcome(disk: Disk, root: int) -> None:
     handles = [appended(disk, root, f"f{number}", b"x") for number in range(5)]
     disk.close(handles[2])
 
-    outcomes = disk.fdatasync_all(handles)
+    outcomes = disk.fdatasync_all([(handle, 0) for handle in handles])
 
     assert [type(each) for each in outcomes] == [
         type(None), type(None), OSError, type(None), type(None)

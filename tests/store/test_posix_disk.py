@@ -230,18 +230,18 @@ def test_a_kernel_that_begins_no_syncs_or_only_some_is_helped_out(
     monkeypatch.setattr(os, "fdatasync", synced.append)
 
     monkeypatch.setattr(kernel_syncs, "_context", lambda: None)
-    assert disk.fdatasync_all(handles) == [None] * 5
+    assert disk.fdatasync_all([(handle, 0) for handle in handles]) == [None] * 5
     assert synced == handles
 
     monkeypatch.setattr(kernel_syncs, "_context", lambda: Reluctant(2))
     synced.clear()
-    outcomes = disk.fdatasync_all(handles)
+    outcomes = disk.fdatasync_all([(handle, 0) for handle in handles])
     assert [outcome is not None for outcome in outcomes] == [True, True, False, False, False]
     assert synced == handles[2:]
 
     monkeypatch.setattr(kernel_syncs, "_context", lambda: Reluctant(0))
     synced.clear()
-    assert disk.fdatasync_all(handles) == [None] * 5
+    assert disk.fdatasync_all([(handle, 0) for handle in handles]) == [None] * 5
     assert synced == handles
 
 

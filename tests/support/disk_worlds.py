@@ -6,6 +6,7 @@ from typing import Protocol
 
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
+from stenod.store.whole_sync import WholeSync
 from support.simulated_disk import SimulatedDisk
 
 
@@ -55,7 +56,7 @@ class RealWorld:
     """A temporary folder of the machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.disk: Disk = PosixDisk()
+        self.disk: Disk = PosixDisk(WholeSync(str(folder.parent)))
         self.path = str(folder)
 
     def put(self, name: str, data: bytes) -> None:

@@ -271,10 +271,10 @@ class SimulatedDisk:
         """
         self._sync("fdatasync", handle)
 
-    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
+    def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
         """See `Disk`; here they are synced one after the other."""
         outcomes: list[OSError | None] = []
-        for handle in handles:
+        for handle, _ in tails:
             try:
                 self.fdatasync(handle)
             except OSError as error:

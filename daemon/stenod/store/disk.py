@@ -123,8 +123,12 @@ class Disk(Protocol):
         """Make a file's content and size durable."""
         ...
 
-    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
-        """As `fdatasync` for each of several files, together: what became of each of them."""
+    def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
+        """As `fdatasync` for each of several files, together: what became of each of them.
+
+        Args:
+            tails: of each file a handle, and from which byte on it is not durable.
+        """
         ...
 
     def fsync(self, handle: int) -> None:

@@ -150,7 +150,7 @@ class JsonlLog:
         Returns:
             What became of each: None when it is durable.
         """
-        errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
+        errors = logs[0]._disk.fdatasync_all([(log._file.handle, log.synced) for log in logs])
         for log, error in zip(logs, errors, strict=True):
             if error is None:
                 log._synced()

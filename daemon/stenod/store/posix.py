@@ -13,6 +13,7 @@ from steno_protocol.kinds import kind_of
 from steno_protocol.limits import COPY_BYTES
 from stenod.store import kernel_syncs
 from stenod.store.disk import FileStat
+from stenod.store.whole_sync import WholeSync
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK changes nothing for a regular file, and keeps a FIFO from holding the open for ever.
@@ -31,7 +32,14 @@ _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PosixDisk:
-    """The `Disk` of a Linux file system; stateless, handles are file descriptors."""
+    """The `Disk` of a Linux file system; handles are file descriptors.
+
+    Args:
+        whole: syncs several files of its file system at once, which has to be there before them.
+    """
+
+    def __init__(self, whole: WholeSync | None = None) -> None:
+        self._whole = whole
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """Open a folder by its path; with `create`, it and its parents are there durably."""
@@ -134,9 +142,11 @@ class PosixDisk:
         """Make a file's content and size durable."""
         os.fdatasync(handle)
 
-    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
-        """As `fdatasync` for each of several files, by the kernel at the same time if it can."""
-        return kernel_syncs.fdatasync_all(handles)
+    def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
+        """As `fdatasync` for each of several files: by one call for all, or at the same time."""
+        if self._whole is not None and self._whole.has_synced(tails):
+            return [None] * len(tails)
+        return kernel_syncs.fdatasync_all([handle for handle, _ in tails])
 
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""

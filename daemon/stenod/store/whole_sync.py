@@ -1,0 +1,133 @@
+"""Several files made durable by one call about their whole file system: `syncfs`.
+
+That takes half of the time of one call for each file, or less, and a quarter of the CPU. But:
+
+* It waits for what other programs wrote there, too. So it is not called while much is unwritten,
+  nor for a while after it was slow.
+* It tells of less than `fdatasync` does. An error is told once to each handle, whichever file it is
+  about: so the handle is there before anything is written, and after the first error nobody relies
+  on it again, because the file may be one that is synced later. And what the kernel could not write
+  yet, for want of memory, is no error: so each file is asked whether anything is still unwritten.
+* On some file systems, as overlayfs, it does not tell of what failed below them: it is called where
+  it was tried.
+
+Sources: syncfs(2); Linux, fs/sync.c and mm/filemap.c. That its errors are told goes back to Linux
+5.8 for data and 5.17 for the rest; `cachestat`, without which nothing is believed here, to 6.5.
+"""
+
+import ctypes
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+from steno_protocol import sync_limits
+from steno_protocol.limits import KIB
+
+_KNOWN: Final = frozenset({0xEF53, 0x58465342})
+"""ext4 and XFS, as `statfs` tells."""
+
+_MEMORY: Final = "/proc/meminfo"
+
+_STATFS_BYTES: Final = 256
+"""More than it fills on any machine."""
+
+_CACHESTAT: Final = 451
+"""The number of the call, the same on all machines."""
+
+_DIRTY: Final = 1
+_UNDER_WAY: Final = 2
+_COUNTS: Final = 5
+"""Pages of a part of a file: those in the cache, unwritten, under way, and two of evicted ones."""
+
+
+class WholeSync:
+    """The file system in which a folder lies; for one thread at a time.
+
+    Args:
+        folder: its path. It has to be there, and what is written before this is made is not
+            answered for.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._handle)
+        self._device = os.fstat(self._handle).st_dev
+        self._part = (ctypes.c_uint64 * 2)()
+        self._counts = (ctypes.c_uint64 * _COUNTS)()
+        self._not_before = 0.0
+        self._is_believed = self._kind() in _KNOWN
+
+    def has_synced(self, tails: Sequence[tuple[int, int]]) -> bool:
+        """Make several files durable.
+
+        Args:
+            tails: of each file an open handle, and from which byte on it is not durable.
+
+        Returns:
+            True when all are. Else nobody knows: they are to be synced one by one, and each tells
+            of its own error.
+        """
+        if len(tails) < 2 or not self._is_believed or time.monotonic() < self._not_before:
+            return False
+        if not self._has_all(tails) or _unwritten_bytes() > sync_limits.UNWRITTEN_BYTES_MAX:
+            return False
+        began = time.monotonic()
+        try:
+            self._sync()
+            return all(self._is_written(*tail) for tail in tails)
+        except OSError:
+            self._is_believed = False
+            return False
+        finally:
+            now = time.monotonic()
+            if now - began > sync_limits.WHOLE_SYNC_S_MAX:
+                self._not_before = now + sync_limits.WHOLE_SYNC_PAUSE_S
+
+    def _kind(self) -> int:
+        found = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()
+        return int(found[0]) if self._library.fstatfs(self._handle, found) == 0 else 0
+
+    def _has_all(self, tails: Sequence[tuple[int, int]]) -> bool:
+        try:
+            return all(os.fstat(handle).st_dev == self._device for handle, _ in tails)
+        except OSError:
+            # A handle that is none fails by itself.
+            return False
+
+    def _sync(self) -> None:
+        self._check(self._library.syncfs(self._handle))
+
+    def _is_written(self, handle: int, start: int) -> bool:
+        self._part[0] = start
+        numbers = ctypes.c_long(_CACHESTAT), ctypes.c_long(handle)
+        self._check(self._library.syscall(*numbers, self._part, self._counts, ctypes.c_long(0)))
+        return not self._counts[_DIRTY] and not self._counts[_UNDER_WAY]
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+
+def _unwritten_bytes() -> float:
+    """What all programs of the machine have written and no disk has; inf if nobody knows."""
+    try:
+        handle = os.open(_MEMORY, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(handle, 4 * KIB)
+        finally:
+            os.close(handle)
+        return (_figure(text, b"\nDirty:") + _figure(text, b"\nWriteback:")) * KIB
+    except (OSError, ValueError):
+        return float("inf")
+
+
+def _figure(text: bytes, name: bytes) -> int:
+    start = text.index(name) + len(name)
+    return int(text[start : text.index(b"kB", start)])
