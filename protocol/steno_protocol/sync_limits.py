@@ -14,6 +14,9 @@ as one after the other, and with 16 hardly more."""
 SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose quicker quarter tells how fast a disk is, whatever hiccups are among them."""
 
+WHOLE_SYNC_FILES_MIN: Final = 3
+"""Files that are synced by one call for their file system; two take as long by themselves."""
+
 UNWRITTEN_BYTES_MAX: Final = 4 * MIB
 """Bytes that the programs of the machine have written and its disks have not: with more, sessions
 are synced file by file, and do not wait for others. So many take 2 to 40 ms, and only once."""

@@ -55,6 +55,20 @@ class Counted(WholeSync):
             super()._sync()
 
 
+class PlayedKernel:
+    """A kernel that says of each file how much of it is unwritten, and how much under way."""
+
+    def __init__(self, unwritten: int, under_way: int) -> None:
+        self._counts = unwritten, under_way
+
+    def syncfs(self, _: int) -> int:
+        return 0
+
+    def syscall(self, *arguments: Any) -> int:
+        arguments[3][1], arguments[3][2] = self._counts
+        return 0
+
+
 @pytest.fixture
 def meminfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the kernel says of the machine's memory, played by hand: little is unwritten."""
@@ -89,9 +103,9 @@ def disk(whole: Counted, tmp_path: Path) -> Iterator[PosixDisk]:
 
 @pytest.fixture
 def tails(disk: PosixDisk, tmp_path: Path) -> Tails:
-    """Three files, to each of which something was appended."""
+    """Four files, to each of which something was appended."""
     root = disk.open_root(str(tmp_path))
-    tails = [(disk.open_new(root, f"f{number}"), 0) for number in range(3)]
+    tails = [(disk.open_new(root, f"f{number}"), 0) for number in range(4)]
     dirty(tails)
     return tails
 
@@ -108,17 +122,46 @@ def test_files_are_durable_by_one_call(whole: Counted, tails: Tails) -> None:
     assert whole.calls == 1
 
 
-def test_one_file_is_synced_by_itself(whole: Counted, disk: PosixDisk, tails: Tails) -> None:
-    assert disk.fdatasync_all(tails[:1]) == [None]
-    assert whole._is_written(*tails[0])
+def test_few_files_are_synced_by_themselves(whole: Counted, disk: PosixDisk, tails: Tails) -> None:
+    few = tails[: sync_limits.WHOLE_SYNC_FILES_MIN - 1]
+    assert disk.fdatasync_all(few) == [None] * len(few)
+    assert all(whole._is_written(*tail) for tail in few)
     assert not whole.calls
+    assert whole.has_synced(tails[: len(few) + 1])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_cache_of_the_disk_is_flushed_behind_it(
+    whole: Counted, tails: Tails, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    order: list[str] = []
+    library = whole._library
+
+    class Kernel(PlayedKernel):
+        def syncfs(self, handle: int) -> int:
+            order.append("syncfs")
+            return int(library.syncfs(handle))
+
+    def flush(handle: int) -> None:
+        assert handle == whole._handle
+        order.append("flush")
+        if fails:
+            raise OSError(errno.EIO, "bad")
+
+    monkeypatch.setattr(whole, "_library", Kernel(0, 0))
+    monkeypatch.setattr(os, "fdatasync", flush)
+    assert whole.has_synced(tails) is not fails
+    assert order == ["syncfs", "flush"]
+    # An error of the flush is one that is told once, too.
+    assert whole.has_synced(tails) is not fails
+    assert len(order) == (2 if fails else 4)
 
 
 def test_while_much_is_unwritten_each_file_is_synced_by_itself(
     whole: Counted, disk: PosixDisk, tails: Tails, meminfo: Path
 ) -> None:
     meminfo.write_bytes(MANY)
-    assert disk.fdatasync_all(tails) == [None] * 3
+    assert disk.fdatasync_all(tails) == [None] * 4
     assert all(whole._is_written(*tail) for tail in tails)
     assert not whole.calls
 
@@ -146,12 +189,12 @@ def test_after_an_error_each_file_tells_of_its_own_and_one_call_is_never_believe
     failing = tails[1][0]
     asked = syncs_of_each(monkeypatch, failing)
     outcomes = disk.fdatasync_all(tails)
-    assert [outcome is None for outcome in outcomes] == [True, False, True]
+    assert [outcome is None for outcome in outcomes] == [True, False, True, True]
     whole.fails = False
     dirty(tails)
     # The error may have been about a file that is synced only now, and is told once.
     outcomes = disk.fdatasync_all(tails)
-    assert [outcome is None for outcome in outcomes] == [True, False, True]
+    assert [outcome is None for outcome in outcomes] == [True, False, True, True]
     assert whole.calls == 1
     assert len(asked) == 2
 
@@ -173,26 +216,12 @@ def test_what_the_kernel_put_off_is_synced_file_by_file(
 ) -> None:
     whole.is_idle = True
     assert not whole.has_synced(tails)
-    assert disk.fdatasync_all(tails) == [None] * 3
+    assert disk.fdatasync_all(tails) == [None] * 4
     assert all(whole._is_written(*tail) for tail in tails)
     # That is no error, and the next call may well do what it says.
     whole.is_idle = False
     dirty(tails)
     assert whole.has_synced(tails)
-
-
-class PlayedKernel:
-    """A kernel that says of each file how much of it is unwritten, and how much under way."""
-
-    def __init__(self, unwritten: int, under_way: int) -> None:
-        self._counts = unwritten, under_way
-
-    def syncfs(self, _: int) -> int:
-        return 0
-
-    def syscall(self, *arguments: Any) -> int:
-        arguments[3][1], arguments[3][2] = self._counts
-        return 0
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (1, 0), (0, 1)])
@@ -222,7 +251,7 @@ def test_only_what_was_appended_is_asked_for(whole: Counted, tails: Tails, tmp_p
         file.write(b"y")
     whole.is_idle = True
     # What another program changes in the beginning is not ours to make durable.
-    assert whole.has_synced([(big, size), (big, size + 1)])
+    assert whole.has_synced([(big, size), (big, size + 1), (big, size + 2)])
     assert not whole._is_written(big, 0)
 
 
@@ -253,16 +282,16 @@ def test_a_handle_that_is_none_is_told_of_by_itself(
 ) -> None:
     disk.close(tails[1][0])
     outcomes = disk.fdatasync_all(tails)
-    assert [outcome is None for outcome in outcomes] == [True, False, True]
+    assert [outcome is None for outcome in outcomes] == [True, False, True, True]
     assert not whole.calls
-    assert whole.has_synced([tails[0], tails[2]])
+    assert whole.has_synced([tails[0], *tails[2:]])
 
 
 def test_a_file_system_that_is_not_known_is_not_synced_as_a_whole(
     tails: Tails, meminfo: Path
 ) -> None:
     unknown = Counted(Path("/proc/self"))
-    assert not unknown.has_synced([(os.open("/proc/self/status", os.O_RDONLY), 0)] * 2)
+    assert not unknown.has_synced([(os.open("/proc/self/status", os.O_RDONLY), 0)] * 4)
     assert not unknown.calls
 
 
