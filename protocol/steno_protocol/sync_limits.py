@@ -22,7 +22,7 @@ UNWRITTEN_BYTES_MAX: Final = 4 * MIB
 are synced file by file, and do not wait for others. So many take 2 to 40 ms, and only once."""
 
 WHOLE_SYNC_S_MAX: Final = 0.004
-"""A sync of a file system that took longer waited for others; for 16 sessions it is 0.4 ms."""
+"""A sync of a file system that took longer waited for others; for 16 sessions it is 0.5 ms."""
 
 WHOLE_SYNC_PAUSE_S: Final = 1.0
 """So long nobody tries one again: who writes without a pause delays a group a second."""

@@ -1,8 +1,6 @@
 """A daemon's own rounds tell those who follow of what another program wrote; nobody asks it."""
 
 import ctypes
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,17 +8,9 @@ import pytest
 from steno import connect_sync
 from steno_protocol import limits
 from support.crowd import wait_until
-from support.foreground import ForegroundDaemon
+from support.foreground import daemon_of_tests
 from support.lines import foreign
-from support.project import PROJECT
 from support.resident import resident_bytes
-
-
-def brisk_daemon(root: Path, module: str) -> ForegroundDaemon:
-    """A daemon of the tests' own, whose rounds come soon."""
-    daemon = ForegroundDaemon(root, module=(module,))
-    daemon.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT / "tests"), *sys.path])
-    return daemon
 
 
 @pytest.mark.skipif(
@@ -28,7 +18,7 @@ def brisk_daemon(root: Path, module: str) -> ForegroundDaemon:
 )
 def test_the_housekeeping_gives_back_what_is_free(root: Path) -> None:
     record = {"role": "user", "content": "x" * (15 * limits.MIB)}
-    with brisk_daemon(root, "support.hoarding_daemon") as daemon:
+    with daemon_of_tests(root, "support.hoarding_daemon") as daemon:
         with connect_sync(root, spawn=False) as client:
             session = client.open("demo", follow=False)
             before = resident_bytes(daemon.pid)
@@ -39,7 +29,7 @@ def test_the_housekeeping_gives_back_what_is_free(root: Path) -> None:
 
 
 def test_the_housekeeping_looks_at_what_is_followed(root: Path) -> None:
-    with brisk_daemon(root, "support.brisk_daemon"), connect_sync(root, spawn=False) as client:
+    with daemon_of_tests(root, "support.brisk_daemon"), connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         session.append_message({"role": "user", "content": "hi"})
         with (root / "sessions" / "demo" / "context.jsonl").open("ab") as file:

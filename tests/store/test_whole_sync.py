@@ -44,12 +44,12 @@ class Counted(WholeSync):
         """As the one of `time`."""
         return self.now
 
-    def _sync(self) -> None:
+    def _write_out(self) -> None:
         self.calls += 1
         self.now += self.takes_s
         if self.fails:
             raise OSError(errno.EIO, "bad")
-        super()._sync()
+        super()._write_out()
 
 
 class PlayedKernel:
@@ -125,7 +125,7 @@ def test_files_are_durable_by_one_call(whole: Counted, tails: Tails) -> None:
     while all(whole._is_written(*tail) for tail in tails):
         # Somebody else had it written meanwhile.
         dirty(tails)
-    assert whole.has_synced(tails)
+    assert whole.sync(tails)
     assert all(whole._is_written(*tail) for tail in tails)
     assert whole.calls == 1
 
@@ -135,7 +135,7 @@ def test_few_files_are_synced_by_themselves(whole: Counted, disk: PosixDisk, tai
     assert disk.fdatasync_all(few) == [None] * len(few)
     assert all(whole._is_written(*tail) for tail in few)
     assert not whole.calls
-    assert whole.has_synced(tails[: len(few) + 1])
+    assert whole.sync(tails[: len(few) + 1])
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -158,10 +158,10 @@ def test_the_cache_of_the_disk_is_flushed_behind_it(
 
     monkeypatch.setattr(whole, "_library", Kernel(0, 0))
     monkeypatch.setattr(os, "fdatasync", flush)
-    assert whole.has_synced(tails) is not fails
+    assert whole.sync(tails) is not fails
     assert order == ["syncfs", "flush"]
     # An error of the flush is one that is told once, too.
-    assert whole.has_synced(tails) is not fails
+    assert whole.sync(tails) is not fails
     assert len(order) == (2 if fails else 4)
 
 
@@ -182,7 +182,7 @@ def test_where_nobody_tells_how_much_is_unwritten_each_is_synced_by_itself(
         meminfo.unlink()
     else:
         meminfo.write_bytes(told)
-    assert not whole.has_synced(tails)
+    assert not whole.sync(tails)
     assert not whole.calls
 
 
@@ -227,7 +227,7 @@ def test_what_the_kernel_put_off_is_synced_file_by_file(
         assert disk.fdatasync_all(tails) == [None] * 4
     assert all(whole._is_written(*tail) for tail in tails)
     # That is no error, and the next call may well do what it says.
-    assert whole.has_synced(tails)
+    assert whole.sync(tails)
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (1, 0), (0, 1)])
@@ -235,15 +235,15 @@ def test_a_file_is_durable_when_nothing_of_it_is_unwritten_or_under_way(
     whole: Counted, tails: Tails, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(whole, "_library", PlayedKernel(*counts))
-    assert whole.has_synced(tails) == (counts == (0, 0))
+    assert whole.sync(tails) == (counts == (0, 0))
 
 
 def test_what_the_kernel_refuses_is_an_error(
     whole: Counted, tails: Tails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole, "_handle", -1)
-    assert not whole.has_synced(tails)
-    assert not whole.has_synced(tails)
+    assert not whole.sync(tails)
+    assert not whole.sync(tails)
     assert whole.calls == 1
 
 
@@ -253,32 +253,30 @@ def test_only_what_was_appended_is_asked_for(
     kernel = PlayedKernel(0, 0)
     monkeypatch.setattr(whole, "_library", kernel)
     starts = [0, 600, 5 * MIB, 7]
-    assert whole.has_synced(
-        [(handle, start) for (handle, _), start in zip(tails, starts, strict=True)]
-    )
+    assert whole.sync([(handle, start) for (handle, _), start in zip(tails, starts, strict=True)])
     assert kernel.asked == starts
 
 
 def test_after_one_that_was_slow_there_is_none_for_a_while(whole: Counted, tails: Tails) -> None:
     whole.takes_s = sync_limits.WHOLE_SYNC_S_MAX * 1.01
-    assert whole.has_synced(tails)
+    assert whole.sync(tails)
     whole.takes_s = 0.0
     whole.now += sync_limits.WHOLE_SYNC_PAUSE_S * 0.99
-    assert not whole.has_synced(tails)
+    assert not whole.sync(tails)
     whole.now += sync_limits.WHOLE_SYNC_PAUSE_S * 0.02
-    assert whole.has_synced(tails)
-    assert whole.has_synced(tails)
+    assert whole.sync(tails)
+    assert whole.sync(tails)
     assert whole.calls == 3
 
 
 def test_files_elsewhere_are_synced_by_themselves(whole: Counted, tails: Tails) -> None:
     elsewhere = os.open("/proc/self/status", os.O_RDONLY)
     try:
-        assert not whole.has_synced([*tails, (elsewhere, 0)])
+        assert not whole.sync([*tails, (elsewhere, 0)])
     finally:
         os.close(elsewhere)
     assert not whole.calls
-    assert whole.has_synced(tails)
+    assert whole.sync(tails)
 
 
 def test_a_handle_that_is_none_is_told_of_by_itself(
@@ -288,14 +286,14 @@ def test_a_handle_that_is_none_is_told_of_by_itself(
     outcomes = disk.fdatasync_all(tails)
     assert [outcome is None for outcome in outcomes] == [True, False, True, True]
     assert not whole.calls
-    assert whole.has_synced([tails[0], *tails[2:]])
+    assert whole.sync([tails[0], *tails[2:]])
 
 
 def test_a_file_system_that_is_not_known_is_not_synced_as_a_whole(
     tails: Tails, meminfo: Path
 ) -> None:
     unknown = Counted(Path("/proc/self"))
-    assert not unknown.has_synced([(os.open("/proc/self/status", os.O_RDONLY), 0)] * 4)
+    assert not unknown.sync([(os.open("/proc/self/status", os.O_RDONLY), 0)] * 4)
     assert not unknown.calls
 
 

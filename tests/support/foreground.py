@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from support.project import PROJECT
+
 
 class ForegroundDaemon:
     """`python -m stenod --foreground` on a root, ready when `start` returns.
@@ -111,3 +113,10 @@ class ForegroundDaemon:
                 if " ready " in line:
                     ready.set()
         ready.set()
+
+
+def daemon_of_tests(root: Path, module: str) -> ForegroundDaemon:
+    """A daemon that is not quite as it is for users: a module of `support` starts it."""
+    daemon = ForegroundDaemon(root, module=(module,))
+    daemon.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT / "tests"), *sys.path])
+    return daemon

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+from stenod.store.c_calls import checked
+
 _MANY: Final = 64
 """Files that are given to the kernel at once; an operation is 64 bytes, and so many are kept."""
 
@@ -90,11 +92,7 @@ class KernelSyncs:
                 continue
 
     def _call(self, number: int, *arguments: Any) -> int:
-        result = int(self._library.syscall(ctypes.c_long(number), *arguments))
-        if result < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        return result
+        return checked(int(self._library.syscall(ctypes.c_long(number), *arguments)))
 
 
 def fdatasync_all(handles: Sequence[int]) -> list[OSError | None]:

@@ -144,7 +144,7 @@ class PosixDisk:
 
     def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
         """As `fdatasync` for each of several files: by one call for all, or at the same time."""
-        if self._whole is not None and self._whole.has_synced(tails):
+        if self._whole is not None and self._whole.sync(tails):
             return [None] * len(tails)
         return kernel_syncs.fdatasync_all([handle for handle, _ in tails])
 
