@@ -62,10 +62,13 @@ class Adaptive:
 
     Args:
         threads: runs it in a thread.
+        is_disk_idle: returns False while another thread syncs: a sync returns when those that
+            overlap it have, and the loop is not to wait for the sync of a long rewrite.
     """
 
-    def __init__(self, threads: Blocking) -> None:
+    def __init__(self, threads: Blocking, is_disk_idle: Callable[[], bool] = lambda: True) -> None:
         self._threads = threads
+        self._is_disk_idle = is_disk_idle
         self._took_s: deque[float] = deque(maxlen=sync_limits.SYNCS_REMEMBERED_MAX)
         self._is_fast = True
         self._in_threads = 0
@@ -86,7 +89,7 @@ class Adaptive:
     @property
     def is_inline(self) -> bool:
         """See `Commits`; while one is in a thread, the others would wait for its turn anyway."""
-        return self._is_fast and not self._in_threads
+        return self._is_fast and not self._in_threads and self._is_disk_idle()
 
     def here(self, work: Callable[[], T], together: int) -> T:
         """See `Commits`."""

@@ -93,7 +93,7 @@ class Daemon:
             trees.folders,
             free_bytes,
         )
-        self._workshop = self._make_workshop()
+        self._workshop = self._make_workshop(disk)
         self._registry = Registry(trees, disk, self._workshop, self._spawn, self._handles)
         self._registry.look_around = self._look_around
         looks = Looks(self._registry, trees, self._workshop)
@@ -248,9 +248,9 @@ class Daemon:
         except Exception as error:
             journal.tell("internal", error=fault_of(error))
 
-    def _make_workshop(self) -> Workshop:
+    def _make_workshop(self, disk: PosixDisk) -> Workshop:
         return Workshop(
-            commit=Adaptive(Threads(sync_limits.COMMIT_THREADS_MAX)),
+            commit=Adaptive(Threads(sync_limits.COMMIT_THREADS_MAX), lambda: disk.overlap.is_empty),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,

@@ -15,6 +15,7 @@ from stenod import registry, writer
 from stenod.core.keys import KeyTable
 from stenod.custody import Custody
 from stenod.feed import Feed
+from stenod.store.jsonl import JsonlLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,16 @@ def _given_back_in_silence(self: KeyTable, count: int) -> None:
     youngest_ms = self._youngest_ms
     _give_back(self, count)
     self._youngest_ms = youngest_ms
+
+
+def _each_log_by_itself(logs: Sequence[JsonlLog]) -> list[OSError | None]:
+    errors = logs[0]._disk.fdatasync_all([(log._file.handle, log.synced) for log in logs])
+    for log, error in zip(logs, errors, strict=True):
+        if error is None:
+            log._synced()
+        else:
+            log._doubts.note(log._identity)
+    return errors
 
 
 def _believed_at_once(self: Pending, error: Any) -> Any:
@@ -100,6 +111,9 @@ WHOLE_MUTANTS = {
     ),
     "a key that was forgotten for another session's, as if it had never been": WholeMutant(
         [Patch(KeyTable, "give_back", _given_back_in_silence)], 385
+    ),
+    "a group whose files each have a verdict of their own": WholeMutant(
+        [Patch(JsonlLog, "sync_all", staticmethod(_each_log_by_itself))], 194
     ),
     "a rewrite that followers are not told of": WholeMutant([Patch(Feed, "reset", _nothing)], 0),
 }

@@ -190,19 +190,19 @@ def test_the_kernel_of_this_machine_tells_how_much_is_unwritten() -> None:
     assert 0 <= whole_sync._unwritten_bytes() < float("inf")
 
 
-def test_after_an_error_each_file_tells_of_its_own_and_one_call_is_never_believed_again(
+def test_after_an_error_the_group_fails_and_one_call_is_never_believed_again(
     whole: Counted, disk: PosixDisk, tails: Tails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole.fails = True
     failing = tails[1][0]
     asked = syncs_of_each(monkeypatch, failing)
     outcomes = disk.fdatasync_all(tails)
-    assert [outcome is None for outcome in outcomes] == [True, False, True, True]
+    assert [outcome is None for outcome in outcomes] == [False] * 4
     whole.fails = False
     dirty(tails)
     # The error may have been about a file that is synced only now, and is told once.
     outcomes = disk.fdatasync_all(tails)
-    assert [outcome is None for outcome in outcomes] == [True, False, True, True]
+    assert [outcome is None for outcome in outcomes] == [False] * 4
     assert whole.calls == 1
     assert len(asked) == 2
 
@@ -279,12 +279,10 @@ def test_files_elsewhere_are_synced_by_themselves(whole: Counted, tails: Tails) 
     assert whole.sync(tails)
 
 
-def test_a_handle_that_is_none_is_told_of_by_itself(
-    whole: Counted, disk: PosixDisk, tails: Tails
-) -> None:
+def test_a_closed_handle_fails_its_group(whole: Counted, disk: PosixDisk, tails: Tails) -> None:
     disk.close(tails[1][0])
     outcomes = disk.fdatasync_all(tails)
-    assert [outcome is None for outcome in outcomes] == [True, False, True, True]
+    assert [outcome is None for outcome in outcomes] == [False] * 4
     assert not whole.calls
     assert whole.sync([tails[0], *tails[2:]])
 

@@ -120,11 +120,16 @@ class Disk(Protocol):
         ...
 
     def fdatasync(self, handle: int) -> None:
-        """Make a file's content and size durable."""
+        """Make a file's content and size durable.
+
+        It fails, too, when a sync of the same device that overlaps it in another thread fails.
+        """
         ...
 
     def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
-        """As `fdatasync` for each of several files, together: what became of each of them.
+        """As `fdatasync` for several files, together: what became of each of them.
+
+        If one of them failed, the success of another proves nothing: its bytes may be lost.
 
         Args:
             tails: of each file a handle, and from which byte on it is not durable.

@@ -112,3 +112,6 @@ def copy_all(disk: Disk, source: int, target: int, piece: Copy) -> None:
         if copied == 0:
             raise OSError(errno.EIO, f"a range of {piece.size} bytes ends after {done}")
         done += copied
+        if done < piece.size:
+            # Commits of other sessions that overlap a sync wait for it, so none is to take long.
+            disk.fdatasync(target)

@@ -147,16 +147,22 @@ class JsonlLog:
     def sync_all(logs: "Sequence[JsonlLog]") -> list[OSError | None]:
         """Make what was appended to several logs of one disk durable, together.
 
+        The logs share one verdict: if the sync of any of them fails, none of them is durable. A
+        disk that fails a flush reports it to one of the syncs that overlap, and the others return
+        success though their bytes are lost.
+
         Returns:
-            What became of each: None when it is durable.
+            What became of each: None when it is durable, and then all are.
         """
         errors = logs[0]._disk.fdatasync_all([(log._file.handle, log.synced) for log in logs])
-        for log, error in zip(logs, errors, strict=True):
-            if error is None:
+        first = next((error for error in errors if error is not None), None)
+        if first is None:
+            for log in logs:
                 log._synced()
-            else:
-                log._doubts.note(log._identity)
-        return errors
+            return errors
+        for log in logs:
+            log._doubts.note(log._identity)
+        return [first if error is None else error for error in errors]
 
     def _synced(self) -> None:
         self.synced = self.size

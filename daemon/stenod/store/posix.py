@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from steno_protocol.kinds import kind_of
 from steno_protocol.limits import COPY_BYTES
 from stenod.store import kernel_syncs
 from stenod.store.disk import FileStat
+from stenod.store.overlap import Overlap
 from stenod.store.whole_sync import WholeSync
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -36,9 +37,13 @@ class PosixDisk:
 
     Args:
         whole: syncs several files of its file system at once, which has to be there before them.
+
+    Attributes:
+        overlap: the syncs that are under way; those that overlap share one verdict.
     """
 
     def __init__(self, whole: WholeSync | None = None) -> None:
+        self.overlap = Overlap()
         self._whole = whole
 
     def open_root(self, path: str, *, create: bool = False) -> int:
@@ -140,17 +145,26 @@ class PosixDisk:
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
-        os.fdatasync(handle)
+        with self.overlap.sync(os.fstat(handle).st_dev):
+            os.fdatasync(handle)
 
     def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
-        """As `fdatasync` for each of several files: by one call for all, or at the same time."""
-        if self._whole is not None and self._whole.sync(tails):
-            return [None] * len(tails)
-        return kernel_syncs.fdatasync_all([handle for handle, _ in tails])
+        """As `fdatasync` for several files: by one call for all, or at the same time."""
+        outcomes: list[OSError | None] = []
+        try:
+            with self.overlap.sync(_device_of(tails)):
+                if self._whole is not None and self._whole.sync(tails):
+                    return [None] * len(tails)
+                outcomes = kernel_syncs.fdatasync_all([handle for handle, _ in tails])
+                _raise_first(outcomes)
+        except OSError as error:
+            return [error if each is None else each for each in outcomes or [None] * len(tails)]
+        return outcomes
 
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""
-        os.fsync(handle)
+        with self.overlap.sync(os.fstat(handle).st_dev):
+            os.fsync(handle)
 
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append a part of one file to another, sharing the blocks where the file system can.
@@ -195,6 +209,23 @@ class PosixDisk:
         except BlockingIOError:
             return False
         return True
+
+
+def _device_of(tails: Sequence[tuple[int, int]]) -> int:
+    """The device of the first file that is open; the files of one group are on one device.
+
+    A group over several devices shares one verdict all the same, which is too strict at worst.
+    """
+    for handle, _ in tails:
+        with suppress(OSError):
+            return os.fstat(handle).st_dev
+    return 0
+
+
+def _raise_first(outcomes: Sequence[OSError | None]) -> None:
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
 
 
 def _check_name(*names: str) -> None:
