@@ -11,8 +11,6 @@ from pathlib import Path
 from support.project import PROJECT, SOURCE_FOLDERS, SOURCES, project_files, python_files
 
 FUNCTION_LINES_MAX = 60
-SOURCE_LINES_MAX = 500
-TEST_LINES_MAX = 750
 SENTENCE_ENDS = (".", ":", "?", "!")
 
 _SLEEPS = {f"{module}.sleep" for module in ("time", "anyio", "trio", "asyncio")}
@@ -102,17 +100,6 @@ def test_every_file_begins_with_a_sentence_about_what_it_is() -> None:
 def _begins_with_a_sentence(file: Path) -> bool:
     docstring = ast.get_docstring(_tree(file)) or ""
     return docstring.split("\n\n")[0].rstrip().endswith(SENTENCE_ENDS)
-
-
-def test_no_file_is_longer_than_a_reader_keeps_in_mind() -> None:
-    lengths = {file: len(file.read_text().splitlines()) for file in python_files()}
-    too_long = {_name(file): lines for file, lines in lengths.items() if lines > _lines_max(file)}
-    assert too_long == {}
-
-
-def _lines_max(file: Path) -> int:
-    # Cases stand side by side and are read one at a time; modules are read as a whole.
-    return TEST_LINES_MAX if file.is_relative_to(PROJECT / "tests") else SOURCE_LINES_MAX
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
