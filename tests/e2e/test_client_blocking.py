@@ -335,13 +335,20 @@ def test_a_child_can_connect_by_itself_after_a_fork(root: Path) -> None:
         assert client.open("demo").history == [message("child")]
 
 
-def test_the_blocking_client_imports_no_event_loop() -> None:
+def test_blocking_client_imports_no_event_loop(root: Path) -> None:
     program = (
-        "import sys, steno; before = set(sys.modules); steno.connect_sync;"
-        "loops = {'asyncio', 'anyio', 'trio'} & set(sys.modules);"
-        "assert not loops, loops; assert 'zmq' not in before, 'import steno is not lazy'"
+        "import sys, steno\n"
+        "before = set(sys.modules)\n"
+        "with steno.connect_sync(sys.argv[1]) as client:\n"
+        "    session = client.open('demo')\n"
+        "    session.append_message({'role': 'user', 'content': 'hi'})\n"
+        "    assert len(session.history) == 1\n"
+        "loops = {'asyncio', 'anyio', 'trio'} & set(sys.modules)\n"
+        "assert not loops, loops\n"
+        "assert 'steno.blocking' not in before, 'import steno is not lazy'\n"
+        "assert 'steno.blocking' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program, str(root)], check=True)
 
 
 def test_every_public_name_is_there() -> None:
