@@ -60,6 +60,19 @@ def test_the_beginning_of_an_id_will_do_when_only_one_session_begins_so(root: Pa
     assert contents_of(steno("read", "tea")) == ["x"]
 
 
+def test_prefix_of_a_session_and_its_subagents_names_the_session(root: Path) -> None:
+    steno = Steno(root)
+    for session in ("ab/12", "ab/12-b/34", "ab/12/subagents/x", "ab/12/subagents/y", "cd/5/sub/z"):
+        steno("append", session, f"in {session}")
+    assert contents_of(steno("read", "ab/12/subagents/x")) == ["in ab/12/subagents/x"]
+    assert contents_of(steno("read", "cd")) == ["in cd/5/sub/z"]
+    several = steno("read", "ab/1", "--json")
+    assert several.code == 4
+    assert "ab/12, ab/12-b/34" in several.error["message"]
+    steno("delete", "ab/12-b/34", "--yes")
+    assert contents_of(steno("read", "ab/1")) == ["in ab/12"]
+
+
 def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", stdin=lines_of("a", "b", "ü", "d"))

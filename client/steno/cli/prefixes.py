@@ -1,6 +1,7 @@
 """A session that is named by the beginning of its id: which one is meant, if it is only one."""
 
 from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from steno.cli.connection import connected
@@ -15,6 +16,8 @@ _NAMED_MAX: Final = 5
 def meant(options: Namespace, error: NotFound) -> str | None:
     """The one session whose id begins with what was given, when there is none of that very id.
 
+    A session is preferred to its subsessions, whose ids begin with its own and a slash.
+
     It is asked for after the fact: who gives a whole id pays nothing.
 
     Raises:
@@ -22,12 +25,19 @@ def meant(options: Namespace, error: NotFound) -> str | None:
     """
     if not getattr(options, "by_prefix", False) or not options.session:
         return None
+    found: list[str] = []
     with connected(options) as client:
-        asked = List(prefix=options.session, limit=_NAMED_MAX + 1)
-        page = client.request(asked, Sessions)[0]
-    found = [entry.session for entry in page.sessions]
-    if options.session in (*found, *page.without_context) or not found:
-        # Also one that lost its present generation was meant, and no other.
+        more, after = True, ""
+        while more and len(found) <= _NAMED_MAX:
+            asked = List(prefix=options.session, after=after)
+            page = client.request(asked, Sessions)[0]
+            ids = [entry.session for entry in page.sessions]
+            if options.session in (*ids, *page.without_context):
+                # Also one that lost its present generation was meant, and no other.
+                return None
+            found += without_subsessions(ids, found)
+            more, after = page.more, ids[-1] if ids else ""
+    if not found:
         return None
     if len(found) == 1:
         return found[0]
@@ -37,3 +47,18 @@ def meant(options: Namespace, error: NotFound) -> str | None:
         f" {', '.join(found[:_NAMED_MAX])}{more}",
         session=options.session,
     ) from error
+
+
+def without_subsessions(ids: Iterable[str], before: Sequence[str] = ()) -> list[str]:
+    """The ids, in their order, without those of subsessions of another one.
+
+    Args:
+        ids: ids of sessions in ascending order.
+        before: the ids that were kept of those that sort before these.
+    """
+    # A slash sorts behind some characters, so that other sessions can stand between.
+    kept = [*before]
+    for session in ids:
+        if not any(session.startswith(f"{each}/") for each in kept):
+            kept.append(session)
+    return kept[len(before) :]
