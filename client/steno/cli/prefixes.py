@@ -41,10 +41,10 @@ def meant(options: Namespace, error: NotFound) -> str | None:
         return None
     if len(found) == 1:
         return found[0]
-    more = ", ..." if len(found) > _NAMED_MAX else ""
+    others = ", ..." if len(found) > _NAMED_MAX else ""
     raise NotFound(
         f"no session has the id {options.session}, and several begin so:"
-        f" {', '.join(found[:_NAMED_MAX])}{more}",
+        f" {', '.join(found[:_NAMED_MAX])}{others}",
         session=options.session,
     ) from error
 
