@@ -25,7 +25,7 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
 from stenod.compacting import plan_compaction
-from stenod.core import dmail, timeline
+from stenod.core import contents, dmail, timeline
 from stenod.core.lines import examine_tail, lines_of
 from stenod.core.machine import Machine
 from stenod.core.replay import Replay, control_of
@@ -178,6 +178,7 @@ def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) ->
         head=Position(log.generation + 1, machine.head.line + 1 - replaced),
         counters=counters,
         checkpoint_floor=machine.checkpoint_floor,
+        details={"contents": contents.of_command(command)},
     )
 
 

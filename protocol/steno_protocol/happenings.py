@@ -135,7 +135,7 @@ FACTS: Final[Mapping[str, Facts]] = {
     ),
     REVERTED: Facts({"checkpoint_id", "from", *_FILES}, _EXPIRED),
     CLEARED: Facts(_FILES, _EXPIRED),
-    PROMPTED: Facts(_FILES),
+    PROMPTED: Facts({"contents", *_FILES}),
     RESTORED: Facts({"from", *_FILES}, _EXPIRED),
     COMPACTED: Facts({"from", "checkpoint_id", "summarised", *_FILES}),
     DELIVERED: Facts({"mail", "from", "checkpoint_id", *_FILES}),

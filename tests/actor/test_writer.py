@@ -619,7 +619,7 @@ async def test_a_repeat_gets_its_first_answer_however_late_it_comes(
 async def _late_repeat(desk: Desk) -> Ack:
     """What a command gets that comes again past its deadline, and expects what is long past."""
     late = desk.send(
-        append("k1", repeat=True, expect="7:7"), b"no record", deadline_s=desk.now_s - 1
+        append("k1", repeat=True, expect="7:7"), user("one"), deadline_s=desk.now_s - 1
     )
     await desk.wait_for(lambda: late.answer is not None)
     return late.ack

@@ -10,7 +10,7 @@ from steno_protocol import happenings
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
-from stenod.core import dmail, timeline
+from stenod.core import contents, dmail, timeline
 from stenod.core.keys import Applied
 
 
@@ -39,7 +39,9 @@ def test_a_mail_comes_back_from_the_timeline_as_it_was_sent() -> None:
     (entry,) = timeline.decode(timeline.encode(sent()))
 
     assert dmail.mail_of(entry) == mail()
-    assert dmail.applied_of(entry) == Applied("send_dmail", Position(0, 9), 0, 2)
+    applied = dmail.applied_of(entry)
+    asked = contents.of_arguments(2, mail().message)
+    assert applied == Applied("send_dmail", Position(0, 9), 0, 2, contents=asked)
     assert dmail.pending([entry], 0) == mail()
 
 

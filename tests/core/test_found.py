@@ -1,26 +1,34 @@
 """Commands are found again in lines only when all of their lines are there, whole."""
 
+import msgspec
+
 from steno_protocol import records
 from steno_protocol.positions import Position
+from stenod.core import contents
 from stenod.core.found import applied_in
 from stenod.core.keys import Applied
-from support.lines import foreign, line, stamped, stamps
+from support.lines import foreign, line, stamped, stamps, user
 
 
 def found_in(*lines: bytes, generation: int = 2, first: int = 10) -> dict[str, Applied]:
     return dict(applied_in(list(lines), generation, first))
 
 
+def appended(position: Position, *texts: str) -> Applied:
+    asked = contents.of_records([user(text) for text in texts])
+    return Applied("append", position, len(texts), contents=asked)
+
+
 def test_a_single_record_is_found_at_its_line() -> None:
-    assert found_in(foreign("x"), *stamped("k1", ["one"])) == {
-        "k1": Applied("append", Position(2, 11), 1)
-    }
+    found = found_in(foreign("x"), *stamped("k1", ["one"]))
+
+    assert found == {"k1": appended(Position(2, 11), "one")}
 
 
 def test_a_batch_is_found_at_its_first_line() -> None:
     lines = [*stamped("k1", ["one"]), *stamped("k2", ["two", "three", "four"])]
 
-    assert found_in(*lines)["k2"] == Applied("append", Position(2, 11), 3)
+    assert found_in(*lines)["k2"] == appended(Position(2, 11), "two", "three", "four")
 
 
 def test_a_batch_that_misses_a_line_is_not_found() -> None:
@@ -47,7 +55,7 @@ def test_a_damaged_line_with_a_stamp_is_not_found() -> None:
 def test_a_batch_that_was_begun_twice_is_found_where_it_is_whole() -> None:
     batch = stamped("k2", ["two", "three"])
 
-    assert found_in(batch[0], *batch) == {"k2": Applied("append", Position(2, 11), 2)}
+    assert found_in(batch[0], *batch) == {"k2": appended(Position(2, 11), "two", "three")}
 
 
 def test_the_batches_of_two_keys_do_not_complete_each_other() -> None:
@@ -60,19 +68,26 @@ def test_every_kind_of_command_is_told_by_its_first_record() -> None:
 
     marks = stamps("c2", 2)
     notice = records.checkpoint_notice(5)
+    odd = line({"role": "robot"})[:-1]
     found = found_in(
         one("c1", records.checkpoint_record(4)),
         records.line(records.checkpoint_record(5), marks[0]),
         records.line(notice, marks[1]),
         one("u", records.usage_record(7)),
         one("p", records.system_prompt_record("be kind")),
-        one("odd", line({"role": "robot"})[:-1]),
+        one("odd", odd),
     )
 
+    def applied(name: str, line: int, *asked: object, count: int = 1) -> Applied:
+        compared = contents.of_arguments(*asked)
+        return Applied(name, Position(2, line), count, contents=compared)
+
+    replaced = msgspec.structs.replace
+    odd_contents = contents.of_records([odd])
     assert found == {
-        "c1": Applied("checkpoint", Position(2, 10), 1, 4),
-        "c2": Applied("checkpoint", Position(2, 11), 2, 5),
-        "u": Applied("update_token_count", Position(2, 13), 1),
-        "p": Applied("write_system_prompt", Position(2, 14), 1),
-        "odd": Applied("append", Position(2, 15), 1),
+        "c1": replaced(applied("checkpoint", 10, 0), checkpoint_id=4),
+        "c2": replaced(applied("checkpoint", 11, 1, count=2), checkpoint_id=5),
+        "u": applied("update_token_count", 13, 7),
+        "p": applied("write_system_prompt", 14, "be kind"),
+        "odd": Applied("append", Position(2, 15), 1, contents=odd_contents),
     }

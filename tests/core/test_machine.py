@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from steno_protocol import records
-from steno_protocol.commands import Mutation
+from steno_protocol.commands import Append, Mutation
 from steno_protocol.context import ContextCounters, parse_line
 from steno_protocol.errors import BadRequest, Conflict, Exists, Refused, TooLarge
 from steno_protocol.positions import Position
@@ -382,11 +382,17 @@ class MachineAgainstList(RuleBasedStateMachine):
         self.durable = Model([], {})
         self.spoken = self.durable.copy()
         self.kinds: dict[str, type[Mutation]] = {}
+        self.asked: dict[str, list[object]] = {}
 
     def decide(self, command: Mutation, data: list[bytes]) -> None:
         known = self.spoken.answers.get(command.key)
         if known is not None and self.kinds[command.key] is not type(command):
             with pytest.raises(BadRequest):
+                self.machine.decide(command, data)
+            return
+        asked = [command, data]
+        if known is not None and self.asked[command.key] != asked:
+            with pytest.raises(Conflict, match=f"other contents, by the .* at {known.first}"):
                 self.machine.decide(command, data)
             return
         decision = self.machine.decide(command, data)
@@ -402,6 +408,7 @@ class MachineAgainstList(RuleBasedStateMachine):
         assert decision.ack.head == f"0:{len(self.spoken.lines)}"
         self.spoken.answers[command.key] = decision.ack
         self.kinds[command.key] = type(command)
+        self.asked[command.key] = asked
 
     @rule(key=KEYS, data=RECORDS)
     def append(self, key: str, data: list[bytes]) -> None:
@@ -421,9 +428,10 @@ class MachineAgainstList(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def bad_record(self, key: str) -> None:
-        if key not in self.spoken.answers:
-            with pytest.raises(BadRequest):
-                self.machine.decide(append(key), [user("fine"), b"[]"])
+        is_append = self.kinds.get(key, Append) is Append
+        expected = Conflict if key in self.spoken.answers and is_append else BadRequest
+        with pytest.raises(expected):
+            self.machine.decide(append(key), [user("fine"), b"[]"])
 
     @rule(key=KEYS, off=st.sampled_from([-1, 1]))
     @precondition(lambda self: self.spoken.lines)

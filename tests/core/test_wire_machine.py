@@ -16,7 +16,7 @@ from stenod.core.keys import KeyTable
 from stenod.core.speculation import Answered, Lines
 from stenod.core.wire_machine import WireMachine
 from support.lines import SESSION, append, clear
-from support.wire_writing import append_wire, event
+from support.wire_writing import append_wire, encode_event, event
 
 HEADER = metadata_line()
 
@@ -124,6 +124,20 @@ def test_a_repeated_key_is_answered_and_not_applied_again() -> None:
         assert again.ack.duplicate
         assert (again.ack.first, again.ack.last) == (first.first, first.last)
         machine.commit()
+
+
+def test_a_used_key_with_other_events_is_a_conflict_and_another_time_is_not() -> None:
+    machine = fresh()
+    first = lines_of(machine, append_wire("k1"), event(0), event(1)).ack
+    machine.commit()
+    later = [encode_event("TextPart", {"n": n, "text": "hi"}, 2.5) for n in range(2)]
+    for other in ([event(0)], [event(1), event(0)], [event(0), b"no event"]):
+        with pytest.raises(
+            Conflict, match=f"other contents, by the 'append_wire' at {first.first}"
+        ):
+            machine.decide(append_wire("k1", repeat=True), other)
+    again = machine.decide(append_wire("k1", repeat=True), later)
+    assert isinstance(again, Answered)
 
 
 def test_expect_is_the_head_that_was_decided_header_included() -> None:

@@ -46,8 +46,11 @@ def test_an_event_is_emitted_with_its_payload_from_a_word_or_from_stdin(root: Pa
 def test_an_emitted_event_obeys_the_options_of_every_change(root: Path) -> None:
     steno = Steno(root)
     emit(steno, 0, "--key", "step-1")
-    again = steno("emit", "demo", "TextPart", '{"n":0}', "--key", "step-1", "--json").document
+    event = json.dumps(wire_documents(root)[1]["message"]["payload"], ensure_ascii=False)
+    again = steno("emit", "demo", "TextPart", event, "--key", "step-1", "--json").document
     assert (again["duplicate"], again["head"]) == (True, "0:2")
+    other = steno("emit", "demo", "TextPart", '{"n":0}', "--key", "step-1")
+    assert (other.code, "used before with other contents" in other.err) == (3, True)
     assert steno("emit", "demo", "A", "--expect", "0:1").code == 3
     assert steno("emit", "nobody", "A", "--no-create").code == 4
     written = steno("emit", "demo", "A", "--durability", "written", "--json").document

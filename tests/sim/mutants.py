@@ -15,6 +15,7 @@ from stenod.core import dmail, lines
 from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
+from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
 from stenod.feed import Feed
 from stenod.group import Commit
@@ -151,6 +152,7 @@ MUTANTS = {
     "a key that is looked up in vain": Mutant(
         writer.lookup, "look_up", lambda log, path, key: None
     ),
+    "a key whose contents are not compared": Mutant(Machine, "_contents", _nothing),
     "a record that is published before it is durable": Mutant(
         OpenFiles, "append", _publish_before_commit
     ),

@@ -12,20 +12,21 @@ from unittest.mock import patch
 import anyio
 
 from sim import verdict
-from sim.clients import Fate, Follower, Order, Orders
+from sim.clients import Fate, Follower, Order, Orders, is_rewrite
 from steno_protocol import limits, places
 from steno_protocol.commands import CompactAbort
-from steno_protocol.errors import StenoError
+from steno_protocol.errors import Conflict, StenoError
 from steno_protocol.positions import Position
+from steno_protocol.replies import Ack
 from stenod.compactions import Compactions
 from stenod.core import timeline
 from stenod.core.keys import KeyTable
 from stenod.feed import Subscriber
 from stenod.recovery import OpenHow
-from support.lines import SESSION, compact_begin, foreign
+from support.lines import SESSION, compact_begin, foreign, user
 from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
 from support.stored_session import NOW_S, StoredSession
-from support.writing import PATH, Desk
+from support.writing import PATH, Desk, Sent
 
 LIVES = 4
 STEPS = 14
@@ -106,6 +107,8 @@ class Simulation:
         self._storms = random.Random(seed)
         self._skew_s = 0.0
         self._orders = Orders(self._chance, self._client_wall_s)
+        self._misuses = random.Random(seed)
+        self._misused: list[tuple[Order, Sent]] = []
         self._followers: list[Follower] = []
         self._head = Position(0, 0)
         self._half_line = b""
@@ -228,6 +231,8 @@ class Simulation:
         desk.wall_s = self._disk.now_s = self._wall_s
         for _ in range(chance.randint(1, 4)):
             self._send(desk, self._choose_order())
+        if self._misuses.random() < 0.2:
+            self._misuse_keys(desk, 1)
         if chance.random() < 0.3:
             self._compact(desk)
         if chance.random() < 0.3:
@@ -242,6 +247,7 @@ class Simulation:
             self._write_foreign()
         await desk.settle(chance.choice([0, 1, 3, 12, 40]))
         self._orders.take_answers()
+        self._check_misuses()
 
     def _choose_order(self) -> Order:
         waiting = self._orders.waiting()
@@ -262,6 +268,25 @@ class Simulation:
             order.copies.append(desk.send(command, *order.records, deadline_s=late))
             if self._chance.random() < 0.08:
                 order.copies.append(desk.send(order.make(True), *order.records))
+
+    def _misuse_keys(self, desk: Desk, count: int) -> None:
+        """Send keys of orders that are done again, with records that they did not come with."""
+        done = [
+            order
+            for order in self._orders.all
+            if order.fate is Fate.DONE and order.records and not is_rewrite(order)
+        ]
+        for order in self._misuses.sample(done, min(count, len(done))):
+            other = [*order.records[1:], user("other contents")]
+            with contextlib.suppress(StenoError):
+                self._misused.append((order, desk.send(order.make(True), *other)))
+
+    def _check_misuses(self) -> None:
+        """None was taken for a repeat; that nothing of it is in the files, `_judge` sees."""
+        for order, sent in self._misused:
+            assert not isinstance(sent.answer, Ack), f"{order.key} answered other contents"
+            if isinstance(sent.answer, Conflict):
+                assert f"at {order.acks[0].first}" in str(sent.answer), f"{sent.answer}"
 
     def _compact(self, desk: Desk) -> None:
         """Begin a compaction, or give one up; who commits it later knows of no lease."""
@@ -358,6 +383,12 @@ class Simulation:
                     self._send(desk, order)
             await desk.settle(60)
             self._orders.take_answers()
+            self._misused.clear()
+            self._misuse_keys(desk, len(self._orders.all))
+            await desk.settle(60)
+            self._check_misuses()
+            wrong = [sent.answer for _, sent in self._misused]
+            assert all(isinstance(answer, Conflict) for answer in wrong), f"{wrong}"
             await self._catch_up(desk)
             desk.writer.mailbox.close()
             await desk.settle(20)

@@ -160,7 +160,11 @@ def test_a_repeat_is_answered_as_at_first_when_another_program_copied_its_lines(
 
     opened = session.open()
     later = apply(opened, append("c"), user("4"))
-    again = [apply(opened, append(key, repeat=True), user("x")) for key in ("a", "b", "c")]
+    again = [
+        apply(opened, append("a", repeat=True), user("1")),
+        apply(opened, append("b", repeat=True), user("2"), user("3")),
+        apply(opened, append("c", repeat=True), user("4")),
+    ]
 
     assert [ack.first for ack in again] == [ack.first for ack in (*first, later)]
     assert all(ack.duplicate for ack in again)

@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import happenings, places
 from steno_protocol.commands import Fork
-from steno_protocol.errors import BadRequest, Busy, Exists, NotFound, OutcomeUnknown
+from steno_protocol.errors import BadRequest, Busy, Conflict, Exists, NotFound, OutcomeUnknown
 from steno_protocol.happenings import Happening
 from steno_protocol.replies import SessionStat
 from stenod import forking
@@ -183,7 +183,9 @@ def test_keys_that_came_along_count_as_applied_and_those_behind_the_cut_do_not()
     world.fork("f", NEW, turn=0)
     opened = world.stored(NEW).open(create=False)
 
-    assert apply(opened, append("k1"), user("x")).first == "0:4"
+    assert apply(opened, append("k1"), user("two"), user("three")).first == "0:4"
+    with pytest.raises(Conflict, match="other contents"):
+        apply(opened, append("k1"), user("two"))
     assert apply(opened, revert("r", 0)).rotated == f"{OTHER}/context_1.jsonl"
     assert find_key(opened, "k2") is None
     assert apply(opened, append("k2"), user("four")).first == "1:2"

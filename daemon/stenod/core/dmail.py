@@ -12,6 +12,7 @@ from steno_protocol._json import whole_number
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from stenod.core import contents
 from stenod.core.keys import Applied
 
 
@@ -56,7 +57,9 @@ def mail_of(entry: Happening) -> Mail:
 def applied_of(entry: Happening) -> Applied:
     """The answer that the sender of a mail got."""
     head = str(entry.details.get("head", f"{entry.generation}:0"))
-    return Applied("send_dmail", Position.parse(head), 0, mail_of(entry).checkpoint_id)
+    checkpoint_id = mail_of(entry).checkpoint_id
+    asked = contents.of_entry(entry)
+    return Applied("send_dmail", Position.parse(head), 0, checkpoint_id, contents=asked)
 
 
 def pending(entries: Sequence[Happening], present: int) -> Mail | None:

@@ -6,6 +6,7 @@ from steno_protocol.context import Checkpoint, SystemPrompt, Usage, parse_line
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.wire import WireRecord, parse_wire_line
+from stenod.core import contents
 from stenod.core.keys import Applied
 from stenod.core.lines import holds_object
 
@@ -31,19 +32,25 @@ def applied_in(lines: list[bytes], generation: int, first: int) -> Iterator[tupl
             continue
         expected = Stamp(stamp.key, stamp.index + 1, stamp.size)
         if stamp.index + 1 == stamp.size:
-            yield stamp.key, _applied(lines[begun], Position(generation, first + begun), stamp.size)
+            place = Position(generation, first + begun)
+            yield stamp.key, _applied(lines[begun : index + 1], place)
             begun, expected = None, None
 
 
-def _applied(line: bytes, first: Position, count: int) -> Applied:
-    match parse_line(line):
-        case Checkpoint() as checkpoint:
-            return Applied("checkpoint", first, count, checkpoint.id)
-        case Usage():
-            return Applied("update_token_count", first, count)
-        case SystemPrompt():
-            return Applied("write_system_prompt", first, count)
-        case _ if isinstance(parse_wire_line(line), WireRecord):
-            return Applied("append_wire", first, count)
+def _applied(lines: list[bytes], first: Position) -> Applied:
+    count = len(lines)
+    match parse_line(lines[0]):
+        case Checkpoint(id=number):
+            asked = contents.of_arguments(count - 1)
+            return Applied("checkpoint", first, count, number, contents=asked)
+        case Usage(token_count=tokens):
+            asked = contents.of_arguments(tokens)
+            return Applied("update_token_count", first, count, contents=asked)
+        case SystemPrompt(content=prompt):
+            asked = contents.of_arguments(prompt)
+            return Applied("write_system_prompt", first, count, contents=asked)
         case _:
-            return Applied("append", first, count)
+            is_event = isinstance(parse_wire_line(lines[0]), WireRecord)
+            asked = contents.of_lines(lines, are_events=is_event)
+            name = "append_wire" if is_event else "append"
+            return Applied(name, first, count, contents=asked)

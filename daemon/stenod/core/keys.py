@@ -30,6 +30,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
         count: records that it appended, 0 for a rewrite.
         checkpoint_id: the id that a checkpoint got.
         rotated: name of the file that a rewrite left behind.
+        contents: the fingerprint of what it asked for, see `core.contents`; None if nothing is
+            compared.
     """
 
     command: str
@@ -37,6 +39,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     count: int
     checkpoint_id: int | None = None
     rotated: str | None = None
+    contents: int | None = None
 
 
 class KeyTable:

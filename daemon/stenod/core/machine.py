@@ -32,6 +32,7 @@ from steno_protocol.context import (
 from steno_protocol.errors import BadRequest, Exists
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
+from stenod.core import contents
 from stenod.core.keys import Applied
 from stenod.core.speculation import Decision, Lines, Mailing, Rewrite, Speculation, State, ack_of
 
@@ -113,6 +114,14 @@ class Machine(Speculation):
                 return self._send(command)
             case _:
                 raise BadRequest(f"the command {command_name(command)!r} is not for the context")
+
+    def _gated(self, data: Sequence[bytes]) -> Sequence[bytes]:
+        check = records.check_message if self.stamp else _check_verbatim
+        return [record.data for record in self._check_each(data, check)]
+
+    def _contents(self, command: Mutation, data: Sequence[bytes]) -> int | None:
+        is_append = isinstance(command, Append)
+        return contents.of_records(data) if is_append else contents.of_command(command)
 
     def _append(self, command: Append, data: Sequence[bytes]) -> Lines:
         chars = records.plain_chars(data) if self.stamp else None

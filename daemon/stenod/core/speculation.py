@@ -142,7 +142,7 @@ class Speculation(ABC):
         """
         known = self.applied(command.key) or applied
         if known is not None:
-            return Answered(self._first_answer(command, known))
+            return Answered(self._first_answer(command, data, known))
         return self.decide_new(command, data)
 
     def decide_new(self, command: Mutation, data: Sequence[bytes]) -> Decision:
@@ -180,6 +180,14 @@ class Speculation(ABC):
         return self._stamped(command, data, b"")
 
     @abstractmethod
+    def _gated(self, data: Sequence[bytes]) -> Sequence[bytes]:
+        """The records of a command as the gate lets them pass; Refused if it does not."""
+
+    @abstractmethod
+    def _contents(self, command: Mutation, data: Sequence[bytes]) -> int | None:
+        """The fingerprint of a command with these gated records, see `contents`."""
+
+    @abstractmethod
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
         """Decide on a command that was not applied before and whose `expect` holds."""
 
@@ -214,7 +222,8 @@ class Speculation(ABC):
             line += 1
             count += 1
             first = Position(generation, line)
-        applied = Applied(command_name(command), first, len(data), checkpoint_id)
+        asked = self._contents(command, data)
+        applied = Applied(command_name(command), first, len(data), checkpoint_id, contents=asked)
         state.head = Position(generation, line + len(data))
         state.keys[command.key] = applied
         lines = header + self._stamped(command, data, facts)
@@ -237,7 +246,7 @@ class Speculation(ABC):
                 head=str(head),
             )
 
-    def _first_answer(self, command: Mutation, applied: Applied) -> Ack:
+    def _first_answer(self, command: Mutation, data: Sequence[bytes], applied: Applied) -> Ack:
         name = command_name(command)
         if applied.command != name:
             raise BadRequest(
@@ -246,7 +255,22 @@ class Speculation(ABC):
                 f" {name!r}",
                 session=self.session,
             )
+        if applied.contents is not None and self._asked(command, data) != applied.contents:
+            raise Conflict(
+                f"the key {command.key!r} was used before with other contents, by the {name!r} at"
+                f" {applied.first}, and nothing was written now: repeat it with the same contents,"
+                " or use a new key",
+                session=self.session,
+                head=str(self._spoken.head),
+            )
         return ack_of(applied, duplicate=True)
+
+    def _asked(self, command: Mutation, data: Sequence[bytes]) -> int | None:
+        """The fingerprint of what a repeat asks for; None for records that the gate refuses."""
+        try:
+            return self._contents(command, self._gated(data))
+        except Refused:
+            return None
 
 
 def ack_of(applied: Applied, *, duplicate: bool) -> Ack:

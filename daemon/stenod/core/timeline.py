@@ -14,6 +14,7 @@ from steno_protocol import happenings, limits
 from steno_protocol._json import whole_number
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from stenod.core import contents
 from stenod.core.keys import Applied
 
 _SETTING_CHECKPOINTS: Final = {happenings.COMPACTED, happenings.DELIVERED}
@@ -119,7 +120,8 @@ def applied_of(entry: Happening, rotated: str) -> Applied:
     # Only these set a checkpoint; a revert's is the one that it went back to.
     number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
     checkpoint_id = number if isinstance(number, int) else None
-    return Applied(happenings.REWRITES[entry.kind], head, 0, checkpoint_id, rotated)
+    asked = contents.of_entry(entry)
+    return Applied(happenings.REWRITES[entry.kind], head, 0, checkpoint_id, rotated, asked)
 
 
 def lineage(

@@ -8,6 +8,7 @@ from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.wire import check_event, metadata_line
+from stenod.core import contents
 from stenod.core.keys import KeyTable
 from stenod.core.speculation import Decision, Speculation
 
@@ -40,6 +41,12 @@ class WireMachine(Speculation):
         super().__init__(session, head, ContextCounters(), keys, stamp=stamp)
         self._context_head = context_head
         self._floor = floor
+
+    def _gated(self, data: Sequence[bytes]) -> Sequence[bytes]:
+        return self._check_each(data, check_event)
+
+    def _contents(self, command: Mutation, data: Sequence[bytes]) -> int | None:
+        return contents.of_events(data) if isinstance(command, AppendWire) else None
 
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
         if not isinstance(command, AppendWire):

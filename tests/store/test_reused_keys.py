@@ -1,0 +1,159 @@
+"""A key that is used again with other contents is a conflict, wherever its first use is found."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import Conflict
+from stenod.recovery import Opened
+from support.lines import (
+    append,
+    checkpoint,
+    clear,
+    deliver,
+    mail,
+    prompt,
+    restore,
+    revert,
+    usage,
+    user,
+)
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import StoredSession, apply
+
+PATH = "root/s"
+
+Use = tuple[Mutation, list[bytes]]
+
+ONE, TWO, OTHER = user("one"), user("two"), user("other")
+
+USES: dict[str, tuple[Use, list[Use]]] = {
+    "append": (
+        (append("k", by="planner"), [ONE]),
+        [(append("k"), [OTHER]), (append("k"), [ONE, TWO])],
+    ),
+    "batch": (
+        (append("k"), [ONE, TWO]),
+        [(append("k"), [ONE]), (append("k"), [TWO, ONE]), (append("k"), [b"no record"])],
+    ),
+    "checkpoint": ((checkpoint("k"), []), [(checkpoint("k", add_user_message=True), [])]),
+    "checkpoint that is shown": (
+        (checkpoint("k", add_user_message=True), []),
+        [(checkpoint("k"), [])],
+    ),
+    "usage": ((usage("k", 7), []), [(usage("k", 8), [])]),
+    "prompt": ((prompt("k", "be kind 😀 \n"), []), [(prompt("k", "be quick"), [])]),
+    "revert": ((revert("k", 1), []), [(revert("k", 0), [])]),
+    "restore": ((restore("k", 0), []), [(restore("k", 1), [])]),
+    "mail": (
+        (mail("k", 0, replaces="m"), []),
+        [(mail("k", 1), []), (mail("k", 0, "another message"), [])],
+    ),
+    "delivery": ((deliver("k", "m"), []), [(deliver("k", "m2"), [])]),
+}
+
+
+def prepared() -> tuple[StoredSession, Opened]:
+    """A session with two checkpoints, one rewrite behind it, and a mail that waits."""
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+    apply(opened, append("first"), user("zero"))
+    apply(opened, checkpoint("c0"))
+    apply(opened, clear("gone"))
+    apply(opened, checkpoint("c0 again"))
+    apply(opened, checkpoint("c1"))
+    apply(opened, mail("m", 0))
+    return session, opened
+
+
+def stay(session: StoredSession, opened: Opened) -> Opened:
+    """The daemon goes on."""
+    return opened
+
+
+def reopen(session: StoredSession, opened: Opened) -> Opened:
+    """The daemon ends, and another one opens the session."""
+    opened.log.close()
+    return session.open()
+
+
+def rewrite_and_reopen(session: StoredSession, opened: Opened) -> Opened:
+    """The records go out of the present file before the daemon ends."""
+    apply(opened, clear("rewrite"))
+    return reopen(session, opened)
+
+
+@pytest.mark.parametrize("then", [stay, reopen, rewrite_and_reopen])
+@pytest.mark.parametrize("name", USES)
+def test_a_used_key_with_other_contents_is_a_conflict(
+    name: str, then: Callable[[StoredSession, Opened], Opened]
+) -> None:
+    (command, data), others = USES[name]
+    session, opened = prepared()
+    first = apply(opened, command, *data)
+    opened = then(session, opened)
+    before = session.tree()
+
+    for other, records in others:
+        with pytest.raises(Conflict, match=f"'k' was used before with other .* {first.first},"):
+            apply(opened, other, *records)
+    again = apply(opened, command, *data)
+
+    assert (again.duplicate, again.first, again.head) == (True, first.first, first.head)
+    assert session.tree() == before
+
+
+@pytest.mark.parametrize("then", [stay, reopen])
+def test_a_prompt_that_replaced_another_is_compared_too(
+    then: Callable[[StoredSession, Opened], Opened],
+) -> None:
+    session, opened = prepared()
+    apply(opened, prompt("p0", "be kind"))
+    first = apply(opened, prompt("p", "be quick"))
+    assert first.rotated
+    opened = then(session, opened)
+
+    with pytest.raises(Conflict, match="other contents"):
+        apply(opened, prompt("p", "be kind"))
+    assert apply(opened, prompt("p", "be quick")).duplicate
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'{"role":"user","content":"x","_by":"forged","_id":"other"}',
+        b'{"role": "user", "content": "spaced"}',
+        '{"role":"user","content":"é 😀"}'.encode(),
+        rb'{"role":"user","content":"\u00e9 \\ , \",\"_id\":\"x\"}"}',
+        b'{"role":"tool","content":null,"tool_call_id":"t","name":"n"}',
+    ],
+)
+def test_the_same_record_is_a_repeat_however_it_is_spelt(written: bytes) -> None:
+    session, opened = prepared()
+    first = apply(opened, append("k", by="planner"), written)
+    opened = reopen(session, opened)
+
+    again = apply(opened, append("k", repeat=True), written)
+
+    assert (again.duplicate, again.first) == (True, first.first)
+
+
+def test_an_entry_of_an_older_version_without_contents_is_not_compared() -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+    apply(opened, prompt("p0", "be kind"))
+    apply(opened, prompt("p", "be quick"))
+    opened.log.close()
+    timeline = session.file("timeline.jsonl")
+    older = re.sub(rb'"contents":\d+,', b"", timeline)
+    assert older != timeline
+    disk.foreign.replace(f"{PATH}/timeline.jsonl", older)
+    opened = session.open()
+
+    assert apply(opened, prompt("p", "anything", repeat=True)).duplicate
