@@ -13,7 +13,14 @@ from contextlib import suppress
 from math import inf
 
 from steno import _fork
-from steno._connecting import StartFailed, connect, not_there, probe_deadline
+from steno._connecting import (
+    StartFailed,
+    connect,
+    is_killed,
+    not_there,
+    probe_deadline,
+    tell_restart,
+)
 from steno._connection import Connection
 from steno._exchange import Exchange
 from steno._follower import Follower
@@ -55,6 +62,7 @@ class BlockingLink:
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
+        self._was_killed = False
         self.welcome = self._adopt(connect(self._target, time.monotonic() + self.timeout))
         _fork.guard(self)
 
@@ -412,16 +420,18 @@ class BlockingLink:
             raise
 
     def _connect_again(self, until: float) -> Connection | None:
-        """Connect if anybody needs it; only who waits for an answer starts a daemon.
+        """Connect if anybody needs it, and start a daemon for whoever waits.
 
-        A follower alone starts none, else `steno stop` could not stop anything that is watched.
+        For a follower alone only one that was killed: `steno stop` stops what is watched, too.
         """
         now = time.monotonic()
         if now < self._retry_at:
             time.sleep(max(0.0, min(self._retry_at, until) - now))
             return None
         try:
-            if self._target.spawn and self._exchange.needs_daemon:
+            is_revival = self._target.spawn and is_killed(self._target)
+            self._was_killed = self._was_killed or is_revival
+            if self._target.spawn and (is_revival or self._exchange.needs_daemon):
                 self._give_up_attempt()
                 deadline = min(self._exchange.deadline, now + self.timeout)
                 self.welcome = self._adopt(connect(self._target, deadline))
@@ -429,11 +439,15 @@ class BlockingLink:
                 self.welcome = self._adopt(ready)
         except StartFailed as error:
             self._exchange.fail(error)
+            self._pause()
         except Unreachable as error:
             self._exchange.trouble = error.message
-            self._retry_at = time.monotonic() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, limits.RECONNECT_S_MAX)
+            self._pause()
         return self._connection
+
+    def _pause(self) -> None:
+        self._retry_at = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, limits.RECONNECT_S_MAX)
 
     def _go_on_connecting(self, now: float, until: float) -> Ready | None:
         """Connect, as far as that comes until then: another machine may take long to answer."""
@@ -462,6 +476,9 @@ class BlockingLink:
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
         self._exchange.connected(ready.welcome, time.monotonic())
+        if self._was_killed:
+            self._was_killed = False
+            tell_restart(ready)
         return ready.welcome
 
     def _hang_up(self, why: str) -> None:

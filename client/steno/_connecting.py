@@ -33,6 +33,39 @@ def connect(target: Target, deadline: float) -> Ready:
     return ensure(target, began, deadline)
 
 
+def is_killed(target: Target) -> bool:
+    """True when the wanted daemon is one of this machine that ended without a word.
+
+    One that was stopped, or had nobody to serve any more, took its note away first.
+    """
+    if target.root is None or target.endpoint is not None:
+        return False
+    # Imported only now: who finds its daemon has no need of it.
+    from steno._holder import is_free, note_of  # noqa: PLC0415
+
+    root = Path(target.root)
+    try:
+        return note_of(root) is not None and is_free(root)
+    except OSError:
+        return False
+
+
+def tell_restart(ready: Ready) -> None:
+    """Log that the daemon of a connection was killed and runs again.
+
+    A program that has no logging set up shows it on stderr.
+    """
+    # Imported only now: a one-shot command has nothing to log.
+    import logging  # noqa: PLC0415
+
+    logging.getLogger("steno").warning(
+        "the daemon of %s was killed and runs again, as pid %d; nothing that was acknowledged is"
+        " lost",
+        ready.welcome.root,
+        ready.welcome.pid,
+    )
+
+
 def probe_deadline(target: Target, deadline: float) -> float:
     """When one probe has to be over."""
     is_remote = target.endpoint is not None and places.is_remote(target.endpoint)

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from steno import _fork
-from steno._connecting import StartFailed
+from steno._connecting import StartFailed, is_killed, tell_restart
 from steno._connecting import connect as connect_now
 from steno._connection import Connection
 from steno._exchange import Exchange
@@ -388,16 +388,24 @@ class Link:
             tasks.cancel_scope.cancel()
 
     async def _connect_again(self) -> None:
-        """Connect as soon as anybody needs it; only who waits for an answer starts a daemon.
+        """Connect as soon as anybody needs it, and start a daemon for whoever waits.
 
-        A follower alone starts none, else `steno stop` could not stop anything that is watched.
+        For a follower alone only one that was killed: `steno stop` stops what is watched, too.
         """
         pause_s = limits.RECONNECT_S
+        was_killed = False
         while not self._exchange.wants_connection:
             await self._until_wanted(inf)
         while True:
+            is_revival = self._target.spawn and is_killed(self._target)
+            was_killed = was_killed or is_revival
+            may_spawn = self._target.spawn and (is_revival or self._exchange.needs_daemon)
+            target = self._target if may_spawn else self._target.without_spawn()
             try:
-                self._adopt(await self._reach(self._next_target()))
+                ready = await self._reach(target)
+                self._adopt(ready)
+                if was_killed:
+                    tell_restart(ready)
                 return
             except StartFailed as error:
                 self._exchange.fail(error)
@@ -405,10 +413,6 @@ class Link:
                 self._exchange.trouble = error.message
             await self._until_wanted(pause_s)
             pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
-
-    def _next_target(self) -> Target:
-        may_spawn = self._target.spawn and self._exchange.needs_daemon
-        return self._target if may_spawn else self._target.without_spawn()
 
     async def _until_wanted(self, pause_s: float) -> None:
         self._wanted = anyio.Event()

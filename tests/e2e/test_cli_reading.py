@@ -1,6 +1,7 @@
 """The subcommands that print sessions and records, as a shell calls them."""
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from steno import connect_sync
 from support.command import Ran, Steno
+from support.lines import foreign
 from support.session_files import records_in
 
 
@@ -315,3 +317,29 @@ def test_an_interrupted_follower_says_so_with_its_exit_code(root: Path) -> None:
         follower.send_signal(signal.SIGINT)
         assert follower.stderr.read() == ""
     assert follower.returncode == 130
+
+
+@pytest.mark.parametrize("session", ["demo", "tree:demo"])
+def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str) -> None:
+    steno = Steno(root)
+    (root / "config.toml").write_text(f'[mounts]\ntree = "{root}/tree"\n')
+    steno("append", session, "one")
+    with steno.begin("tail", "-f", session, stderr=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        try:
+            assert "one" in follower.stdout.readline()
+            os.kill(steno("status", "--json").document["pid"], signal.SIGKILL)
+            told = follower.stderr.readline()
+            pid = steno("status", "--json").document["pid"]
+            assert f"was killed and runs again, as pid {pid};" in told
+            folder = root / ("tree/demo" if ":" in session else "sessions/demo")
+            with (folder / "context.jsonl").open("ab") as file:
+                file.write(foreign("theirs"))
+            if ":" not in session:
+                # Nobody else is expected there: the next command notices.
+                steno("append", session, "two")
+            assert "theirs" in follower.stdout.readline()
+        finally:
+            follower.kill()
+    assert steno("stop").code == 0

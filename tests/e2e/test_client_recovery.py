@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -108,7 +109,10 @@ async def test_a_kill_is_noticed_at_once_and_not_by_a_resend_timer(
 
 async def test_a_follower_goes_on_where_it_was_across_a_kill_and_a_rewrite(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
-        async with connect(endpoint=daemon.endpoint) as writer, connect(root) as follower:
+        async with (
+            connect(endpoint=daemon.endpoint) as writer,
+            connect(root, spawn=False) as follower,
+        ):
             session = await writer.open("demo", follow=False)
             mirror = await follower.open("demo")
             await session.append_message([message("a"), message("b")])
@@ -178,6 +182,50 @@ async def test_a_drained_daemon_is_started_again_by_whoever_needs_it(root: Path)
         await session.append_message(message("hi"))
         assert (await client.status()).pid != first
         assert session.history == [message("hi")]
+
+
+@pytest.mark.parametrize("way", ["async for", "wait_for"])
+async def test_a_task_that_only_waits_starts_a_killed_daemon_again(root: Path, way: str) -> None:
+    async with connect(root) as waiter, connect(root, spawn=False) as other:
+        session = await waiter.open("demo")
+        events = session.subscribe("now")
+        seen: list[Any] = []
+
+        async def wait() -> None:
+            if way == "wait_for":
+                await session.wait_for("0:1")
+                seen.extend(session.history)
+                return
+            async for event in events:
+                if isinstance(event, RecordsEvent):
+                    seen.extend(record.record for record in event.records())
+                    return
+
+        with anyio.fail_after(30):
+            async with events, anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                assert other.welcome is not None
+                os.kill(other.welcome.pid, signal.SIGKILL)
+                # It starts none itself: until there is one again, this waits.
+                await (await other.open("demo")).append_message(message("hi"))
+        assert [each["content"] for each in seen] == ["hi"]
+
+
+def test_a_thread_that_only_waits_starts_a_killed_daemon_again(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect_sync(root) as waiter:
+        events = waiter.open("demo").subscribe("now")
+        os.kill(waiter.welcome.pid, signal.SIGKILL)
+
+        assert events.next_event(timeout=5) == Live(Position(0, 0))
+        assert events.next_event(timeout=5) is None
+        with connect_sync(root, spawn=False) as other:
+            assert other.welcome.pid == waiter.welcome.pid
+            other.session("demo").append_message(message("hi"))
+        assert isinstance(events.next_event(timeout=5), RecordsEvent)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"was killed and runs again, as pid {waiter.welcome.pid};" in told
 
 
 async def test_a_follower_alone_starts_no_daemon_and_returns_when_one_is_there(
