@@ -62,7 +62,6 @@ class BlockingLink:
         self._is_open = True
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
-        self._was_killed = False
         self.welcome = self._adopt(connect(self._target, time.monotonic() + self.timeout))
         _fork.guard(self)
 
@@ -429,12 +428,15 @@ class BlockingLink:
             time.sleep(max(0.0, min(self._retry_at, until) - now))
             return None
         try:
-            is_revival = self._target.spawn and is_killed(self._target)
-            self._was_killed = self._was_killed or is_revival
-            if self._target.spawn and (is_revival or self._exchange.needs_daemon):
+            is_needed = self._exchange.needs_daemon
+            is_revival = not is_needed and self._target.spawn and is_killed(self._target)
+            if self._target.spawn and (is_needed or is_revival):
                 self._give_up_attempt()
                 deadline = min(self._exchange.deadline, now + self.timeout)
-                self.welcome = self._adopt(connect(self._target, deadline))
+                ready = connect(self._target, deadline)
+                self.welcome = self._adopt(ready)
+                if is_revival:
+                    tell_restart(ready)
             elif (ready := self._go_on_connecting(now, until)) is not None:
                 self.welcome = self._adopt(ready)
         except StartFailed as error:
@@ -476,9 +478,6 @@ class BlockingLink:
         self._pause_s = limits.RECONNECT_S
         self._retry_at = 0.0
         self._exchange.connected(ready.welcome, time.monotonic())
-        if self._was_killed:
-            self._was_killed = False
-            tell_restart(ready)
         return ready.welcome
 
     def _hang_up(self, why: str) -> None:

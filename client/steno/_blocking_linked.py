@@ -40,8 +40,8 @@ class BlockingLinkedSession(SessionView):
     def close(self) -> None:
         """Stop following the session; what was written is safe without it."""
         if self._mirror is not None:
-            self._link.unfollow(self._mirror.follower)
-            self._mirror = None
+            mirror, self._mirror = self._mirror, None
+            self._link.unfollow(mirror.follower)
 
     @property
     def _history_check(self) -> Callable[[], None] | None:

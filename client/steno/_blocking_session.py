@@ -196,13 +196,16 @@ class BlockingSession(
     ) -> BlockingSubscription:
         """The session's events, to be used with `for`: backlog, Live, then what is new.
 
+        If this object follows the session, `history` contains what an event tells once the event is
+        handed out.
+
         Args are those of `Session.subscribe`. From `now` on it has begun when this returns.
 
         Raises:
             NotFound, Unreachable: the daemon did not say where `now` is.
         """
         starts = starts_of(records, after, wire_after)
-        return BlockingSubscription(self._link, self.id, starts, incarnation)
+        return BlockingSubscription(self._link, self.id, starts, incarnation, self._mirror_finder())
 
     def refresh(self) -> None:
         """Take in what others wrote, as far as it has arrived."""

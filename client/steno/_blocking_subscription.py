@@ -1,7 +1,7 @@
 """A session's events for a `for` loop."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from types import TracebackType
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from steno._follower import Follower
 from steno._following import Following
 from steno._given import given_seconds
+from steno._mirror import Mirror
 from steno._turnstile import Turnstile
 from steno._uncopied import Uncopied
 from steno.values import File, SubscriptionEvent
@@ -34,10 +35,11 @@ class BlockingSubscription(Iterator[SubscriptionEvent], Uncopied):
         session: str,
         starts: Sequence[tuple[File, str]],
         incarnation: str | None = None,
+        mirror_of: Callable[[], Mirror | None] | None = None,
     ) -> None:
         self._is_closed = True
         self._link = link
-        self._following = Following(session, starts, _nothing, incarnation)
+        self._following = Following(session, starts, _nothing, incarnation, mirror_of)
         # Beside the turns of the connection: to take an event waits for no answer of the daemon.
         self._turns = Turnstile()
         self._is_closed = False

@@ -51,7 +51,7 @@ def is_killed(target: Target) -> bool:
 
 
 def tell_restart(ready: Ready) -> None:
-    """Log that the daemon of a connection was killed and runs again.
+    """Log that the daemon of a connection was killed and that a follower started it again.
 
     A program that has no logging set up shows it on stderr.
     """

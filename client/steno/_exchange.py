@@ -225,7 +225,8 @@ class Exchange:
         """Do what is due: send again, give up, ask again for subscriptions."""
         while self._abandoned:
             self.unfollow(self._abandoned[0])
-            self._abandoned.popleft()
+            # Who waits for its mirror need not do so any more.
+            self._abandoned.popleft().wake()
         if self._lookups.waiting:
             self._go_on_looking(now)
         if now < self.alarm:

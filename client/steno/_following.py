@@ -1,8 +1,10 @@
 """The followers behind one subscription, one a file, and the order in which they are taken from."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from steno._follower import Follower
+from steno._mirror import Mirror
 from steno.values import File, Reset, SubscriptionEvent
 from steno_protocol.errors import StenoError
 
@@ -18,6 +20,8 @@ class Following:
         starts: where to begin in each file.
         wake: called after each event.
         incarnation: of the session that positions in `starts` speak of, if that is known.
+        mirror_of: the mirror of the session in this process, None while it has none. An event of
+            the context is not handed out before the mirror has taken it in, too.
 
     Attributes:
         incarnation: of the session that the events popped so far are of; None before the daemon's
@@ -30,8 +34,10 @@ class Following:
         starts: Sequence[tuple[File, str]],
         wake: Callable[[], None],
         incarnation: str | None = None,
+        mirror_of: Callable[[], Mirror | None] | None = None,
     ) -> None:
         self._wake = wake
+        self._mirror_of = mirror_of
         self.followers = [
             Follower(session, after, self._woken, file=file) for file, after in starts
         ]
@@ -52,7 +58,7 @@ class Following:
     @property
     def has_events(self) -> bool:
         """True when there is something to pop."""
-        return any(follower.inbox for follower in self.followers)
+        return any(self._is_ready(follower) for follower in self.followers)
 
     @property
     def error(self) -> StenoError | None:
@@ -62,7 +68,7 @@ class Following:
 
     def pop(self) -> tuple[SubscriptionEvent, Follower]:
         """The next event, and the follower to which it came."""
-        follower = next(each for each in self.followers if each.inbox)
+        follower = next(each for each in self.followers if self._is_ready(each))
         # Its turn comes again after the others'. At once, lest an interrupt leave one out.
         self.followers = [each for each in self.followers if each is not follower] + [follower]
         event = follower.inbox[0]
@@ -74,6 +80,35 @@ class Following:
         """Forget what was received."""
         for follower in self.followers:
             follower.inbox.clear()
+
+    def mirror_changed(self) -> None:
+        """What waited for the mirror may be ready."""
+        self._wake()
+
+    def _is_ready(self, follower: Follower) -> bool:
+        if not follower.inbox:
+            return False
+        mirror = self._mirror_of() if self._mirror_of is not None else None
+        if mirror is None or follower.file != "context":
+            return True
+        if self._is_in(mirror, follower):
+            return True
+        mirror.watch(self)
+        # It may have come in between, in another thread.
+        return self._is_in(mirror, follower)
+
+    def _is_in(self, mirror: Mirror, follower: Follower) -> bool:
+        event = follower.inbox[0]
+        told = self._told.get(follower.file, follower.incarnation)
+        incarnation = event.incarnation if isinstance(event, Reset) else told
+        if mirror.has_taken_in(event, incarnation):
+            return True
+        # A mirror that was cut off may never hear of a session that was made and deleted meanwhile.
+        later = islice(follower.inbox, 1, None)
+        makings = (each.incarnation for each in later if isinstance(each, Reset))
+        return mirror.incarnation != incarnation and any(
+            each == mirror.incarnation for each in makings
+        )
 
     def _woken(self) -> None:
         if len(self._told) < len(self.followers):

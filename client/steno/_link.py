@@ -85,7 +85,7 @@ class Link:
 
     async def _open(self) -> None:
         self._target = await anyio.to_thread.run_sync(self._target.resolved)
-        self._adopt(await self._reach(self._target))
+        self._adopt(await self._reach(needs_daemon=True))
         self._timer = anyio.Event()
         self._wanted = anyio.Event()
         self._loop = asyncio_loop()
@@ -393,19 +393,11 @@ class Link:
         For a follower alone only one that was killed: `steno stop` stops what is watched, too.
         """
         pause_s = limits.RECONNECT_S
-        was_killed = False
         while not self._exchange.wants_connection:
             await self._until_wanted(inf)
         while True:
-            is_revival = self._target.spawn and is_killed(self._target)
-            was_killed = was_killed or is_revival
-            may_spawn = self._target.spawn and (is_revival or self._exchange.needs_daemon)
-            target = self._target if may_spawn else self._target.without_spawn()
             try:
-                ready = await self._reach(target)
-                self._adopt(ready)
-                if was_killed:
-                    tell_restart(ready)
+                self._adopt(await self._reach(needs_daemon=self._exchange.needs_daemon))
                 return
             except StartFailed as error:
                 self._exchange.fail(error)
@@ -419,8 +411,9 @@ class Link:
         with anyio.move_on_after(pause_s):
             await self._wanted.wait()
 
-    async def _reach(self, target: Target) -> Ready:
-        attempt = _Attempt(target, time.monotonic() + self.timeout)
+    async def _reach(self, *, needs_daemon: bool) -> Ready:
+        deadline = time.monotonic() + self.timeout
+        attempt = _Attempt(self._target, deadline, needs_daemon=needs_daemon)
         try:
             return await anyio.to_thread.run_sync(attempt.run, abandon_on_cancel=True)
         except BaseException:
@@ -471,14 +464,20 @@ def _nothing() -> None:
 class _Attempt:
     """One attempt to connect in a thread, whose fruit is thrown away when nobody waits for it."""
 
-    def __init__(self, target: Target, deadline: float) -> None:
+    def __init__(self, target: Target, deadline: float, *, needs_daemon: bool) -> None:
         self._target = target
         self._deadline = deadline
+        self._needs_daemon = needs_daemon
         self._ready: Ready | None = None
         self._is_abandoned = False
 
     def run(self) -> Ready:
-        self._ready = connect_now(self._target, self._deadline)
+        is_revival = not self._needs_daemon and self._target.spawn and is_killed(self._target)
+        may_spawn = self._needs_daemon or is_revival
+        target = self._target if may_spawn else self._target.without_spawn()
+        self._ready = connect_now(target, self._deadline)
+        if is_revival:
+            tell_restart(self._ready)
         if self._is_abandoned:
             self._ready.connection.close()
         return self._ready

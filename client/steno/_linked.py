@@ -41,8 +41,9 @@ class LinkedSession(SessionView):
     async def close(self) -> None:
         """Stop following the session; what was written is safe without it."""
         if self._mirror is not None:
-            self._link.unfollow(self._mirror.follower)
-            self._mirror = None
+            mirror, self._mirror = self._mirror, None
+            self._link.unfollow(mirror.follower)
+            mirror.tell_watchers()
         await anyio.lowlevel.checkpoint()
 
     def _refuse_when_ended(self) -> None:

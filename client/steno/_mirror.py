@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import assert_never
+from typing import Protocol, assert_never
+from weakref import WeakSet
 
 from steno._follower import Follower
 from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEvent
@@ -11,6 +12,13 @@ from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.positions import Position
 
 _PASSED_OVER = b"a line too long for any reader\n"
+
+
+class Watcher(Protocol):
+    """Who is told when a mirror changes."""
+
+    def mirror_changed(self) -> None:
+        """It holds more than before, or has ended."""
 
 
 class Mirror:
@@ -24,6 +32,8 @@ class Mirror:
         self._incarnation: str | None = None
         self._waiters: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._makings = 0
+        self._past = set[str]()
+        self._watchers = WeakSet[Watcher]()
 
     @property
     def history(self) -> list[Message]:
@@ -43,6 +53,30 @@ class Mirror:
     def contains(self, position: Position) -> bool:
         """True when everything before `position` is here, and will be kept up to date."""
         return self.follower.error is None and self.state.head >= position
+
+    def has_taken_in(self, event: SubscriptionEvent, incarnation: str | None) -> bool:
+        """True when `state` holds what an event of another subscription tells, or is beyond it.
+
+        Also when it never will: the subscription of this one has ended.
+
+        Args:
+            incarnation: which making of the session the event is of.
+        """
+        reached = _reached(event)
+        if reached is None or incarnation is None or self.follower.error is not None:
+            return True
+        if incarnation == self._incarnation:
+            return self.state.head >= reached
+        return incarnation in self._past
+
+    def watch(self, watcher: "Watcher") -> None:
+        """Have a watcher told of each change, for as long as it lives."""
+        self._watchers.add(watcher)
+
+    def tell_watchers(self) -> None:
+        """Something has changed, or nothing will any more."""
+        for watcher in list(self._watchers):
+            watcher.mirror_changed()
 
     def arrival(self, position: Position | None) -> Callable[[], bool]:
         """What tells whether everything before `position` has come; None is the first backlog.
@@ -88,6 +122,8 @@ class Mirror:
             raise
         if self._waiters:
             self._wake()
+        if self._watchers:
+            self.tell_watchers()
 
     def _take_all(self) -> None:
         """Apply events, each once the rewrite to which it belongs is here whole.
@@ -148,6 +184,7 @@ class Mirror:
     def _follow_reset(self, event: Reset) -> None:
         if self._incarnation not in (None, event.incarnation):
             self._makings += 1
+            self._past.add(self._incarnation)
         self._incarnation = event.incarnation
         self.state.reset(event.generation, event.kept, event.checkpoint_floor)
 

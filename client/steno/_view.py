@@ -1,7 +1,8 @@
 """What both kinds of session show without asking the daemon: the mirror, under its public names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from weakref import ref
 
 from steno._mirror import Mirror
 from steno._uncopied import Uncopied
@@ -26,6 +27,16 @@ class SessionView(Uncopied):
         self._opened = stat
         self._mirror: Mirror | None = None
         self._is_changed = False
+
+    def _mirror_finder(self) -> Callable[[], Mirror | None]:
+        """What finds the mirror of this session as long as it has one, and keeps nothing alive."""
+        session = ref(self)
+
+        def mirror_of() -> Mirror | None:
+            found = session()
+            return None if found is None else found._mirror
+
+        return mirror_of
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id!r}>"

@@ -243,6 +243,9 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
     ) -> Subscription:
         """The session's events, to be used with `async for`: backlog, Live, then what is new.
 
+        If this object follows the session, `history` contains what an event tells once the event is
+        handed out.
+
         Args:
             after: `start` (of the present generation), `now`, or a position. `now` is the instant
                 at which `async with` on the subscription was entered.
@@ -256,7 +259,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
                 are taken for those of the session that is there.
         """
         starts = starts_of(records, after, wire_after)
-        return Subscription(self._link, self.id, starts, incarnation)
+        return Subscription(self._link, self.id, starts, incarnation, self._mirror_finder())
 
     async def wait_for(self, position: PositionLike) -> None:
         """Wait until this process's mirror contains everything before `position`.

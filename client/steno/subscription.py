@@ -11,6 +11,7 @@ import anyio.lowlevel
 
 from steno._following import Following
 from steno._in_thread import in_thread
+from steno._mirror import Mirror
 from steno._pending import Pending
 from steno._reading import LineReader
 from steno._source import open_source
@@ -42,13 +43,14 @@ class Subscription(AsyncIterator[SubscriptionEvent], Uncopied):
         session: str,
         starts: Sequence[tuple[File, str]],
         incarnation: str | None = None,
+        mirror_of: Callable[[], Mirror | None] | None = None,
     ) -> None:
         self._link = link
         self._event: anyio.Event | None = None
         self._is_closed = False
         # Weak, so that a loop that was left by `break` ends its subscription.
         wake = WeakMethod(self._wake)
-        self._following = Following(session, starts, lambda: _call(wake), incarnation)
+        self._following = Following(session, starts, lambda: _call(wake), incarnation, mirror_of)
         for follower in self._following.followers:
             link.follow(follower)
 

@@ -1,12 +1,18 @@
 """A subscription to both files: each in its order, neither behind the other, ended by either."""
 
+import random
+from dataclasses import dataclass, field
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steno._following import Following
+from steno._mirror import Mirror
 from steno._verbs import starts_of
 from steno.values import File, RecordsEvent
-from steno_protocol.errors import BadRequest
-from steno_protocol.events import Gone, Records, Reset
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.events import Gone, Live, Records, Reset
 from steno_protocol.positions import Position
 from steno_protocol.replies import Subscribed
 
@@ -125,3 +131,141 @@ def test_a_saved_incarnation_stays_until_the_reset_was_popped() -> None:
     follower.take(again, b"")
     made.pop()
     assert made.incarnation == "second"
+
+
+# --- beside a mirror -----------------------------------------------------------------------------
+
+USER = b'{"role":"user","content":"%d"}\n'
+
+
+@dataclass
+class History:
+    """A session's events in their order, each with the contents that are the history behind it."""
+
+    generation: int = 0
+    making: int = 0
+    contents: list[str] = field(default_factory=list[str])
+    events: list[tuple[Records | Reset, bytes]] = field(default_factory=list)
+    behind: list[list[str]] = field(default_factory=list)
+
+    def append(self, number: int) -> None:
+        first = f"{self.generation}:{len(self.contents)}"
+        self.contents = [*self.contents, str(number)]
+        self._tell(
+            Records(first=first, next=f"{self.generation}:{len(self.contents)}"), USER % number
+        )
+
+    def rewrite(self, kept: int, number: int) -> None:
+        self.generation += 1
+        self.contents = self.contents[:kept]
+        kept = len(self.contents)
+        head = f"{self.generation}:{kept + 1}"
+        self._tell(self._reset("compacted", kept, head), b"")
+        self.append(number)
+
+    def make_again(self) -> None:
+        self.generation, self.contents = 0, []
+        self.making += 1
+        self._tell(self._reset("made again", 0, "0:0"), b"")
+
+    def _reset(self, why: str, kept: int, head: str) -> Reset:
+        incarnation = f"making-{self.making}"
+        return Reset(
+            generation=self.generation, kept=kept, why=why, incarnation=incarnation, head=head
+        )
+
+    def _tell(self, event: Records | Reset, block: bytes) -> None:
+        self.events.append((event, block))
+        self.behind.append(self.contents)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just("append"), st.integers(0, 3).map(lambda kept: ("rewrite", kept)), st.just("make")
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+def test_what_an_event_tells_is_in_the_history_once_it_is_handed_out(
+    steps: list[object], chance: random.Random
+) -> None:
+    told = History()
+    for number, step in enumerate(steps):
+        match step:
+            case ("rewrite", int(kept)):
+                told.rewrite(kept, number)
+            case "make":
+                told.make_again()
+            case _:
+                told.append(number)
+    woken: list[int] = []
+    mirror = Mirror("demo")
+    made = Following("demo", [("context", "start")], lambda: woken.append(1), None, lambda: mirror)
+    (follower,) = made.followers
+    for each in (follower, mirror.follower):
+        each.begin(Subscribed(head="0:0", incarnation="making-0"))
+        each.take(Live(head="0:0"), b"")
+        each.wake()
+    made.pop()
+    came, taken, handed = 0, 0, 0
+    while handed < len(told.events):
+        if chance.random() < 0.5 and came < len(told.events):
+            assert follower.take(*told.events[came])
+            follower.wake()
+            came += 1
+        elif taken < len(told.events):
+            woken.clear()
+            was_ready = made.has_events
+            assert mirror.follower.take(*told.events[taken])
+            mirror.follower.wake()
+            taken += 1
+            assert woken or was_ready or not made.has_events
+        elif came == len(told.events):
+            assert made.has_events, "both have come to the end, and an event is held back"
+        while made.has_events and chance.random() < 0.7:
+            made.pop()
+            contents = [str(message["content"]) for message in mirror.history]
+            # The mirror may be further, but is never behind.
+            assert contents in told.behind[handed:]
+            handed += 1
+
+
+def test_an_event_of_a_making_that_the_mirror_never_saw_is_handed_out() -> None:
+    told = History()
+    told.make_again()
+    told.append(1)
+    told.make_again()
+    mirror = Mirror("demo")
+    made = Following("demo", [("context", "start")], lambda: None, None, lambda: mirror)
+    (follower,) = made.followers
+    for each in (follower, mirror.follower):
+        each.begin(Subscribed(head="0:0", incarnation="making-0"))
+        each.take(Live(head="0:0"), b"")
+        each.wake()
+    made.pop()
+    mirror.follower.take(*told.events[-1])
+    mirror.follower.wake()
+    for event in told.events:
+        follower.take(*event)
+
+    assert [made.pop()[0] for _ in told.events]
+
+
+def test_an_event_is_handed_out_when_the_mirror_has_ended_or_is_gone() -> None:
+    told = History()
+    told.append(1)
+    mirror = Mirror("demo")
+    mirrors: list[Mirror | None] = [mirror]
+    made = Following("demo", [("context", "start")], lambda: None, None, lambda: mirrors[-1])
+    (follower,) = made.followers
+    follower.begin(Subscribed(head="0:0", incarnation="making-0"))
+    follower.take(*told.events[0])
+    assert not made.has_events
+    mirrors.append(None)
+    assert made.has_events
+    mirrors.append(mirror)
+    assert not made.has_events
+    mirror.follower.error = NotFound("gone")
+    assert made.has_events
