@@ -42,7 +42,8 @@ class ForkingSession(LinkedSession):
         Raises:
             NotFound: there is no such position, checkpoint or turn.
             Exists: there is a session of the new id already.
-            BadRequest: the instant lies inside a batch, or the new id is none.
+            BadRequest: the instant lies inside a batch, or nothing says where the turn began; the
+                message names positions. Or the new id is none.
             OutcomeUnknown: it may have been made, or it was and cannot be followed; repeat with the
                 error's `key`.
         """

@@ -5,6 +5,7 @@ Everything here blocks; nothing is changed.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import islice
 
 import msgspec
 
@@ -17,9 +18,13 @@ from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.replay import Replay
-from stenod.core.turns import Turn, WireScan, scan_wire, user_turns
+from stenod.core.turn_places import Unplaced, generations_of, place
+from stenod.core.turns import Turn, UserMessage, WireScan, scan_wire, user_messages
 from stenod.lookup import blocks_of
 from stenod.store.handles import FileView
+
+_POSITIONS_NAMED = 5
+"""How many positions an error names at most: the newest, which an undo is after."""
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -90,6 +95,7 @@ def cut(source: Captured, command: Fork) -> Instant:
 
     Raises:
         BadRequest: it names more than one, or one inside a batch; the message names the nearest.
+            Or it is the begin of a turn that nothing places; the message names positions.
         NotFound: there is no such position, checkpoint or turn; the message names those that are.
     """
     named = [command.at, command.checkpoint_id, command.turn, command.undo]
@@ -134,14 +140,69 @@ def _at_position(source: Captured, at: Position) -> Instant:
 
 def _by_turn(source: Captured, at: Position, size: int, wire: WireScan) -> Instant:
     """Cut a wire file that does not say when its events were: before the turn that is not there."""
-    with source.view(at.generation) as view:
-        turns = sum(offset < size for offset, _ in user_turns(blocks_of(view.read)))
+    turns = _turns_before(source, at, size, wire)
     if turns >= len(wire.turns):
         return Instant(at, size, wire.lines, wire.size)
     turn = wire.turns[turns]
     if turn.offset <= wire.joined:
         return Instant(at, size, wire.joined_lines, wire.joined)
     return Instant(at, size, turn.line, turn.offset)
+
+
+def _turns_before(source: Captured, at: Position, size: int, wire: WireScan) -> int:
+    """How many turns, from the first one on, are known to have begun before a position."""
+    if source.generation == 0:
+        with source.view(0) as view:
+            return sum(message.offset < size for message in user_messages(blocks_of(view.read)))
+    survey = _Survey(source, wire, at.generation)
+    for number, generation in enumerate(survey.generations):
+        if generation is None or generation > at.generation:
+            return number
+        if generation == at.generation:
+            began = wire.turns[number].at or survey.begin_of(number)
+            if not isinstance(began, Position) or began.line >= at.line:
+                return number
+    return len(wire.turns)
+
+
+class _Survey:
+    """The turns that began in one generation, and the messages of the user in it."""
+
+    def __init__(self, source: Captured, wire: WireScan, generation: int) -> None:
+        beginnings = timeline.beginnings(source.timeline, source.generation)
+        self._turns = wire.turns
+        self._generation = generation
+        self.generations = generations_of(wire.turns, beginnings)
+        around = beginnings[generation : generation + 2]
+        self._is_told = all(each is not None and not each.is_inferred for each in around)
+        first = beginnings[generation]
+        least = 0 if first is None else first.lines
+        with source.view(generation) as view:
+            self._lines = _end(view)[1]
+            self._messages: list[UserMessage] = [
+                message for message in user_messages(blocks_of(view.read)) if message.line >= least
+            ]
+            between = [each.line for each in self._messages if not _batch_around(view, each.offset)]
+        self.positions = [Position(generation, line) for line in (*between, self._lines)]
+        """Where a fork may be meant at: before messages of the user, and the end."""
+
+    def begin_of(self, number: int) -> Position | Unplaced:
+        """Where the context ended when a turn of the generation began that has no `_at`."""
+        own = [index for index, found in enumerate(self.generations) if found == self._generation]
+        found = place(
+            [self._turns[index] for index in own],
+            own.index(number),
+            self._messages,
+            self._generation,
+            is_told=self._is_told,
+        )
+        if isinstance(found, Unplaced):
+            return found
+        line = self._lines if found is None else found.line
+        before = self._turns[number].before
+        if before is not None and before.generation == self._generation:
+            line = min(line, before.line)
+        return Position(self._generation, line)
 
 
 def _size_before(source: Captured, at: Position) -> int:
@@ -159,9 +220,8 @@ def _size_before(source: Captured, at: Position) -> int:
 
 
 def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> None:
-    start = max(0, size - limits.STAMP_BYTES_MAX)
-    stamp = records.stamp_of(view.read(size - start, start))
-    if stamp is not None and stamp.index + 1 < stamp.size:
+    stamp = _batch_around(view, size)
+    if stamp is not None:
         begin = at.line - stamp.index - 1
         nearest = f"{at.generation}:{begin} and {at.generation}:{begin + stamp.size}"
         raise BadRequest(
@@ -169,6 +229,13 @@ def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> N
             f" positions are {nearest}",
             session=source.session,
         )
+
+
+def _batch_around(view: FileView, size: int) -> records.Stamp | None:
+    """The stamp of the line that ends at an offset, if its batch goes on behind it."""
+    start = max(0, size - limits.STAMP_BYTES_MAX)
+    stamp = records.stamp_of(view.read(size - start, start))
+    return stamp if stamp is not None and stamp.index + 1 < stamp.size else None
 
 
 def _before_checkpoint(source: Captured, checkpoint_id: int) -> Instant:
@@ -211,7 +278,7 @@ def _at_turn(source: Captured, command: Fork) -> Instant:
             f" 0:{begin + turn.stamp.size}; choose another turn, or a position of the context",
             session=source.session,
         )
-    at, size = _context_before(source, turn, kept)
+    at, size = _context_before(source, wire, kept + 1)
     return Instant(at, size, turn.line, turn.offset)
 
 
@@ -223,23 +290,58 @@ def _no_turn(command: Fork, count: int) -> str:
     return f"{command.undo} turns cannot be undone: the session has {count}"
 
 
-def _context_before(source: Captured, turn: Turn, kept: int) -> tuple[Position, int]:
-    """Where the context ended when a turn began: as its event says, else by counting turns.
+def _context_before(source: Captured, wire: WireScan, number: int) -> tuple[Position, int]:
+    """Where the context ended when a turn began.
 
-    Counting is what is left for files that others wrote: it stops where a later event of ours
-    says that the context ended, in the generation that it had then. A context with fewer turns is
+    Its event says so, or the turn is placed by its time and its text; in a session that was never
+    rewritten turns are counted instead, as kimi-cli does.
+
+    Raises:
+        BadRequest: nothing says where.
+    """
+    turn = wire.turns[number]
+    if turn.at is None and source.generation > 0:
+        at = _placed(source, wire, number)
+    else:
+        at = turn.at or _counted(source, turn, number)
+    return at, _size_before(source, at)
+
+
+def _placed(source: Captured, wire: WireScan, number: int) -> Position:
+    survey = _Survey(source, wire, source.generation)
+    generation = survey.generations[number]
+    if generation is None:
+        why = "neither the time of its event nor the timeline says in which generation it began"
+        raise _not_placed(source, number, why, survey.positions)
+    if generation != source.generation:
+        survey = _Survey(source, wire, generation)
+    found = survey.begin_of(number)
+    if isinstance(found, Unplaced):
+        raise _not_placed(source, number, found.why, survey.positions)
+    return found
+
+
+def _not_placed(source: Captured, number: int, why: str, positions: list[Position]) -> BadRequest:
+    some = list(map(str, positions[-_POSITIONS_NAMED:]))
+    named = f"{', '.join(some[:-1])} or {some[-1]}" if len(some) > 1 else some[0]
+    return BadRequest(
+        f"nothing says where the context ended when turn {number} began, because its event has no"
+        f" `_at` and {why}: fork at a position instead (`at`, or `steno fork --at`), such as"
+        f" {named}, which are before messages of the user and at the end of that generation",
+        session=source.session,
+    )
+
+
+def _counted(source: Captured, turn: Turn, number: int) -> Position:
+    """Where a turn began in a session that was never rewritten, by counting.
+
+    It stops where a later event of ours says that the context ended. A context with fewer turns is
     taken as a whole, since some turns leave nothing in it.
     """
-    if turn.at is not None:
-        return turn.at, _size_before(source, turn.at)
-    generation = turn.before.generation if turn.before is not None else source.generation
-    with source.view(generation) as view:
-        size, lines = _end(view)
+    with source.view(0) as view:
+        lines = _end(view)[1]
         if turn.before is not None:
-            lines, size = seek(view, min(turn.before.line, lines))
-        for number, (offset, line) in enumerate(user_turns(blocks_of(view.read))):
-            if number == kept + 1 and offset < size:
-                lines, size = line, offset
-                break
-    at = Position(generation, lines)
-    return at, _size_before(source, at)
+            lines = min(turn.before.line, lines)
+        messages = user_messages(blocks_of(view.read))
+        own = next(islice(messages, number, None), None)
+    return Position(0, lines if own is None else min(own.line, lines))

@@ -218,7 +218,8 @@ class CompactCommit(Mutation, frozen=True, kw_only=True):
 
     Attributes:
         lease: the name given to `compact_begin`.
-        cut: where the lines that the summary replaces end, as `compact_begin` told.
+        cut: where the lines that the summary replaces end, as `compact_begin` answered or by a
+            rule of the caller's own.
         at: where the session ended then; what came after it is kept whole.
         checkpoint_id: the id that `compact_begin` reserved.
         incarnation: as `compact_begin` told; a session that was made again since is not compacted.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from steno_protocol import happenings
 from support.daemons import end_daemons_below
 from support.peers import peer
 
@@ -19,9 +20,13 @@ peer("kimi_cli.cli")
 
 PROGRAM = """
 import sys
-if sys.argv.pop(1) == "twins":
-    import kimi_cli.soul.context, kimi_cli.soul.denwarenji, kimi_cli.wire.file
+kind = sys.argv.pop(1)
+if kind != "originals":
+    import kimi_cli.soul.compaction, kimi_cli.soul.context
+    import kimi_cli.soul.denwarenji, kimi_cli.wire.file
     from steno.adapters import kimi
+    if kind == "compacting":
+        kimi_cli.soul.compaction.SimpleCompaction = kimi.SimpleCompaction
     kimi_cli.soul.context.Context = kimi.Context
     kimi_cli.soul.denwarenji.DenwaRenji = kimi.DenwaRenji
     kimi_cli.wire.file.WireFile = kimi.WireFile
@@ -114,3 +119,22 @@ def test_a_session_of_the_program_is_the_same_through_mail_compaction_and_clear(
     assert names == [*(f"context{end}.jsonl" for end in ("", "_1", "_2", "_3")), "wire.jsonl"]
     for name in names:
         assert records(ours / name) == records(theirs / name), name
+
+
+def test_the_programs_compaction_is_one_rewrite_with_the_twin_of_its_class(home: Path) -> None:
+    folder = session(home, settings(home), "compacting")
+    entries = records(folder / "timeline.jsonl")
+    rewrites = [entry["kind"] for entry in entries if entry["kind"] in happenings.REWRITES]
+    # The mail, the compaction, and the user's own clear.
+    assert rewrites == ["reverted", "compacted", "cleared"]
+    before, after = records(folder / "context_2.jsonl"), records(folder / "context_3.jsonl")
+    assert [record["role"] for record in after[:3]] == ["_system_prompt", "_checkpoint", "user"]
+    assert after[0] == before[0]
+    assert after[1]["id"] > max(each["id"] for each in before if each["role"] == "_checkpoint")
+    notice, introduction, summary = after[2]["content"]
+    assert notice["text"] == f"<system>CHECKPOINT {after[1]['id']}</system>"
+    assert introduction["text"].startswith("<system>")
+    assert summary["text"] == "In short."
+    said = [each for each in before if each["role"] in {"user", "assistant"}]
+    assert after[3:5] == said[-2:]
+    assert "Hello again." in [each["content"] for each in after if each["role"] == "assistant"]

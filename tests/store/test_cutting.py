@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from steno_protocol.errors import BadRequest, NotFound
-from support.lines import append, checkpoint, foreign, revert, user
+from support.lines import append, checkpoint, clear, compact, foreign, line, revert, user
 from support.simulated_disk import SimulatedDisk
-from support.stored_session import apply
+from support.stored_session import NOW_S, apply
 from support.whole_sessions import HEADER, PATH, World, part, turn
 
 NOTICE = foreign("<system>CHECKPOINT 0</system>")
@@ -223,3 +223,117 @@ def test_half_a_line_at_the_end_of_a_generation_is_in_no_fork() -> None:
     assert places(world, at="0:4") == ("0:4", 5)
     with pytest.raises(NotFound, match="0:0 to 0:4"):
         world.cut(at="0:5")
+
+
+# --- sessions of others that were rewritten ---------------------------------------------------
+
+
+def compacted_by_appends(
+    *later: bytes, wire: tuple[bytes, ...] = (), preserved: str = "one"
+) -> World:
+    """Two turns, a compaction as kimi-cli writes it (clear, then append), and what came later."""
+    world = World(SimulatedDisk())
+    world.disk.foreign.make_folder(PATH)
+    opened = world.stored().open()
+    apply(opened, append("k0"), user("zero"))
+    apply(opened, append("k1"), user("one"))
+    apply(opened, clear("c"))
+    apply(opened, append("k2"), user("a summary"), user(preserved))
+    for number, text in enumerate(later):
+        apply(opened, append(f"l{number}"), text)
+    opened.log.close()
+    world.disk.plant(f"{PATH}/wire.jsonl", b"".join([HEADER, *wire]))
+    return world
+
+
+def begun(text: Any, after_s: float | None) -> bytes:
+    """A turn without `_at`, so many seconds after the session was rewritten."""
+    message = {"type": "TurnBegin", "payload": {"user_input": text}}
+    time = {} if after_s is None else {"timestamp": NOW_S + after_s}
+    return line({**time, "message": message})
+
+
+THREE = (begun("zero", -3), begun("one", -2), begun([{"type": "text", "text": "two"}], 1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"undo": 1}, ("1:2", 3)),
+        ({"undo": 2}, ("0:1", 2)),
+        ({"undo": 3}, ("0:0", 1)),
+        ({"turn": 0}, ("0:1", 2)),
+        ({"turn": 1}, ("1:2", 3)),
+        ({"turn": 2}, ("1:3", 4)),
+        ({"at": "0:1"}, ("0:1", 2)),
+        ({"at": "0:2"}, ("0:2", 3)),
+        ({"at": "1:0"}, ("1:0", 3)),
+        ({"at": "1:2"}, ("1:2", 3)),
+        ({"at": "1:3"}, ("1:3", 4)),
+    ],
+    ids=str,
+)
+def test_turns_around_a_compaction_of_others_are_placed_by_time_and_text(
+    fields: dict[str, Any], expected: tuple[str, int]
+) -> None:
+    assert places(compacted_by_appends(user("two"), wire=THREE), **fields) == expected
+
+
+def test_a_position_behind_which_turns_are_unknown_keeps_the_events_that_are_known() -> None:
+    world = compacted_by_appends(user("two"), user("three"), wire=(*THREE[:2], begun("two", None)))
+    assert places(world, at="1:3") == ("1:3", 3)
+
+
+@pytest.mark.parametrize(
+    ("wire", "why"),
+    [
+        ((begun("two", None),), "neither the time of its event nor the timeline"),
+        ((begun("zero", -2), begun("else", -1)), "generation 0 holds no message of the user"),
+        ((begun("else", 1),), "generation 1 holds no message of the user with its text"),
+        ((begun("one", 1),), "generation 1 does not hold its text as often"),
+    ],
+    ids=["no time", "another generation", "another text", "a text that is there twice"],
+)
+def test_a_turn_that_nothing_places_is_refused_with_positions(
+    wire: tuple[bytes, ...], why: str
+) -> None:
+    world = compacted_by_appends(user("one"), wire=wire)
+    with pytest.raises(BadRequest, match=why) as caught:
+        world.cut(undo=1)
+    assert "fork at a position instead" in str(caught.value)
+    # 1:1 is inside a batch.
+    named = "0:0, 0:1 or 0:2" if "generation 0" in why else "1:0, 1:2 or 1:3"
+    assert named in str(caught.value)
+
+
+def test_a_turn_that_left_nothing_begins_where_the_next_one_does() -> None:
+    later = (user("two"), user("three"))
+    wire = (begun("two", 1), begun("/help", 2), begun("three", 3), begun("/exit", 4))
+    world = compacted_by_appends(*later, wire=wire)
+    assert places(world, turn=0) == ("1:3", 2)
+    assert places(world, turn=1) == ("1:3", 3)
+    assert places(world, undo=1) == ("1:4", 4)
+
+
+def test_where_another_program_rewrote_the_file_a_turn_is_placed_by_its_text_alone() -> None:
+    # The time of such a rewrite is a file's, and a copy of the session has the time of the copy.
+    world = with_files(foreign("a summary") + foreign("two"), HEADER, begun("two", 0))
+    world.disk.plant(f"{PATH}/context_1.jsonl", foreign("zero"))
+    assert world.stored().names()
+    with pytest.raises(BadRequest, match="nothing says where"):
+        world.cut(turn=-1)
+
+
+def test_what_a_rewrite_of_ours_put_there_is_the_message_of_no_turn() -> None:
+    world = World(SimulatedDisk())
+    world.disk.foreign.make_folder(PATH)
+    opened = world.stored().open()
+    for number, text in enumerate(("zero", "one", "one")):
+        apply(opened, append(f"k{number}"), user(text))
+    apply(opened, compact("c", "0:2", "0:3", 0), user("summary"))
+    apply(opened, append("k4"), user("one"))
+    opened.log.close()
+    wire = [begun("zero", -3), begun("one", -2), begun("one", -1), begun("one", 1)]
+    world.disk.plant(f"{PATH}/wire.jsonl", b"".join([HEADER, *wire]))
+    assert places(world, undo=1) == ("1:4", 4)
+    assert places(world, undo=2) == ("0:2", 3)

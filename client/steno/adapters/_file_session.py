@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from steno._keys import new_key
 from steno._reading import LineReader
 from steno._verbs import mutation
 from steno.adapters import _twin
@@ -115,6 +116,50 @@ class FileSession:
         if not self.path.exists():
             raise FileNotFoundError(errno.ENOENT, "there is no file to clear", str(self.path))
         return self._rewrite(lambda session: session.clear())
+
+    def begin_compaction(self) -> tuple[str, replies.Compaction]:
+        """Begin a compaction; its lease, and what the daemon answered.
+
+        The daemon's own cut is not used, so it is asked for the latest one that there can be.
+        """
+        session = self._open()
+        client = client_of(self._look())
+        command = commands.CompactBegin(
+            session=session.id, lease=new_key(), preserve=1,
+            lease_ms=limits.COMPACTION_SILENT_LEASE_MS, by=client.name,
+        )  # fmt: skip
+        return command.lease, client.request(command, replies.Compaction)[0]
+
+    def commit_compaction(
+        self,
+        lease: str,
+        begun: replies.Compaction,
+        cut: Position,
+        summary: bytes,
+        summary_tokens: int | None,
+    ) -> Ack:
+        """Put a summary in place of the lines before `cut`, as one rewrite.
+
+        Raises:
+            Conflict: another rewrite came between; nothing was changed.
+        """
+
+        def commit(session: BlockingSession) -> Ack:
+            client = client_of(self._look())
+            command = mutation(
+                commands.CompactCommit, session.id, client.name, None, None, "synced",
+                lease=lease, cut=str(cut), at=begun.at, checkpoint_id=begun.checkpoint_id,
+                incarnation=begun.incarnation or None, summary_tokens=summary_tokens,
+            )  # fmt: skip
+            return ack_of(client.request(command, replies.Ack, [summary])[0], command.key)
+
+        return self._rewrite(commit)
+
+    def abort_compaction(self, lease: str) -> None:
+        """Give a compaction up."""
+        address = self._look()
+        command = commands.CompactAbort(session=address.session, lease=lease)
+        client_of(address).request(command, replies.Done)
 
     def send_dmail(self, checkpoint_id: int, message: str, replaces: str | None) -> Ack:
         """Send a D-Mail back to a checkpoint."""

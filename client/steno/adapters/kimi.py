@@ -1,8 +1,9 @@
 """kimi-cli's Context, kept by steno: the same methods and the same file, with one writer.
 
-    from steno.adapters.kimi import Context         in place of kimi_cli.soul.context
-    from steno.adapters.kimi import WireFile        in place of kimi_cli.wire.file
-    from steno.adapters.kimi import DenwaRenji      in place of kimi_cli.soul.denwarenji
+    from steno.adapters.kimi import Context           in place of kimi_cli.soul.context
+    from steno.adapters.kimi import WireFile          in place of kimi_cli.wire.file
+    from steno.adapters.kimi import DenwaRenji        in place of kimi_cli.soul.denwarenji
+    from steno.adapters.kimi import SimpleCompaction  in place of kimi_cli.soul.compaction
 
 What differs from kimi-cli 1.52, on purpose:
 
@@ -15,6 +16,10 @@ What differs from kimi-cli 1.52, on purpose:
 * What steno's bounds do not allow is refused before anything is written: more than 4 096 messages
   in a call, one of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
   file that is a symbolic link is not followed.
+* After a `SimpleCompaction` of a context's history the clear that follows, with the prompt, the
+  checkpoint and the compacted messages, is one rewrite, done by the call that appends those
+  messages: see `SimpleCompaction`. Without it, these calls stay a clear and appends: a clear alone
+  does not show that a summary will follow, nor which lines the summary was made of.
 * With a file a D-Mail is the session's, not the process's: see `DenwaRenji`.
 """
 
@@ -24,13 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from steno._in_thread import in_thread
+from steno.adapters._compacting_file import CompactingFile
 from steno.adapters._denwa_renji import DenwaRenji, DenwaRenjiError
-from steno.adapters._follow import FollowedFile
+from steno.adapters._simple_compaction import SimpleCompaction
 from steno.adapters._transcript import MessageLike
 from steno.adapters._wire_file import WireFile
 from steno_protocol.errors import NotFound
 
-__all__ = ["Context", "DenwaRenji", "DenwaRenjiError", "WireFile"]
+__all__ = ["Context", "DenwaRenji", "DenwaRenjiError", "SimpleCompaction", "WireFile"]
 
 
 class Context:
@@ -51,7 +57,7 @@ class Context:
         self, file_backend: str | os.PathLike[str], *, message_type: type | None = None
     ) -> None:
         self._path = Path(file_backend)
-        self._followed = FollowedFile(self._path, message_type)
+        self._followed = CompactingFile(self._path, message_type)
         self._transcript = self._followed.transcript
 
     @property

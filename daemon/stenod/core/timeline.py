@@ -170,6 +170,32 @@ def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
     return 0
 
 
+class Beginning(msgspec.Struct, frozen=True):
+    """How a generation began.
+
+    Attributes:
+        at: when, in Unix seconds.
+        lines: how many the rewrite that made it put there.
+        is_inferred: another program made it; `at` is when the file before it last changed.
+    """
+
+    at: float
+    lines: int
+    is_inferred: bool
+
+
+def beginnings(entries: Iterable[Happening], present: int) -> list[Beginning | None]:
+    """How the generations up to the present one began; None for one that no entry tells of."""
+    found: list[Beginning | None] = [Beginning(0.0, 0, is_inferred=False), *[None] * present]
+    for entry in entries:
+        if entry.kind in {*happenings.REWRITES, happenings.ROTATED} and (
+            0 < entry.generation <= present
+        ):
+            lines = whole_number(entry.details.get("lines"))
+            found[entry.generation] = Beginning(entry.at, lines, is_inferred=entry.inferred)
+    return found
+
+
 def is_inferred(entries: Iterable[Happening], generation: int) -> bool:
     """True when no entry tells how a generation began: another program rotated or kept the file."""
     makers = {*happenings.REWRITES, happenings.FORKED}

@@ -4,12 +4,13 @@ A turn of a wire file begins with a `TurnBegin` event, a turn of a context with 
 user that is no checkpoint's notice. What joins the two files is `_at` in each event.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-from steno_protocol._json import is_object
+from steno_protocol._json import is_array, is_number, is_object
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
@@ -28,6 +29,8 @@ class Turn(msgspec.Struct):
         stamp: the stamp of that event.
         at: where the context ended then; None if nobody noted it.
         before: where the context ended at the first event from there on of which that is known.
+        began: when its event was, in Unix seconds; None if the event does not say.
+        content: digest of what the user gave it; None if that is nothing.
     """
 
     offset: int
@@ -35,6 +38,22 @@ class Turn(msgspec.Struct):
     stamp: Stamp | None
     at: Position | None
     before: Position | None = None
+    began: float | None = None
+    content: bytes | None = None
+
+
+class UserMessage(msgspec.Struct, frozen=True):
+    """A message of the user in a context.
+
+    Attributes:
+        offset: bytes before it.
+        line: lines before it.
+        content: digest of its content; None if it is empty.
+    """
+
+    offset: int
+    line: int
+    content: bytes | None
 
 
 class WireScan(msgspec.Struct):
@@ -61,17 +80,20 @@ class WireScan(msgspec.Struct):
 
 class _Message(msgspec.Struct, gc=False):
     type: str
+    payload: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Event(msgspec.Struct, gc=False):
     """As much of an event as tells when it was."""
 
     message: _Message
+    timestamp: Any = None
     at: Any = msgspec.field(name="_at", default=None)
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
 def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
@@ -88,7 +110,9 @@ def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
         if event is not None:
             at = _position_of(event.at)
             if event.message.type == _TURN:
-                scan.turns.append(Turn(offset, scan.lines, stamp_of(line), at))
+                began, content = _time_of(event.timestamp), _input_of(event.message.payload)
+                turn = Turn(offset, scan.lines, stamp_of(line), at, began=began, content=content)
+                scan.turns.append(turn)
                 waiting.append(scan.turns[-1])
             _place(scan, at, until, offset, len(line))
             if at is not None:
@@ -100,11 +124,12 @@ def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
     return scan
 
 
-def user_turns(blocks: Blocks) -> Iterator[tuple[int, int]]:
-    """Offset and line of each message of the user in a context, in order."""
+def user_messages(blocks: Blocks) -> Iterator[UserMessage]:
+    """Each message of the user in a context that is no checkpoint's notice, in order."""
     for number, (offset, line) in enumerate(lines_of(blocks)):
-        if b'"user"' in line and _is_turn(line):
-            yield offset, number
+        record = _user_record(line) if b'"user"' in line else None
+        if record is not None:
+            yield UserMessage(offset, number, _digest(record.get("content")))
 
 
 def _place(
@@ -134,9 +159,35 @@ def _position_of(text: object) -> Position | None:
         return None
 
 
-def _is_turn(line: bytes) -> bool:
+def _time_of(value: object) -> float | None:
+    return value if is_number(value) else None
+
+
+def _input_of(payload: msgspec.Raw) -> bytes | None:
+    try:
+        given: Any = _decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return _digest(given.get("user_input")) if is_object(given) else None
+
+
+def _digest(content: object) -> bytes | None:
+    """A digest that a text and a list with only that text as a part have in common."""
+    parts: list[tuple[object, object]] = []
+    if isinstance(content, str):
+        parts = [("text", content)]
+    elif is_array(content):
+        parts = [(part.get("type"), part.get("text")) for part in content if is_object(part)]
+    if not parts or parts == [("text", "")]:
+        return None
+    return hashlib.blake2b(_encode(parts), digest_size=16).digest()
+
+
+def _user_record(line: bytes) -> dict[str, Any] | None:
+    """The record of a line that is a message of the user and no checkpoint's notice."""
     try:
         record: Any = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return is_object(record) and record.get("role") == "user" and not is_notice(record)
+        return None
+    is_message = is_object(record) and record.get("role") == "user"
+    return record if is_message and not is_notice(record) else None

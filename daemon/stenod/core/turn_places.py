@@ -1,0 +1,121 @@
+"""Where turns without `_at` began in a context that was rewritten.
+
+A rewrite leaves messages of the user in a file that began no turn there: the summary of a
+compaction, what it preserved, a D-Mail. So the number of a turn names no message. What is used
+instead is the time of its `TurnBegin` event, which says the generation, and the text in it, which
+the message of the turn repeats. A turn that these do not place is not placed at all.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from stenod.core.timeline import Beginning
+from stenod.core.turns import Turn, UserMessage
+
+
+class Unplaced(msgspec.Struct, frozen=True):
+    """Why it cannot be known where a turn began, to be read after "because"."""
+
+    why: str
+
+
+def generations_of(
+    turns: Sequence[Turn], beginnings: Sequence[Beginning | None]
+) -> list[int | None]:
+    """The generation in which each turn began; None where that cannot be known.
+
+    Args:
+        turns: of the wire file.
+        beginnings: of all generations, the first one's included.
+    """
+    times = [beginning.at if beginning is not None else None for beginning in beginnings[1:]]
+    starts = [time for time in times if time is not None]
+    are_ordered = len(starts) == len(times) and starts == sorted(starts)
+    found: list[int | None] = []
+    least = 0
+    for turn in turns:
+        generation = _generation_of(turn, least, starts if are_ordered else None, len(beginnings))
+        found.append(generation)
+        least = least if generation is None else max(least, generation)
+    return found
+
+
+def _generation_of(
+    turn: Turn, least: int, starts: Sequence[float] | None, count: int
+) -> int | None:
+    if turn.at is not None:
+        return turn.at.generation
+    most = count - 1 if turn.before is None else turn.before.generation
+    if least == most:
+        return most
+    if turn.began is None or starts is None:
+        return None
+    began = turn.began
+    generation = sum(start <= began for start in starts)
+    return generation if least <= generation <= most else None
+
+
+def place(
+    turns: Sequence[Turn],
+    number: int,
+    messages: Sequence[UserMessage],
+    generation: int,
+    *,
+    is_told: bool,
+) -> UserMessage | Unplaced | None:
+    """The message that a turn began with; None if it left none and nothing came after it.
+
+    Args:
+        turns: those that began in the generation, in order.
+        number: which of them.
+        messages: of the user in the generation, without those that a rewrite put there.
+        generation: its number.
+        is_told: the timeline tells when it and the next one began, so `turns` is certain.
+
+    Returns:
+        For a turn that left no message, the first one of a later turn.
+    """
+    own = matched(turns, messages)
+    if number in own:
+        return own[number]
+    if generation == 0 and not own and is_told:
+        # Of a program that puts other texts in the two files: counted as in a session without
+        # rewrites, since no rewrite put a message into this generation.
+        return messages[number] if number < len(messages) else None
+    content = turns[number].content
+    if content is not None and any(message.content == content for message in messages):
+        return Unplaced(
+            f"generation {generation} does not hold its text as often as there are turns with it"
+        )
+    following = min((other for other in own if other > number), default=None)
+    preceding = max((other for other in own if other < number), default=None)
+    begin = -1 if preceding is None else own[preceding].line
+    end = None if following is None else own[following]
+    between = [
+        message for message in messages
+        if begin < message.line and (end is None or message.line < end.line)
+    ]  # fmt: skip
+    if between or not is_told:
+        return Unplaced(f"generation {generation} holds no message of the user with its text")
+    return end
+
+
+def matched(turns: Sequence[Turn], messages: Sequence[UserMessage]) -> dict[int, UserMessage]:
+    """The messages of the turns whose text says which it is, by the numbers of the turns.
+
+    A text says so when as many messages as turns have it.
+    """
+    given = Counter(turn.content for turn in turns)
+    held = Counter(message.content for message in messages)
+    by_content: dict[bytes, list[UserMessage]] = {}
+    for message in reversed(messages):
+        if message.content is not None:
+            by_content.setdefault(message.content, []).append(message)
+    found: dict[int, UserMessage] = {}
+    for number, turn in enumerate(turns):
+        if turn.content is not None and given[turn.content] == held[turn.content]:
+            found[number] = by_content[turn.content].pop()
+    lines = [message.line for message in found.values()]
+    return found if lines == sorted(lines) else {}
