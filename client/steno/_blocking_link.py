@@ -433,10 +433,10 @@ class BlockingLink:
             if self._target.spawn and (is_needed or is_revival):
                 self._give_up_attempt()
                 deadline = min(self._exchange.deadline, now + self.timeout)
-                ready = connect(self._target, deadline)
-                self.welcome = self._adopt(ready)
+                started = connect(self._target, deadline)
+                self.welcome = self._adopt(started)
                 if is_revival:
-                    tell_restart(ready)
+                    tell_restart(started)
             elif (ready := self._go_on_connecting(now, until)) is not None:
                 self.welcome = self._adopt(ready)
         except StartFailed as error:
