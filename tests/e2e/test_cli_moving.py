@@ -13,10 +13,10 @@ import pytest
 
 from steno import connect_sync
 from steno._folders import sync_folder
-from steno.cli import destination, importing
+from steno.cli import destination, importing, kimi_folder
 from steno_protocol.errors import Exists
 from support.command import Steno
-from support.kimi_tree import STRANGE, plant
+from support.kimi_tree import STRANGE, furnish, plant, tree_of
 
 OWN_KEYS = {"_id", "_by", "_at"}
 
@@ -75,7 +75,7 @@ def test_an_empty_id_to_import_under_is_none(root: Path, tmp_path: Path) -> None
 
 
 def lines_in(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def names_in(folder: Path) -> list[str]:
@@ -142,9 +142,88 @@ def test_a_kimi_folder_has_the_lines_without_what_steno_added(root: Path, tmp_pa
         plain = [{key: line[key] for key in line.keys() - OWN_KEYS} for line in ours]
         assert lines_in(folder / name) == plain
     state = json.loads((folder / "state.json").read_text())
-    assert state == {"version": 1, "custom_title": "A title", "title_generated": True}
+    assert state == {
+        "version": 1, "custom_title": "A title", "title_generated": True, "labels": ["red"],
+    }  # fmt: skip
+    assert (
+        folder.joinpath("state.json").read_bytes()
+        == (root / "sessions" / "demo" / "state.json").read_bytes()
+    )
     assert steno("export", "demo", "--format", "kimi", "-o", str(folder)).code == 1
     assert names_in(tmp_path) == ["copy"]
+
+
+def test_an_export_of_an_imported_session_equals_its_source(root: Path, tmp_path: Path) -> None:
+    session = plant(tmp_path / "sessions", strange=True)[1]
+    furnish(session)
+    (session.folder / "link").symlink_to("/etc/hostname")
+    steno = Steno(root)
+    assert steno("import", str(session.folder), "kimi/demo").code == 0
+    copy = tmp_path / "copy"
+    assert steno("export", "kimi/demo", "--format", "kimi", "-o", str(copy)).code == 0
+    (session.folder / "link").unlink()
+    assert tree_of(copy) == tree_of(session.folder)
+    times = [
+        folder.joinpath("context.jsonl").stat().st_mtime_ns for folder in (session.folder, copy)
+    ]
+    assert times[0] == times[1]
+
+
+def test_export_and_import_in_turn_change_nothing_more(root: Path, tmp_path: Path) -> None:
+    session = plant(tmp_path / "sessions", strange=False)[1]
+    furnish(session)
+    steno = Steno(root)
+    assert steno("import", str(session.folder), "demo").code == 0
+    # A revert and stamps, here and in the subagent, and labels that kimi-cli has no name for.
+    assert steno("append", "demo", "ours").code == 0
+    assert steno("revert", "demo", "1").code == 0
+    assert steno("emit", "demo", "TurnEnd").code == 0
+    assert steno("append", "demo/subagents/a1b2", "ours").code == 0
+    assert steno("label", "demo", "red").code == 0
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert steno("export", "demo", "--format", "kimi", "-o", str(first)).code == 0
+    assert steno("import", str(first), "again").code == 0
+    assert steno("export", "again", "--format", "kimi", "-o", str(second)).code == 0
+
+    assert tree_of(second) == tree_of(first)
+    own = root / "sessions" / "demo"
+    for name in ("context.jsonl", "context_3.jsonl", "wire.jsonl", "subagents/a1b2/context.jsonl"):
+        plain = [
+            {key: line[key] for key in line.keys() - OWN_KEYS} for line in lines_in(own / name)
+        ]
+        assert lines_in(first / name) == plain
+    assert (first / "state.json").read_bytes() == (own / "state.json").read_bytes()
+    assert steno("label", "again").out == "red\n"
+    assert not [name for name in tree_of(first) if "timeline" in name or "mark" in name]
+    old, new = (json.loads(steno("show", name, "--json").out) for name in ("demo", "again"))
+    assert {**new, "session": "demo"} == old
+
+
+def test_an_export_from_another_machine_has_lines_and_title_and_says_so(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    steno = _told(root)
+    (root / "sessions" / "demo" / "uploads").mkdir()
+    assert steno("clear", "demo").code == 0
+    copy = tmp_path / "copy"
+    monkeypatch.setenv("STENO_HOME", str(root))
+    monkeypatch.setattr(kimi_folder, "local_root", lambda _client: None)
+    assert command("export", "demo", "--format", "kimi", "-o", str(copy)) == 0
+    assert names_in(copy) == ["context.jsonl", "context_1.jsonl", "state.json", "wire.jsonl"]
+    assert json.loads((copy / "state.json").read_text()) == {
+        "version": 1, "custom_title": "A title", "title_generated": True, "labels": ["red"],
+    }  # fmt: skip
+    assert "run the export there for uploads" in capfd.readouterr().err
+
+
+def test_a_session_without_events_and_state_is_exported_without_them(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = Steno(root)
+    assert steno("append", "demo", "hi").code == 0
+    assert steno("export", "demo", "--format", "kimi", "-o", str(tmp_path / "copy")).code == 0
+    assert names_in(tmp_path / "copy") == ["context.jsonl"]
 
 
 def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_path: Path) -> None:
@@ -316,7 +395,7 @@ def test_a_copy_that_fails_leaves_no_session(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(importing, "sync_folder", full)
-    assert importing_main("import", str(tmp_path), "demo") == 1
+    assert command("import", str(tmp_path), "demo") == 1
     assert "No space left on device" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
     assert names_in(root / "sessions" / ".imports") == []
@@ -335,15 +414,15 @@ def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
 
     monkeypatch.setattr(importing, "sync_folder", record)
     above = {root, root / "sessions", root / "sessions" / "team"}
-    assert importing_main("import", str(tmp_path), "team/demo") == 0
+    assert command("import", str(tmp_path), "team/demo") == 0
     assert above - {root / "sessions" / "team"} <= set(synced)  # the last one as it is moved there
     synced.clear()
     # The first one may have been killed between the move and its sync.
-    assert importing_main("import", str(tmp_path), "team/demo") == 0
+    assert command("import", str(tmp_path), "team/demo") == 0
     assert set(synced) == above
 
 
-def importing_main(*arguments: str) -> int:
+def command(*arguments: str) -> int:
     from steno.cli import main
 
     return main(arguments)
@@ -363,7 +442,7 @@ def test_a_session_that_is_rewritten_while_it_is_copied_is_not_taken(
         context.write_text("")
 
     monkeypatch.setattr(importing, "_copy", copy_while_rewritten)
-    assert importing_main("import", str(tmp_path), "demo") == 1
+    assert command("import", str(tmp_path), "demo") == 1
     assert "was rewritten while it was copied" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
 

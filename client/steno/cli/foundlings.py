@@ -38,10 +38,10 @@ class Foundling:
         return self.folder / places.CONTEXT if self.lone is None else self.lone
 
     def files(self) -> Iterator[tuple[Path, Path]]:
-        """Each of its files, and the path that it has in the session's folder.
+        """Each of its files and folders, and the path that it has in the session's folder.
 
-        Folders in it go with it unless they are sessions themselves. What is neither a file nor a
-        folder, a symbolic link for one, is left out.
+        A folder comes before the files in it, and is left out if it is a session itself. What is
+        neither a file nor a folder, a symbolic link for one, is left out.
         """
         if self.lone is not None:
             yield self.lone, Path(places.CONTEXT)
@@ -136,6 +136,7 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
         if path.is_file():
             yield path, inside / name
         elif path.is_dir() and not _has_context(path):
+            yield path, inside / name
             yield from _files_below(path, inside / name)
 
 

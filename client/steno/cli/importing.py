@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._folders import make_private, sync_folder
-from steno._regular import read_regular
 from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
 from steno.cli.foundlings import Foundling, damaged_lines, find
+from steno.cli.local_root import local_root
 from steno.cli.output import Output, printable
 from steno.cli.progress import Progress
 from steno.cli.wording import count, number, size
@@ -71,14 +71,11 @@ def _local_root(client: BlockingClient) -> Path:
     Raises:
         BadRequest: it runs on another one.
     """
-    root = Path(client.welcome.root)
-    try:
-        note = places.decode_lock_note(read_regular(root / places.LOCK))
-    except OSError:
-        note = None
-    if note is None or note.pid != client.welcome.pid:
+    root = local_root(client)
+    if root is None:
         raise BadRequest(
-            f"the root {root} is not on this machine: run the import where the daemon runs"
+            f"the root {client.welcome.root} is not on this machine: run the import where the"
+            " daemon runs"
         )
     return root
 
@@ -199,9 +196,11 @@ def _copy(foundling: Foundling, folder: Path, progress: Progress) -> None:
     folders = {folder}
     for source, inside in foundling.files():
         target = folder / inside
-        for parent in reversed(inside.parents[:-1]):
-            (folder / parent).mkdir(mode=0o700, exist_ok=True)
-            folders.add(folder / parent)
+        if source.is_dir():
+            # A folder comes before what lies in it.
+            target.mkdir(mode=0o700)
+            folders.add(target)
+            continue
         with source.open("rb") as old, _new(target) as new:
             while block := old.read(limits.COPY_BYTES):
                 new.write(block)

@@ -15,8 +15,10 @@ def add_export(commands: Subcommands) -> None:
     parser = command(
         commands, "export", "exporting:export", "write a session down for another program",
         "markdown is the conversation for people; json is everything with its cursors, events and"
-        " timeline; kimi is a session folder as kimi-cli makes it, without what steno adds to a"
-        " line. Nothing that is there already is overwritten.",
+        " timeline; kimi is a session folder as kimi-cli makes it: its lines without the keys that"
+        " steno adds, its older generations, uploads, tasks and subagents. A daemon on another"
+        " machine sends only the lines and the title. Symbolic links are left out, and nothing that is"
+        " there already is overwritten.",
         example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
