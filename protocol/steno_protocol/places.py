@@ -231,6 +231,15 @@ def generation_file(number: int) -> str:
     return f"context_{number}.jsonl"
 
 
+def damaged_state_file(number: int) -> str:
+    """The name of a damaged `state.json` that a repair kept.
+
+    >>> damaged_state_file(1)
+    'state.json.damaged-1'
+    """
+    return f"{STATE}.damaged-{number}"
+
+
 def generation_of(name: str) -> int | None:
     """N of `context_N.jsonl`, or None for any other name."""
     match = _GENERATION.fullmatch(name)

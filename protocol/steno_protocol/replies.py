@@ -283,7 +283,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         line: number of its first line, counted from 1 as editors do; 0 for a whole file.
         records: whole records that lie in it.
         remedy: what is done about it: `cut`, `split` and `end` by a repair, `opening` when the
-            session is next opened for writing.
+            session is next opened for writing, `replace` by `describe` with `replace_damaged`.
     """
 
     file: str

@@ -73,9 +73,34 @@ def test_a_damaged_file_says_nothing_and_is_not_written_over(state: bytes) -> No
     world = world_with(state)
     assert world.described() == NOTHING
     assert world.ids() == ["demo"]
-    with pytest.raises(Corrupt, match="mend it or remove it"):
+    with pytest.raises(Corrupt, match="`steno repair demo --apply`"):
         world.describe(title="t")
     assert world.disk.content(STATE) == state
+
+
+@pytest.mark.parametrize("state", DAMAGED, ids=lambda state: repr(state[:12]))
+def test_a_damaged_file_is_kept_aside_and_a_new_one_begins(state: bytes) -> None:
+    world = world_with(state)
+    world.describe(replace_damaged=True)
+    assert json.loads(world.disk.content(STATE)) == {"version": 1}
+    if state:
+        assert world.disk.content(f"{STATE}.damaged-1") == state
+    assert world.describe(title="t") == Description("t")
+
+
+def test_a_second_damaged_file_takes_the_next_name() -> None:
+    world = world_with(b"{")
+    world.describe(title="t", replace_damaged=True)
+    world.disk.plant(STATE, b"[")
+    world.describe(replace_damaged=True)
+    assert world.disk.content(f"{STATE}.damaged-1") == b"{"
+    assert world.disk.content(f"{STATE}.damaged-2") == b"["
+
+
+def test_replacing_what_is_not_damaged_changes_nothing_more() -> None:
+    world = world_with(KIMI)
+    world.describe(replace_damaged=True)
+    assert world.disk.content(STATE) == KIMI
 
 
 def test_an_empty_file_is_like_none() -> None:
@@ -113,6 +138,18 @@ def test_a_description_that_dies_at_any_call_is_as_before_or_as_after() -> None:
         dying.world.disk.crash()
         assert dying.world.described() == Description("t", ("a",))
     assert outcomes == {"", "t"}
+
+
+def test_a_replacement_that_dies_at_any_call_loses_no_byte_of_the_damaged_file() -> None:
+    world = world_with(b"{damaged")
+    for dying in deaths(world, lambda each: each.describe(title="t", replace_damaged=True)):
+        with contextlib.suppress(Death):
+            dying.world.describe(title="t", replace_damaged=True)
+        dying.restart()
+        assert dying.world.describe(title="t", replace_damaged=True) == Description("t")
+        dying.world.disk.crash()
+        assert dying.world.described() == Description("t")
+        assert dying.world.disk.content(f"{STATE}.damaged-1") == b"{damaged"
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])

@@ -26,8 +26,8 @@ def add_repair(commands: Subcommands) -> None:
         commands, "repair", "repairing:repair", "say what a repair would do, or do it",
         "Whole records stay, in their order, each on a line of its own; bytes that are no record"
         " are left out. Without --apply nothing is changed. A session is repaired by its daemon and"
-        " the damaged file stays as a generation; a file is repaired in place and what it was stays"
-        " beside it.",
+        " the damaged file stays as a generation, a damaged state.json beside a new one; a file is"
+        " repaired in place and what it was stays beside it.",
         example="steno repair demo\nsteno repair demo --apply\nsteno repair ./notes.jsonl --apply",
     )  # fmt: skip
     parser.add_argument(

@@ -17,8 +17,8 @@ def add_export(commands: Subcommands) -> None:
         "markdown is the conversation for people; json is everything with its cursors, events and"
         " timeline; kimi is a session folder as kimi-cli makes it: its lines without the keys that"
         " steno adds, its older generations, uploads, tasks and subagents. A daemon on another"
-        " machine sends only the lines and the title. Symbolic links are left out, and nothing that is"
-        " there already is overwritten.",
+        " machine sends only the lines and the title. Symbolic links are left out. Nothing that"
+        " is there already is overwritten.",
         example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
