@@ -149,11 +149,14 @@ class Sessions(Reply, frozen=True, kw_only=True):
     Attributes:
         without_context: ids of what has older generations and no present one, up to the last of
             `sessions` when there are more.
+        flat: sessions that are one file `<uuid>.jsonl` in kimi-cli's old format, up to the same id;
+            no command but `list` knows them.
     """
 
     sessions: list[SessionEntry]
     more: bool = False
     without_context: tuple[str, ...] = ()
+    flat: tuple[SessionEntry, ...] = ()
 
 
 class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):

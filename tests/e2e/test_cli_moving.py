@@ -306,6 +306,53 @@ def test_a_context_that_is_a_file_by_itself_becomes_a_session(root: Path, tmp_pa
     assert "old" in steno("show", f"work/{name}").out
 
 
+@pytest.mark.parametrize("kind", ["root", "mount"])
+def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
+    root: Path, tmp_path: Path, kind: str
+) -> None:
+    name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+    tree, prefix = root / "sessions", ""
+    if kind == "mount":
+        tree, prefix = tmp_path / "kimi", "kimi:"
+        root.joinpath("config.toml").write_text(f'[mounts]\nkimi = "{tree}"\n')
+    (tree / "work").mkdir(parents=True)
+    file = tree / "work" / f"{name}.jsonl"
+    file.write_text('{"role":"user","content":"old"}\n')
+    steno = Steno(root)
+
+    ran = steno("sessions")
+    assert ran.out.split()[0] == f"{prefix}work/{name}"
+    assert ran.out.endswith("(old format)\n")
+    assert "`steno import FILE ID` takes one in" in ran.err
+    told = steno("sessions", "--json").document
+    assert told["sessions"] == []
+    assert [each["session"] for each in told["flat"]] == [f"{prefix}work/{name}"]
+    for refused in (("show",), ("append", "x")):
+        ran = steno(refused[0], f"{prefix}work/{name}", *refused[1:])
+        assert ran.code in {1, 4}
+        assert f"`steno import {file} work/{name}` takes it in" in ran.err
+    assert not (tree / "work" / name).exists()
+
+    assert steno("import", str(file), f"work/{name}").out == f"work/{name}\n"
+    assert "old" in steno("show", f"work/{name}").out
+    assert file.exists()
+    listed = [line.split()[0] for line in steno("sessions").out.splitlines()]
+    assert (
+        listed == {"root": [f"work/{name}"], "mount": [f"kimi:work/{name}", f"work/{name}"]}[kind]
+    )
+
+
+def test_an_upload_that_is_called_like_an_old_session_is_none(root: Path, tmp_path: Path) -> None:
+    name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+    (tmp_path / "demo" / "uploads").mkdir(parents=True)
+    (tmp_path / "demo" / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    (tmp_path / "demo" / "uploads" / f"{name}.jsonl").write_text("{}\n")
+    steno = Steno(root)
+    assert steno("import", str(tmp_path / "demo")).out == "demo\n"
+    assert (root / "sessions" / "demo" / "uploads" / f"{name}.jsonl").exists()
+    assert steno("sessions", "--json").document["flat"] == []
+
+
 def test_damaged_lines_are_kept_and_told_and_stop_nothing(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "hurt"
     folder.mkdir()

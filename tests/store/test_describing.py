@@ -8,7 +8,7 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.commands import List
-from steno_protocol.errors import Corrupt, OutcomeUnknown
+from steno_protocol.errors import BadRequest, Corrupt, NotFound, OutcomeUnknown
 from stenod.describing import NOTHING, Description
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S
@@ -211,6 +211,40 @@ def test_what_is_built_or_thrown_away_is_in_no_list() -> None:
     for hidden in (".forks/k/session", ".trash/1.k.id"):
         world.disk.plant(f"{TREE}/{hidden}/context.jsonl", b"")
     assert world.ids() == ["demo"]
+
+
+FLAT = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+
+
+def test_a_session_in_the_old_format_is_listed_apart() -> None:
+    world = World(SimulatedDisk())
+    moved = FLAT.replace("a11", "a12")
+    for file in (
+        f"project/{FLAT}.jsonl",
+        f"project/{FLAT}/wire.jsonl",
+        f"project/{moved}.jsonl",
+        f"project/{moved}/context.jsonl",
+        f"project/{moved}/uploads/{FLAT}.jsonl",
+        "project/notes.jsonl",
+    ):
+        world.disk.plant(f"{TREE}/{file}", b"{}\n")
+    listed = world.trees.sessions(List())
+    assert [entry.session for entry in listed.sessions] == [f"project/{moved}"]
+    assert [(entry.session, entry.bytes) for entry in listed.flat] == [(f"project/{FLAT}", 3)]
+    assert world.trees.sessions(List(prefix="other")).flat == ()
+    assert world.trees.sessions(List(archived="only")).flat == ()
+    assert world.trees.sessions(List(labels=("a",))).flat == ()
+
+
+def test_no_session_is_made_in_the_place_of_one_in_the_old_format() -> None:
+    world = World(SimulatedDisk())
+    world.disk.plant(f"{TREE}/project/{FLAT}.jsonl", b"{}\n")
+    place = world.trees.place(f"project/{FLAT}")
+    with pytest.raises(NotFound, match=f"steno import .*/project/{FLAT}.jsonl project/{FLAT}`"):
+        world.trees.description(place)
+    with pytest.raises(BadRequest, match="old format"):
+        world.trees.identity(place, create=True)
+    assert world.disk.content(f"{TREE}/project/{FLAT}.jsonl") == b"{}\n"
 
 
 def test_what_lost_its_present_generation_is_listed_apart_page_by_page() -> None:

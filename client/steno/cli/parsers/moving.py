@@ -34,13 +34,17 @@ def add_export(commands: Subcommands) -> None:
 def add_import(commands: Subcommands) -> None:
     parser = command(
         commands, "import", "importing:import_sessions", "take in session folders, byte for byte",
-        "FOLDER is a session folder, or a tree of them such as kimi-cli's. Each session appears"
+        "FOLDER is a session folder, a tree of them such as kimi-cli's, or the file <uuid>.jsonl of"
+        " a session in kimi-cli's old format. Each session appears"
         " whole or not at all; one that was imported before is passed over, so that a repeat is"
         " harmless. FOLDER itself is only read. The root has to be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
     )  # fmt: skip
     parser.add_argument(
-        "folder", metavar="FOLDER", type=place, help="a session folder, or a tree of them"
+        "folder",
+        metavar="FOLDER",
+        type=place,
+        help="a session folder, a tree of them, or one old file",
     )
     optional_argument(
         parser, "session", str,
