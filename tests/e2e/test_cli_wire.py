@@ -101,6 +101,21 @@ def test_damaged_lines_and_odd_times_stop_no_listing(root: Path) -> None:
     assert "1 line was no event" in ran.err
 
 
+def test_verify_notes_where_the_time_of_events_goes_back(root: Path) -> None:
+    steno = Steno(root)
+    for number, at in enumerate(["3.0", "1.0", "2.0"]):
+        emit(steno, number, "--timestamp", at)
+    for target, where in (("demo", "demo"), (str(wire_file(root).parent), wire_file(root).parent)):
+        ran = steno("verify", target)
+        assert ran.code == 0
+        line, *others = ran.out.splitlines()
+        assert others == []
+        assert line.startswith(
+            f"{where}/wire.jsonl:3: note: the timestamp falls from 3.0 to 1.0 (byte "
+        )
+        assert "no damage, 1 note" in ran.err
+
+
 def test_tail_prints_the_last_events_as_they_lie_in_the_file(root: Path) -> None:
     steno = Steno(root)
     for number in range(3):

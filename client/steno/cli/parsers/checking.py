@@ -8,7 +8,8 @@ def add_verify(commands: Subcommands) -> None:
         commands, "verify", "checking:verify", "look for damage in sessions and in any transcript",
         "A session is checked by its daemon, which goes on writing. What is no session id is a"
         " path: a JSONL file, or a folder of them, of whatever program; that needs no daemon."
-        " Nothing is changed. Ends with 7 when something is damaged.",
+        " Nothing is changed. Ends with 7 when something is damaged; a note, such as events whose"
+        " timestamps fall, is no damage.",
         example="steno verify demo\nsteno verify --all\nsteno verify ./transcripts notes.jsonl",
     )  # fmt: skip
     parser.add_argument(
