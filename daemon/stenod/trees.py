@@ -5,7 +5,7 @@ that no id leads out of a tree.
 """
 
 import errno
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail, SessionEntry, Sessions, Verification
-from stenod import describing, recovery, settling, verifying
+from steno_protocol.work_dirs import KIMI_FILE, WorkDir
+from stenod import describing, recovery, settling, verifying, work_dirs
 from stenod.config import Config
 from stenod.core import timeline
 from stenod.describing import Description
@@ -314,15 +315,15 @@ class Trees:
 
     def folders(self) -> list[Path]:
         """The folders of all trees, those that are not there too."""
-        return [folder for _, folder in self._trees()]
+        return [folder for _, folder, _ in self._trees()]
 
     def sessions(self, wanted: List) -> Sessions:
         """Sessions in order of their ids, up to the limit, and what lost its present among them."""
         found: list[SessionEntry] = []
         lost: list[str] = []
         flat: list[SessionEntry] = []
-        for start, folder in self._trees():
-            for entry in self._within(start, folder, wanted):
+        for start, folder, beside in self._trees():
+            for entry in self._within(start, folder, beside, wanted):
                 match entry:
                     case str():
                         lost.append(entry)
@@ -345,17 +346,25 @@ class Trees:
             flat=tuple(flat[: wanted.limit]),
         )
 
-    def _trees(self) -> list[tuple[str, Path]]:
-        mounts = [(f"{name}:", folder) for name, folder in self._config.mounts.items()]
-        return [("", self._config.root / places.SESSIONS), *mounts]
+    def _trees(self) -> list[tuple[str, Path, Path | None]]:
+        """What ids begin with, their tree, and the folder beside it that may have a `kimi.json`."""
+        mounts = [
+            (f"{name}:", folder, folder.parent if folder.name == places.SESSIONS else None)
+            for name, folder in self._config.mounts.items()
+        ]
+        return [("", self._config.root / places.SESSIONS, self._config.root), *mounts]
 
-    def _within(self, start: str, folder: Path, wanted: List) -> Iterator[_Found]:
+    def _within(
+        self, start: str, folder: Path, beside: Path | None, wanted: List
+    ) -> Iterator[_Found]:
         try:
             handle = self._disk.open_root(str(folder))
         except OSError:
             # A tree that is not there, or not ours to read, has no sessions to show.
             return
-        yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX, wanted)
+        named = {} if beside is None else work_dirs.read_at(self._disk, str(beside))
+        depth = limits.SESSION_TREE_DEPTH_MAX
+        yield from _walk(self._disk, handle, start, depth, wanted, _Above(named))
 
     def _is_flat(self, place: Place) -> bool:
         """Whether the place is taken by a file of kimi-cli's old format."""
@@ -405,20 +414,45 @@ class Trees:
             raise
 
 
+class _Above(msgspec.Struct, frozen=True):
+    """What the folders above one say of it.
+
+    Attributes:
+        named: the work directories that were named so far, by the folders of their sessions.
+        here: the work directory whose sessions lie in the folder.
+        parent: the one whose sessions lie in the folder above it.
+        in_session: it lies in a session's folder.
+    """
+
+    named: Mapping[str, WorkDir]
+    here: WorkDir | None = None
+    parent: WorkDir | None = None
+    in_session: bool = False
+
+    def below(self, name: str) -> "_Above":
+        """The same for a folder in it."""
+        here = None if self.in_session else self.named.get(name)
+        return _Above(self.named, here, self.here, self.in_session)
+
+
 def _walk(
-    disk: Disk, folder: int, address: str, depth: int, wanted: List, *, in_session: bool = False
+    disk: Disk, folder: int, address: str, depth: int, wanted: List, above: _Above
 ) -> Iterator[_Found]:
     """The sessions in an open folder and below it; closes the folder."""
     try:
         names = disk.names(folder)
         # What lies in a session's folder is an upload or the like, whatever it is called.
-        in_session = in_session or places.CONTEXT in names
+        in_session = above.in_session or places.CONTEXT in names
+        above = msgspec.structs.replace(above, in_session=in_session)
         if not in_session:
-            yield from _flat_within(disk, folder, address, names, wanted)
+            if KIMI_FILE in names:
+                named = {**above.named, **work_dirs.read(disk, folder)}
+                above = msgspec.structs.replace(above, named=named)
+            yield from _flat_within(disk, folder, address, names, wanted, above.here)
         is_asked_for = address.startswith(wanted.prefix) and address > wanted.after
         if is_asked_for and address and not address.endswith(":"):
             if places.CONTEXT in names:
-                entry = _entry(disk, folder, address, names, wanted)
+                entry = _entry(disk, folder, address, names, wanted, above.parent)
                 if entry is not None:
                     yield entry
             elif any(map(places.generation_of, names)):
@@ -426,9 +460,8 @@ def _walk(
         for name in names if depth else []:
             joined = _joined(address, name)
             if _may_be_session(joined):
-                yield from _walk_below(
-                    disk, folder, name, joined, depth - 1, wanted, in_session=in_session
-                )
+                below = above.below(name)
+                yield from _walk_below(disk, folder, name, joined, depth - 1, wanted, below)
     finally:
         disk.close(folder)
 
@@ -440,18 +473,22 @@ def _walk_below(
     address: str,
     depth: int,
     wanted: List,
-    *,
-    in_session: bool,
+    above: _Above,
 ) -> Iterator[_Found]:
     try:
         folder = disk.open_folder(parent, name)
     except OSError:
         return
-    yield from _walk(disk, folder, address, depth, wanted, in_session=in_session)
+    yield from _walk(disk, folder, address, depth, wanted, above)
 
 
 def _flat_within(
-    disk: Disk, folder: int, address: str, names: list[str], wanted: List
+    disk: Disk,
+    folder: int,
+    address: str,
+    names: list[str],
+    wanted: List,
+    work_dir: WorkDir | None,
 ) -> Iterator[_Flat]:
     """The sessions of a folder that are files in kimi-cli's old format."""
     if not describing.NOTHING.fits(wanted):
@@ -467,7 +504,12 @@ def _flat_within(
         stat = _flat_stat(disk, folder, file)
         if stat is not None and not (name in names and _has_context(disk, folder, name)):
             entry = SessionEntry(
-                session=session, bytes=stat.size, modified_at=stat.modified_s, generations=0
+                session=session,
+                bytes=stat.size,
+                modified_at=stat.modified_s,
+                generations=0,
+                work_dir="" if work_dir is None else work_dir.path,
+                last_in_work_dir=work_dir is not None and work_dir.last_session_id == name,
             )
             yield _Flat(entry)
 
@@ -501,7 +543,12 @@ def _joined(address: str, name: str) -> str:
 
 
 def _entry(
-    disk: Disk, folder: int, address: str, names: list[str], wanted: List
+    disk: Disk,
+    folder: int,
+    address: str,
+    names: list[str],
+    wanted: List,
+    work_dir: WorkDir | None,
 ) -> SessionEntry | None:
     """A session's entry, if the list is to show it."""
     described = describing.read(disk, folder) if places.STATE in names else describing.NOTHING
@@ -517,6 +564,10 @@ def _entry(
         labels=described.labels,
         archived=described.archived,
         forked_from=described.forked_from,
+        work_dir="" if work_dir is None else work_dir.path,
+        last_in_work_dir=(
+            work_dir is not None and work_dir.last_session_id == address.rpartition("/")[2]
+        ),
     )
 
 

@@ -131,7 +131,12 @@ class ConfigurationReport(Reply, frozen=True, kw_only=True, tag="configuration")
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session of a list; title, labels and whether it is archived as `describe` set them."""
+    """One session of a list; title, labels and whether it is archived as `describe` set them.
+
+    Attributes:
+        work_dir: the work directory that kimi-cli had the session for; empty where not known.
+        last_in_work_dir: kimi-cli noted it as the last one that was used there.
+    """
 
     session: str
     bytes: int
@@ -141,6 +146,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     labels: tuple[str, ...] = ()
     archived: bool = False
     forked_from: str | None = None
+    work_dir: str = ""
+    last_in_work_dir: bool = False
 
 
 class Sessions(Reply, frozen=True, kw_only=True):

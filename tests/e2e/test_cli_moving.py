@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import resource
@@ -340,6 +341,54 @@ def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
     assert (
         listed == {"root": [f"work/{name}"], "mount": [f"kimi:work/{name}", f"work/{name}"]}[kind]
     )
+
+
+def test_work_directories_and_their_last_sessions_are_imported_and_shown(
+    root: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "kimi"
+    work, other = "/srv/project", "/srv/other"
+    folder = hashlib.md5(work.encode(), usedforsecurity=False).hexdigest()
+    for name in ("one", "two"):
+        session = home / "sessions" / folder / name
+        session.mkdir(parents=True)
+        (session / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+
+    def kimi_notes(last: str | None) -> None:
+        dirs = [
+            {"path": work, "kaos": "local", "last_session_id": last},
+            {"path": other, "kaos": "local", "last_session_id": "x"},
+        ]
+        (home / "kimi.json").write_text(json.dumps({"work_dirs": dirs, "thinking": True}))
+
+    def shown(*arguments: str) -> list[tuple[str, str, bool]]:
+        listed = steno("sessions", *arguments, "--json").document["sessions"]
+        return [(each["session"], each["work_dir"], each["last_in_work_dir"]) for each in listed]
+
+    kimi_notes("one")
+    root.joinpath("config.toml").write_text(f'[mounts]\nkimi = "{home}/sessions"\n')
+    steno = Steno(root)
+    assert shown("kimi:") == [
+        (f"kimi:{folder}/one", work, True), (f"kimi:{folder}/two", work, False),
+    ]  # fmt: skip
+
+    assert steno("import", str(home), "taken").code == 0
+    noted = root / "sessions" / "taken" / "kimi.json"
+    assert json.loads(noted.read_text()) == {
+        "work_dirs": [{"path": work, "kaos": "local", "last_session_id": "one"}]
+    }
+    assert noted.stat().st_mode & 0o777 == 0o600
+    line, _ = steno("sessions", "taken/").out.splitlines()
+    assert line.endswith(f"in {work}, the last one there")
+
+    kimi_notes("two")
+    assert steno("import", str(home / "sessions"), "taken").code == 0
+    kimi_notes(None)
+    assert steno("import", str(home / "sessions" / folder), f"taken/{folder}").code == 0
+    assert shown("taken/") == [
+        (f"taken/{folder}/one", work, False), (f"taken/{folder}/two", work, True),
+    ]  # fmt: skip
+    assert names_in(root / "sessions" / ".imports") == []
 
 
 def test_an_upload_that_is_called_like_an_old_session_is_none(root: Path, tmp_path: Path) -> None:

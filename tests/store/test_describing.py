@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+from pathlib import Path
 
 import pytest
 
@@ -234,6 +235,37 @@ def test_a_session_in_the_old_format_is_listed_apart() -> None:
     assert world.trees.sessions(List(prefix="other")).flat == ()
     assert world.trees.sessions(List(archived="only")).flat == ()
     assert world.trees.sessions(List(labels=("a",))).flat == ()
+
+
+WORK = "/srv/project"
+FOLDER = "c3d64ed42b61ccc6c958f9e32279b127"
+
+
+@pytest.mark.parametrize("where", ["beside the tree", "in the tree", "in a folder"])
+def test_a_list_says_the_work_directory_and_its_last_session(where: str) -> None:
+    world = World(SimulatedDisk())
+    above = f"{TREE}/kimi/{FOLDER}" if where == "in a folder" else f"{TREE}/{FOLDER}"
+    for name in ("a", "b", "b/subagents/c"):
+        world.disk.plant(f"{above}/{name}/context.jsonl", b"")
+    world.disk.plant(f"{above}/{FLAT}.jsonl", b"{}\n")
+    file = {
+        "beside the tree": str(Path(TREE).parent),
+        "in the tree": TREE,
+        "in a folder": f"{TREE}/kimi",
+    }[where]
+    known = {"work_dirs": [{"path": WORK, "kaos": "local", "last_session_id": "b"}, {"x": 1}]}
+    world.disk.plant(f"{file}/kimi.json", json.dumps(known).encode())
+    listed = world.trees.sessions(List())
+    told = [(each.work_dir, each.last_in_work_dir) for each in (*listed.sessions, *listed.flat)]
+    assert told == [(WORK, False), (WORK, True), ("", False), (WORK, False)]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"work_dirs":1}', b'{"work_dirs":[[]]}'])
+def test_a_damaged_file_of_work_directories_says_nothing(data: bytes) -> None:
+    world = world_with(None)
+    world.disk.plant(f"{TREE}/kimi.json", data)
+    (entry,) = world.listed()
+    assert (entry.work_dir, entry.last_in_work_dir) == ("", False)
 
 
 def test_no_session_is_made_in_the_place_of_one_in_the_old_format() -> None:

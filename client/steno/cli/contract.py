@@ -4,7 +4,8 @@ ack         session first last head durability duplicate checkpoint_id rotated o
             `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
             `emit`, and `usage` and `prompt` when they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
-            forked_from}], "flat": [the same, of sessions in kimi-cli's old format]}
+            forked_from work_dir last_in_work_dir}],
+            "flat": [the same, of sessions in kimi-cli's old format]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
 hit         session cursor at role line         `grep`: one a line; with -l only {"session"}

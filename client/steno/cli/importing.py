@@ -23,6 +23,7 @@ from steno.cli.connection import connected
 from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
 from steno.cli.foundlings import Foundling, damaged_lines, find
+from steno.cli.imported_work_dirs import note_work_dirs
 from steno.cli.local_root import local_root
 from steno.cli.output import Output, printable
 from steno.cli.progress import Progress
@@ -44,6 +45,7 @@ def import_sessions(options: Namespace, output: Output) -> int:
     for path in nameless:
         _tell_left_out(output, None, path.parent, f"the path {path} makes no session id")
     refused = len(nameless)
+    taken_in: list[Foundling] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / places.SESSIONS
         with _workshop(tree) as aside:
@@ -59,7 +61,9 @@ def import_sessions(options: Namespace, output: Output) -> int:
                     refused += 1
                     continue
                 progress.make_room()
+                taken_in.append(foundling)
                 _tell(output, client, foundling, was_there=not taken)
+            note_work_dirs(Path(options.folder), taken_in, tree, aside)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(nameless))} left out")
     return Exit.FAILED if refused else Exit.DONE

@@ -66,7 +66,10 @@ def _listed(
 
 def _lines(output: Output, entries: list[SessionEntry], flat: list[SessionEntry]) -> list[str]:
     told = [(entry.session, _row(entry)) for entry in entries]
-    told += [(entry.session, (*_row(entry)[:-1], "(old format)")) for entry in flat]
+    told += [
+        (entry.session, (*_row(entry)[:-1], f"(old format) {_work_dir(entry)}".rstrip()))
+        for entry in flat
+    ]
     rows = [row for _, row in sorted(told)]
     if rows and output.is_terminal:
         rows.insert(0, _HEADER)
@@ -76,7 +79,7 @@ def _lines(output: Output, entries: list[SessionEntry], flat: list[SessionEntry]
 
 def _row(entry: SessionEntry) -> tuple[str, ...]:
     labels = [f"#{label}" for label in entry.labels]
-    told = [entry.title, *labels, *(["(archived)"] if entry.archived else [])]
+    told = [entry.title, *labels, *(["(archived)"] if entry.archived else []), _work_dir(entry)]
     return (
         printable(entry.session),
         size(entry.bytes),
@@ -84,6 +87,11 @@ def _row(entry: SessionEntry) -> tuple[str, ...]:
         moment(entry.modified_at),
         printable(" ".join(each for each in told if each), one_line=True),
     )
+
+
+def _work_dir(entry: SessionEntry) -> str:
+    last = ", the last one there" if entry.last_in_work_dir else ""
+    return f"in {printable(entry.work_dir, one_line=True)}{last}" if entry.work_dir else ""
 
 
 def _nothing(options: Namespace) -> str:

@@ -37,7 +37,9 @@ def add_import(commands: Subcommands) -> None:
         "FOLDER is a session folder, a tree of them such as kimi-cli's, or the file <uuid>.jsonl of"
         " a session in kimi-cli's old format. Each session appears"
         " whole or not at all; one that was imported before is passed over, so that a repeat is"
-        " harmless. FOLDER itself is only read. The root has to be on this machine.",
+        " harmless. Of kimi-cli's kimi.json, the work directories of these sessions and their last"
+        " sessions are taken, too, and `steno sessions` shows them. FOLDER itself is only read. The"
+        " root has to be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
     )  # fmt: skip
     parser.add_argument(
