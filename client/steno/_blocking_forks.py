@@ -44,9 +44,10 @@ class BlockingForkingSession(BlockingLinkedSession):
         title: str | None = None,
         labels: Sequence[str] | None = None,
         archived: bool | None = None,
+        replace_damaged: bool = False,
     ) -> replies.SessionStat:
         """Set what people know the session by; see `Session.describe`."""
-        asked = describe_command(self.id, title, labels, archived)
+        asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
         self._opened = self._link.ask(asked, replies.SessionStat, check=self._history_check)
         return self._opened
 

@@ -66,7 +66,7 @@ class BlockingRecords(Iterator[Record]):
 
 
 class BlockingWireRecords(Iterator[WireRecord]):
-    """Events with their cursors, fetched block by block; damaged lines never end it."""
+    """Events with their cursors, fetched block by block."""
 
     def __init__(self, link: "BlockingLink", reader: WireReader) -> None:
         self._link = link

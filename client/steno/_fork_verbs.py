@@ -73,6 +73,7 @@ class ForkingSession(LinkedSession):
         title: str | None = None,
         labels: Sequence[str] | None = None,
         archived: bool | None = None,
+        replace_damaged: bool = False,
     ) -> replies.SessionStat:
         """Set what people know the session by; what is None stays as it is.
 
@@ -80,12 +81,17 @@ class ForkingSession(LinkedSession):
             title: its title; the empty text removes it.
             labels: all of its labels; an empty list removes them.
             archived: whether lists that leave out archived sessions leave it out.
+            replace_damaged: keep a damaged `state.json` under another name and begin a new one;
+                nothing else need be given then.
 
         Returns:
             The session's numbers with what is set now, on the disk.
+
+        Raises:
+            Corrupt: `state.json` is damaged and was not replaced; nothing was changed.
         """
         self._refuse_when_ended()
-        asked = describe_command(self.id, title, labels, archived)
+        asked = describe_command(self.id, title, labels, archived, replace_damaged=replace_damaged)
         self._opened = await self._link.ask(asked, replies.SessionStat)
         return self._opened
 

@@ -81,20 +81,26 @@ def undo_name(session: str, key: str) -> str:
 
 
 def describe_command(
-    session: str, title: str | None, labels: Sequence[str] | None, archived: bool | None
+    session: str,
+    title: str | None,
+    labels: Sequence[str] | None,
+    archived: bool | None,
+    *,
+    replace_damaged: bool,
 ) -> Describe:
     """The command that sets what people know a session by.
 
     Raises:
         BadRequest: nothing is to be set, or the labels are no list of them.
     """
-    if title is None and labels is None and archived is None:
+    if title is None and labels is None and archived is None and not replace_damaged:
         raise BadRequest("give a title, labels or archived: there is nothing to set")
     return Describe(
         session=session,
         title=title,
         labels=None if labels is None else given_labels(labels),
         archived=archived,
+        replace_damaged=replace_damaged,
     )
 
 

@@ -11,10 +11,12 @@ import msgspec
 
 from steno._messages import Message, encode_messages
 from steno._reading import LineReader
+from steno._verbs import PositionLike, position_text
 from steno.values import Turn, WireRecord, wire_record
-from steno_protocol import wire
+from steno_protocol import places, wire
 from steno_protocol.commands import ReadWire
-from steno_protocol.errors import BadRequest
+from steno_protocol.errors import BadRequest, Corrupt
+from steno_protocol.positions import Position
 
 Payload = Mapping[str, Any]
 """What an event tells."""
@@ -76,7 +78,27 @@ def _record(kind: str, payload: Payload, timestamp: float) -> dict[str, Any]:
 
 
 class WireReader(LineReader):
-    """The lines of a wire file, in order, damaged ones counted and passed over."""
+    """The lines of a wire file, in order.
+
+    Args:
+        session: its id.
+        after: begin here.
+        until: end here.
+        strict: stop at the first line that is no event; else such lines are counted and passed
+            over.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        after: PositionLike | None,
+        until: PositionLike | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(session, after, until)
+        self._strict = strict
+        self._read_to = Position(0, 0) if after is None else Position.parse(position_text(after))
 
     def next_command(self) -> ReadWire | None:
         """What to ask for, or None at the end."""
@@ -84,15 +106,32 @@ class WireReader(LineReader):
         return None if command is None else ReadWire(**msgspec.structs.asdict(command))
 
     def next_event(self) -> WireRecord | None:
-        """The next event of what has come, or None when there is none left."""
+        """The next event of what has come, or None when there is none left.
+
+        Raises:
+            Corrupt: `strict`, and the next line is neither an event, a header nor blank.
+        """
+        if self._strict and self.damaged:
+            # What was passed over as it was fetched lies before all that has come.
+            raise self._no_event(self._read_to, "longer than a line may be")
         while self.lines:
             cursor, line = self.lines.popleft()
+            self._read_to = Position(cursor.generation, cursor.line + 1)
             parsed = wire.parse_wire_line(line)
             if isinstance(parsed, wire.WireRecord):
                 return wire_record(cursor, line, parsed)
             if isinstance(parsed, wire.DamagedLine):
+                if self._strict:
+                    raise self._no_event(cursor, parsed.reason)
                 self.damaged += 1
         return None
+
+    def _no_event(self, cursor: Position, why: str) -> Corrupt:
+        return Corrupt(
+            f"the line at {cursor} of {places.WIRE} is no event ({why}): read on behind it, or"
+            " without strict, which passes such lines over; `steno verify` says more",
+            session=self._session,
+        )
 
     def version(self) -> str | None:
         """The version that the first line tells, or None while only blank lines have come."""

@@ -53,14 +53,24 @@ class WireSession(LinkedSession):
         return ack_of(reply, command.key)
 
     def wire_records(
-        self, after: PositionLike | None = None, until: PositionLike | None = None
+        self,
+        after: PositionLike | None = None,
+        until: PositionLike | None = None,
+        *,
+        strict: bool = False,
     ) -> "WireRecordStream":
         """The events between two positions of the wire file, each with its cursor.
 
-        Damaged lines end nothing: they are passed over and counted in `damaged` of what is
-        returned. What is not synced yet is not read yet.
+        What is not synced yet is not read yet.
+
+        Args:
+            after: begin here.
+            until: end here.
+            strict: stop with Corrupt at the first line that is neither an event, a header nor
+                blank; else such lines are passed over and counted in the `damaged` of what is
+                returned.
         """
-        return WireRecordStream(self._link, WireReader(self.id, after, until))
+        return WireRecordStream(self._link, WireReader(self.id, after, until, strict=strict))
 
     def wire_lines(
         self, after: PositionLike | None = None, until: PositionLike | None = None
@@ -99,7 +109,7 @@ class WireSession(LinkedSession):
 
 
 class WireRecordStream(AsyncIterator[WireRecord]):
-    """Events with their cursors, fetched block by block; damaged lines never end it."""
+    """Events with their cursors, fetched block by block."""
 
     def __init__(self, link: "Link", reader: WireReader) -> None:
         self._link = link

@@ -7,6 +7,7 @@ The names are kimi-cli's where it has them; what else is in the file is kept byt
 it is other programs' too. Everything here blocks.
 """
 
+import errno
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -59,20 +60,28 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
     """Set what a command names; durable on return, and in one instant.
 
     Raises:
-        Corrupt: the file is damaged; nothing was changed.
+        Corrupt: the file is damaged, and the command does not replace it; nothing was changed.
         OutcomeUnknown: the disk failed when it was changed.
         OSError: the disk failed; nothing was changed.
     """
     data = _content(disk, folder)
+    is_archived = False
     try:
         state: dict[str, Any] = dict(_decode_parts(data)) if data else {"version": 1}
         is_archived = "archived" in state and _decode(state["archived"]) is True
     except _UNREADABLE as error:
-        raise Corrupt(
-            f"{path}/{places.STATE} is damaged ({error}): mend it or remove it, then describe the"
-            " session again",
-            session=command.session,
-        ) from None
+        if not command.replace_damaged:
+            raise Corrupt(
+                f"{path}/{places.STATE} is damaged ({error}), and nothing was changed: `steno"
+                f" repair {command.session} --apply` (from Python: describe(replace_damaged=True))"
+                " keeps it beside a new one; then describe the session again",
+                session=command.session,
+            ) from None
+        _keep_damaged(disk, folder)
+        state = {"version": 1}
+    else:
+        if data and not _names_something(command):
+            return
     changed = {**state, **_changes(command, is_archived=is_archived, now=now)}
     # What kimi-cli takes for its default need not be there.
     _write(disk, folder, {name: value for name, value in changed.items() if value is not None})
@@ -92,6 +101,34 @@ def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Give a new session its `state.json`; durable once the folder is synced."""
     _write(disk, folder, state)
     disk.rename(folder, places.STATE_NEW, places.STATE)
+
+
+def _names_something(command: Describe) -> bool:
+    return (command.title, command.labels, command.archived) != (None, None, None)
+
+
+def _keep_damaged(disk: Disk, folder: int) -> None:
+    """Give a damaged file a second name, on the disk before its first one gets a new file.
+
+    A second name takes no room and copies nothing, however large the file is.
+    """
+    damaged = disk.stat_name(folder, places.STATE)
+    for number in range(1, limits.DAMAGED_STATES_MAX + 1):
+        kept = places.damaged_state_file(number)
+        there = disk.stat_name(folder, kept)
+        if there is None:
+            disk.link(folder, places.STATE, kept)
+        elif damaged is None or there.inode != damaged.inode:
+            continue
+        # Also where it has the name already: a repair that died may not have synced it.
+        disk.fsync(folder)
+        return
+    raise OSError(
+        errno.EEXIST,
+        f"{limits.DAMAGED_STATES_MAX} damaged ones were kept before: remove those that nobody"
+        " needs",
+        places.damaged_state_file(1),
+    )
 
 
 def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ that no id leads out of a tree.
 """
 
 import errno
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,13 +17,14 @@ from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail, SessionEntry, Sessions, Verification
-from stenod import describing, recovery, settling, verifying
+from steno_protocol.work_dirs import KIMI_FILE, WorkDir
+from stenod import describing, recovery, settling, verifying, work_dirs
 from stenod.config import Config
 from stenod.core import timeline
 from stenod.describing import Description
 from stenod.reading import Readable
 from stenod.recovery import Inspection
-from stenod.store.disk import Disk
+from stenod.store.disk import Disk, FileStat
 from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import past_generations, read_file, stat_generation
@@ -52,6 +53,16 @@ class Place(msgspec.Struct, frozen=True):
     def is_within(self, above: "Place") -> bool:
         """Whether it is the place `above`, or lies below it, whatever their trees."""
         return Path(self.path).is_relative_to(above.path)
+
+
+class _Flat(msgspec.Struct, frozen=True):
+    """A session that is one file, in kimi-cli's old format."""
+
+    entry: SessionEntry
+
+
+_Found = SessionEntry | _Flat | str
+"""A session; one in the old format; or the id of one with older generations and no present one."""
 
 
 class Trees:
@@ -105,7 +116,7 @@ class Trees:
         try:
             return self._descend(place, create=create, keep=keep)
         except FileNotFoundError:
-            raise _no_session(place) from None
+            raise (_flat(place) if self._is_flat(place) else _no_session(place)) from None
         except OSError as error:
             if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
                 raise
@@ -161,11 +172,15 @@ class Trees:
             self._disk.close(folder)
 
     def check_new(self, place: Place) -> None:
-        """Refuse to make a session among the uploads of another; one that is there is let be.
+        """Refuse a new session among the uploads of another, or in the place of a flat one.
+
+        A session that is there is let be.
 
         Raises:
             BadRequest: it would be made there.
         """
+        if self._is_flat(place) and not self._is_session(place):
+            raise BadRequest(_flat(place).message, session=place.session)
         if places.UPLOADS in place.segments and not self._is_session(place):
             raise BadRequest(
                 f"{places.UPLOADS!r} is the name of a folder of files that a session may hold, so"
@@ -300,39 +315,74 @@ class Trees:
 
     def folders(self) -> list[Path]:
         """The folders of all trees, those that are not there too."""
-        return [folder for _, folder in self._trees()]
+        return [folder for _, folder, _ in self._trees()]
 
     def sessions(self, wanted: List) -> Sessions:
         """Sessions in order of their ids, up to the limit, and what lost its present among them."""
         found: list[SessionEntry] = []
         lost: list[str] = []
-        for start, folder in self._trees():
-            for entry in self._within(start, folder, wanted):
-                if isinstance(entry, str):
-                    lost.append(entry)
-                else:
-                    found.append(entry)
+        flat: list[SessionEntry] = []
+        for start, folder, beside in self._trees():
+            for entry in self._within(start, folder, beside, wanted):
+                match entry:
+                    case str():
+                        lost.append(entry)
+                    case _Flat():
+                        flat.append(entry.entry)
+                    case SessionEntry():
+                        found.append(entry)
         found.sort(key=lambda entry: entry.session)
         more = len(found) > wanted.limit
         shown = found[: wanted.limit]
         if more:
             # What comes behind the last one is for the next answer to tell.
             lost = [session for session in lost if session <= shown[-1].session]
+            flat = [entry for entry in flat if entry.session <= shown[-1].session]
+        flat.sort(key=lambda entry: entry.session)
         return Sessions(
-            sessions=shown, more=more, without_context=tuple(sorted(lost)[: wanted.limit])
+            sessions=shown,
+            more=more,
+            without_context=tuple(sorted(lost)[: wanted.limit]),
+            flat=tuple(flat[: wanted.limit]),
         )
 
-    def _trees(self) -> list[tuple[str, Path]]:
-        mounts = [(f"{name}:", folder) for name, folder in self._config.mounts.items()]
-        return [("", self._config.root / places.SESSIONS), *mounts]
+    def _trees(self) -> list[tuple[str, Path, Path | None]]:
+        """What ids begin with, their tree, and the folder beside it that may have a `kimi.json`."""
+        mounts = [
+            (f"{name}:", folder, folder.parent if folder.name == places.SESSIONS else None)
+            for name, folder in self._config.mounts.items()
+        ]
+        return [("", self._config.root / places.SESSIONS, self._config.root), *mounts]
 
-    def _within(self, start: str, folder: Path, wanted: List) -> Iterator[SessionEntry | str]:
+    def _within(
+        self, start: str, folder: Path, beside: Path | None, wanted: List
+    ) -> Iterator[_Found]:
         try:
             handle = self._disk.open_root(str(folder))
         except OSError:
             # A tree that is not there, or not ours to read, has no sessions to show.
             return
-        yield from _walk(self._disk, handle, start, limits.SESSION_TREE_DEPTH_MAX, wanted)
+        named = {} if beside is None else work_dirs.read_at(self._disk, str(beside))
+        depth = limits.SESSION_TREE_DEPTH_MAX
+        yield from _walk(self._disk, handle, start, depth, wanted, _Above(named))
+
+    def _is_flat(self, place: Place) -> bool:
+        """Whether the place is taken by a file of kimi-cli's old format."""
+        name = places.flat_file(place.segments[-1]) if place.segments else None
+        if name is None:
+            return False
+        try:
+            above = self._descend(
+                msgspec.structs.replace(place, segments=place.segments[:-1]),
+                create=False,
+                keep=False,
+            )
+        except OSError:
+            return False
+        try:
+            return _flat_stat(self._disk, above, name) is not None
+        finally:
+            self._disk.close(above)
 
     def _is_session(self, place: Place) -> bool:
         try:
@@ -364,45 +414,141 @@ class Trees:
             raise
 
 
-def _walk(
-    disk: Disk, folder: int, address: str, depth: int, wanted: List
-) -> Iterator[SessionEntry | str]:
-    """The sessions in an open folder and below it; closes the folder.
+class _Above(msgspec.Struct, frozen=True):
+    """What the folders above one say of it.
 
-    Of what has older generations and no present one there is the id alone.
+    Attributes:
+        named: the work directories that were named so far, by the folders of their sessions.
+        here: the work directory whose sessions lie in the folder.
+        parent: the one whose sessions lie in the folder above it.
+        in_session: it lies in a session's folder.
     """
+
+    named: Mapping[str, WorkDir]
+    here: WorkDir | None = None
+    parent: WorkDir | None = None
+    in_session: bool = False
+
+    def below(self, name: str) -> "_Above":
+        """The same for a folder in it."""
+        here = None if self.in_session else self.named.get(name)
+        return _Above(self.named, here, self.here, self.in_session)
+
+
+def _walk(
+    disk: Disk, folder: int, address: str, depth: int, wanted: List, above: _Above
+) -> Iterator[_Found]:
+    """The sessions in an open folder and below it; closes the folder."""
     try:
         names = disk.names(folder)
+        # What lies in a session's folder is an upload or the like, whatever it is called.
+        in_session = above.in_session or places.CONTEXT in names
+        above = msgspec.structs.replace(above, in_session=in_session)
+        if not in_session:
+            if KIMI_FILE in names:
+                named = {**above.named, **work_dirs.read(disk, folder)}
+                above = msgspec.structs.replace(above, named=named)
+            yield from _flat_within(disk, folder, address, names, wanted, above.here)
         is_asked_for = address.startswith(wanted.prefix) and address > wanted.after
         if is_asked_for and address and not address.endswith(":"):
             if places.CONTEXT in names:
-                entry = _entry(disk, folder, address, names, wanted)
+                entry = _entry(disk, folder, address, names, wanted, above.parent)
                 if entry is not None:
                     yield entry
             elif any(map(places.generation_of, names)):
                 yield address
         for name in names if depth else []:
-            joined = (
-                f"{address}/{name}" if address and not address.endswith(":") else address + name
-            )
+            joined = _joined(address, name)
             if _may_be_session(joined):
-                yield from _walk_below(disk, folder, name, joined, depth - 1, wanted)
+                below = above.below(name)
+                yield from _walk_below(disk, folder, name, joined, depth - 1, wanted, below)
     finally:
         disk.close(folder)
 
 
 def _walk_below(
-    disk: Disk, parent: int, name: str, address: str, depth: int, wanted: List
-) -> Iterator[SessionEntry | str]:
+    disk: Disk,
+    parent: int,
+    name: str,
+    address: str,
+    depth: int,
+    wanted: List,
+    above: _Above,
+) -> Iterator[_Found]:
     try:
         folder = disk.open_folder(parent, name)
     except OSError:
         return
-    yield from _walk(disk, folder, address, depth, wanted)
+    yield from _walk(disk, folder, address, depth, wanted, above)
+
+
+def _flat_within(
+    disk: Disk,
+    folder: int,
+    address: str,
+    names: list[str],
+    wanted: List,
+    work_dir: WorkDir | None,
+) -> Iterator[_Flat]:
+    """The sessions of a folder that are files in kimi-cli's old format."""
+    if not describing.NOTHING.fits(wanted):
+        return
+    for file in names:
+        name = places.flat_session_of(file)
+        if name is None:
+            continue
+        session = _joined(address, name)
+        is_asked_for = session.startswith(wanted.prefix) and session > wanted.after
+        if not is_asked_for or not _may_be_session(session):
+            continue
+        stat = _flat_stat(disk, folder, file)
+        if stat is not None and not (name in names and _has_context(disk, folder, name)):
+            entry = SessionEntry(
+                session=session,
+                bytes=stat.size,
+                modified_at=stat.modified_s,
+                generations=0,
+                work_dir="" if work_dir is None else work_dir.path,
+                last_in_work_dir=work_dir is not None and work_dir.last_session_id == name,
+            )
+            yield _Flat(entry)
+
+
+def _flat_stat(disk: Disk, folder: int, file: str) -> FileStat | None:
+    """What is known of a file, None for a link, a folder and whatever else is none of ours."""
+    try:
+        handle = disk.open_read(folder, file)
+    except OSError:
+        return None
+    try:
+        return disk.stat(handle)
+    finally:
+        disk.close(handle)
+
+
+def _has_context(disk: Disk, parent: int, name: str) -> bool:
+    try:
+        folder = disk.open_folder(parent, name)
+    except OSError:
+        return False
+    try:
+        return disk.stat_name(folder, places.CONTEXT) is not None
+    finally:
+        disk.close(folder)
+
+
+def _joined(address: str, name: str) -> str:
+    """The id of what lies in a folder, which may be that of a tree or a mount."""
+    return f"{address}/{name}" if address and not address.endswith(":") else address + name
 
 
 def _entry(
-    disk: Disk, folder: int, address: str, names: list[str], wanted: List
+    disk: Disk,
+    folder: int,
+    address: str,
+    names: list[str],
+    wanted: List,
+    work_dir: WorkDir | None,
 ) -> SessionEntry | None:
     """A session's entry, if the list is to show it."""
     described = describing.read(disk, folder) if places.STATE in names else describing.NOTHING
@@ -418,6 +564,10 @@ def _entry(
         labels=described.labels,
         archived=described.archived,
         forked_from=described.forked_from,
+        work_dir="" if work_dir is None else work_dir.path,
+        last_in_work_dir=(
+            work_dir is not None and work_dir.last_session_id == address.rpartition("/")[2]
+        ),
     )
 
 
@@ -433,6 +583,18 @@ def _no_session(place: Place) -> NotFound:
     return NotFound(
         f"there is no such session: it would lie at {place.path}; `steno sessions` lists those that"
         " are there, and `open` makes it (the command: `steno append`)",
+        session=place.session,
+    )
+
+
+def _flat(place: Place) -> NotFound:
+    """What is said of a session in kimi-cli's old format."""
+    path = f"{place.path}.jsonl"
+    session = "/".join(place.segments)
+    return NotFound(
+        f"the session is one file, {path}, in kimi-cli's old format: `steno import {path}"
+        f" {session}` takes it in as a session of the root, and kimi-cli itself moves it into a"
+        " folder when it next lists it",
         session=place.session,
     )
 

@@ -96,7 +96,7 @@ def verify(
         check = Check()
         sizes = {name: view.size for name, view in views.items()}
         # What a rewrite left behind never changes, and only the context is rewritten.
-        repairable = frozenset({places.CONTEXT})
+        repairable = frozenset({places.CONTEXT, places.STATE})
         generation = check_session(check, files, sizes=sizes, live=live, repairable=repairable)
     finally:
         files.close()

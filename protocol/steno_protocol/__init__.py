@@ -12,6 +12,7 @@ Written    records, wire                the gates, and what a line of either fil
            context, floors              what the lines of a context mean, and the id after a cut
            lines, blocks                bytes as lines, and lines by their numbers
            places, kinds                names of files, rules of ids, and what else may lie there
+           work_dirs                    the work directories that kimi-cli's file names
 Checked    checks, dialects             a session's files, and what each of them holds
            damage, welded               damaged lines, and the records that are whole in them
 Set        settings, metrics            the options of `config.toml`, and the numbers of `stats`

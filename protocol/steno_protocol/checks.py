@@ -193,7 +193,8 @@ def check_session(
             next opening's to put right. All of a file that is not named is looked at.
         live: the present generation of a session that is being written: what a rewrite is changing
             right now is not judged.
-        repairable: the files that a repair by the caller would change; None is all of them.
+        repairable: the files that a repair by the caller would change; None is all whose lines it
+            can mend.
 
     Raises:
         OSError: the folder cannot be read, or there is no handle or memory left to look with; what
@@ -212,7 +213,15 @@ def check_session(
         else:
             is_repairable = repairable is None or name in repairable
             _check_lines(check, folder, name, sizes.get(name), remedies=is_repairable)
-    _Structure(check, folder, past, present, rewrites, is_live=live is not None).check(names)
+    _Structure(
+        check,
+        folder,
+        past,
+        present,
+        rewrites,
+        is_live=live is not None,
+        replaces_state=repairable is not None and places.STATE in repairable,
+    ).check(names)
     return present
 
 
@@ -329,6 +338,7 @@ class _Structure(msgspec.Struct, frozen=True):
     present: int
     rewrites: list[Happening]
     is_live: bool
+    replaces_state: bool
 
     def check(self, names: Sequence[str]) -> None:
         """Compare all of it."""
@@ -433,7 +443,8 @@ class _Structure(msgspec.Struct, frozen=True):
             what = (
                 "it is no JSON object: title, labels and archive are lost until they are set anew"
             )
-            self._tell("state_unreadable", places.STATE, what)
+            remedy = "replace" if self.replaces_state else None
+            self.check_.add(places.STATE, Finding("state_unreadable", what), remedy)
 
     def _quarantine(self) -> None:
         try:

@@ -304,11 +304,14 @@ class Describe(SessionCommand, frozen=True, kw_only=True):
         title: its title; the empty text removes it.
         labels: all of its labels.
         archived: whether lists leave it out unless they are asked not to.
+        replace_damaged: a `state.json` that is damaged is kept under another name, and a new one
+            begins; else such a file is refused.
     """
 
     title: Title | None = None
     labels: Annotated[tuple[Label, ...], msgspec.Meta(max_length=limits.LABELS_MAX)] | None = None
     archived: bool | None = None
+    replace_damaged: bool = False
 
 
 class Delete(SessionCommand, frozen=True, kw_only=True):

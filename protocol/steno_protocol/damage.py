@@ -28,6 +28,7 @@ DAMAGES: Final = frozenset(
 NOTES: Final = frozenset(
     {
         "unended", "crlf", "plain_value", "odd_value", "unknown_record", "second_header",
+        "time_order",
         "generation_gap", "rewrite_open", "mark_ignored", "leftover", "quarantined", "mended",
     }
 )  # fmt: skip

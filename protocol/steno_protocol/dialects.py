@@ -168,6 +168,7 @@ class WireDialect:
     def __init__(self) -> None:
         self._stamps = Stamps()
         self._at: Position | None = None
+        self._timestamp: float | None = None
         self._lines = 0
 
     def is_record(self, data: bytes) -> bool:
@@ -175,18 +176,20 @@ class WireDialect:
         return isinstance(parse_wire_line(data), (Metadata, WireRecord))
 
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
-        """Events, one header, `_at` that never falls, stamps."""
+        """Events, one header, times that do not go back, `_at` that never falls, stamps."""
         del record
         yield from self._stamps.take(stamp_of(data), spot)
         match parse_wire_line(data):
             case Metadata():
                 if self._lines:
                     yield Remark("second_header", "a header that is not the first line", spot)
-            case WireRecord(at=str() as at):
-                yield from self._check_at(at, spot)
+            case WireRecord(timestamp=timestamp, at=at):
+                yield from self._check_timestamp(timestamp, spot)
+                if at is not None:
+                    yield from self._check_at(at, spot)
             case DamagedLine() as damaged:
                 yield Remark("unknown_record", damaged.reason, spot)
-            case WireRecord() | BlankLine():
+            case BlankLine():
                 pass
         self._lines += 1
 
@@ -197,6 +200,12 @@ class WireDialect:
     def finish(self, end: int) -> Iterator[Remark]:
         """A batch that has not ended yet never will."""
         return self._stamps.finish(end)
+
+    def _check_timestamp(self, timestamp: float, spot: Spot) -> Iterator[Remark]:
+        """Compare with the event before, so that a clock that was set back is told once."""
+        before, self._timestamp = self._timestamp, timestamp
+        if before is not None and timestamp < before:
+            yield Remark("time_order", f"the timestamp falls from {before} to {timestamp}", spot)
 
     def _check_at(self, text: str, spot: Spot) -> Iterator[Remark]:
         try:

@@ -396,6 +396,9 @@ REPAIR_EDITS_MAX: Final = 250_000
 STATE_BYTES_MAX: Final = 1 * MIB
 """A session's `state.json`; kimi-cli keeps its tasks there, a few KiB."""
 
+DAMAGED_STATES_MAX: Final = 100
+"""Damaged `state.json` kept beside a session's present one; so many are a program gone wrong."""
+
 DAY_S: Final = 86_400.0
 """A day has so many seconds: trash and old generations are counted in days."""
 

@@ -45,6 +45,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
 # Compiled by who needs it: most clients are given no endpoint.
 _ENDPOINT = r"(?s:ipc://.+)|tcp://(?:[A-Za-z0-9_.-]+|\[[0-9A-Za-z:.%]+\]):(?P<port>[0-9]{1,5})"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
 
 
@@ -231,10 +232,37 @@ def generation_file(number: int) -> str:
     return f"context_{number}.jsonl"
 
 
+def damaged_state_file(number: int) -> str:
+    """The name of a damaged `state.json` that a repair kept.
+
+    >>> damaged_state_file(1)
+    'state.json.damaged-1'
+    """
+    return f"{STATE}.damaged-{number}"
+
+
 def generation_of(name: str) -> int | None:
     """N of `context_N.jsonl`, or None for any other name."""
     match = _GENERATION.fullmatch(name)
     return int(match[1]) if match is not None else None
+
+
+def flat_file(name: str) -> str | None:
+    """The file that holds the session `name` in kimi-cli's old format; None if it cannot be one.
+
+    Such a session is one file beside the folders of others; kimi-cli moves it to
+    `<uuid>/context.jsonl` when it next lists or finds the session.
+
+    >>> flat_file("0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11")
+    '0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11.jsonl'
+    """
+    return f"{name}.jsonl" if _UUID.fullmatch(name) is not None else None
+
+
+def flat_session_of(file: str) -> str | None:
+    """The name of the session that a file of kimi-cli's old format holds; None for other files."""
+    name = file.removesuffix(".jsonl")
+    return name if flat_file(name) == file else None
 
 
 def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:

@@ -131,7 +131,12 @@ class ConfigurationReport(Reply, frozen=True, kw_only=True, tag="configuration")
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session of a list; title, labels and whether it is archived as `describe` set them."""
+    """One session of a list; title, labels and whether it is archived as `describe` set them.
+
+    Attributes:
+        work_dir: the work directory that kimi-cli had the session for; empty where not known.
+        last_in_work_dir: kimi-cli noted it as the last one that was used there.
+    """
 
     session: str
     bytes: int
@@ -141,6 +146,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     labels: tuple[str, ...] = ()
     archived: bool = False
     forked_from: str | None = None
+    work_dir: str = ""
+    last_in_work_dir: bool = False
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
@@ -149,11 +156,14 @@ class Sessions(Reply, frozen=True, kw_only=True):
     Attributes:
         without_context: ids of what has older generations and no present one, up to the last of
             `sessions` when there are more.
+        flat: sessions that are one file `<uuid>.jsonl` in kimi-cli's old format, up to the same id;
+            no command but `list` knows them.
     """
 
     sessions: list[SessionEntry]
     more: bool = False
     without_context: tuple[str, ...] = ()
+    flat: tuple[SessionEntry, ...] = ()
 
 
 class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
@@ -283,7 +293,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         line: number of its first line, counted from 1 as editors do; 0 for a whole file.
         records: whole records that lie in it.
         remedy: what is done about it: `cut`, `split` and `end` by a repair, `opening` when the
-            session is next opened for writing.
+            session is next opened for writing, `replace` by `describe` with `replace_damaged`.
     """
 
     file: str

@@ -126,3 +126,28 @@ def test_who_sits_at_a_terminal_is_asked_before_a_session_goes(steno: Steno) -> 
     assert "to the trash?" not in steno.on_terminal(120, "delete", "team/a", "--yes", typed="")
     assert "is in the trash" in steno.on_terminal(120, "delete", "demo", typed="y\n")
     assert ids(steno) == ["team/b"]
+
+
+def test_a_damaged_state_is_repaired_by_the_command_that_title_and_archive_name(
+    root: Path, steno: Steno
+) -> None:
+    state = root / "sessions" / "demo" / "state.json"
+    state.write_bytes(b'{"custom_title": "half')
+    for refused in (("title", "demo", "x"), ("archive", "demo"), ("label", "demo", "+red")):
+        ran = steno(*refused)
+        assert (ran.code, ran.out) == (1, "")
+        assert "`steno repair demo --apply`" in ran.err
+    assert "`steno repair demo --apply` keeps it aside" in steno("verify", "demo").out
+    planned = steno("repair", "demo")
+    assert "demo/state.json: it is no JSON object" in planned.out
+    assert "nothing was changed, --apply does it" in planned.err
+    assert state.read_bytes() == b'{"custom_title": "half'
+
+    ran = steno("repair", "demo", "--apply")
+    assert ran.code == 0
+    assert "the damaged one is state.json.damaged-1 beside it" in ran.err
+    assert (state.parent / "state.json.damaged-1").read_bytes() == b'{"custom_title": "half'
+    assert steno("title", "demo", "x").code == 0
+    assert steno("archive", "demo").code == 0
+    assert steno("verify", "demo").code == 0
+    assert "there is nothing to repair" in steno("repair", "demo").err

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import resource
@@ -13,10 +14,10 @@ import pytest
 
 from steno import connect_sync
 from steno._folders import sync_folder
-from steno.cli import destination, importing
+from steno.cli import destination, importing, kimi_folder
 from steno_protocol.errors import Exists
 from support.command import Steno
-from support.kimi_tree import STRANGE, plant
+from support.kimi_tree import STRANGE, furnish, plant, tree_of
 
 OWN_KEYS = {"_id", "_by", "_at"}
 
@@ -75,7 +76,7 @@ def test_an_empty_id_to_import_under_is_none(root: Path, tmp_path: Path) -> None
 
 
 def lines_in(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def names_in(folder: Path) -> list[str]:
@@ -142,9 +143,88 @@ def test_a_kimi_folder_has_the_lines_without_what_steno_added(root: Path, tmp_pa
         plain = [{key: line[key] for key in line.keys() - OWN_KEYS} for line in ours]
         assert lines_in(folder / name) == plain
     state = json.loads((folder / "state.json").read_text())
-    assert state == {"version": 1, "custom_title": "A title", "title_generated": True}
+    assert state == {
+        "version": 1, "custom_title": "A title", "title_generated": True, "labels": ["red"],
+    }  # fmt: skip
+    assert (
+        folder.joinpath("state.json").read_bytes()
+        == (root / "sessions" / "demo" / "state.json").read_bytes()
+    )
     assert steno("export", "demo", "--format", "kimi", "-o", str(folder)).code == 1
     assert names_in(tmp_path) == ["copy"]
+
+
+def test_an_export_of_an_imported_session_equals_its_source(root: Path, tmp_path: Path) -> None:
+    session = plant(tmp_path / "sessions", strange=True)[1]
+    furnish(session)
+    (session.folder / "link").symlink_to("/etc/hostname")
+    steno = Steno(root)
+    assert steno("import", str(session.folder), "kimi/demo").code == 0
+    copy = tmp_path / "copy"
+    assert steno("export", "kimi/demo", "--format", "kimi", "-o", str(copy)).code == 0
+    (session.folder / "link").unlink()
+    assert tree_of(copy) == tree_of(session.folder)
+    times = [
+        folder.joinpath("context.jsonl").stat().st_mtime_ns for folder in (session.folder, copy)
+    ]
+    assert times[0] == times[1]
+
+
+def test_export_and_import_in_turn_change_nothing_more(root: Path, tmp_path: Path) -> None:
+    session = plant(tmp_path / "sessions", strange=False)[1]
+    furnish(session)
+    steno = Steno(root)
+    assert steno("import", str(session.folder), "demo").code == 0
+    # A revert and stamps, here and in the subagent, and labels that kimi-cli has no name for.
+    assert steno("append", "demo", "ours").code == 0
+    assert steno("revert", "demo", "1").code == 0
+    assert steno("emit", "demo", "TurnEnd").code == 0
+    assert steno("append", "demo/subagents/a1b2", "ours").code == 0
+    assert steno("label", "demo", "red").code == 0
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert steno("export", "demo", "--format", "kimi", "-o", str(first)).code == 0
+    assert steno("import", str(first), "again").code == 0
+    assert steno("export", "again", "--format", "kimi", "-o", str(second)).code == 0
+
+    assert tree_of(second) == tree_of(first)
+    own = root / "sessions" / "demo"
+    for name in ("context.jsonl", "context_3.jsonl", "wire.jsonl", "subagents/a1b2/context.jsonl"):
+        plain = [
+            {key: line[key] for key in line.keys() - OWN_KEYS} for line in lines_in(own / name)
+        ]
+        assert lines_in(first / name) == plain
+    assert (first / "state.json").read_bytes() == (own / "state.json").read_bytes()
+    assert steno("label", "again").out == "red\n"
+    assert not [name for name in tree_of(first) if "timeline" in name or "mark" in name]
+    old, new = (json.loads(steno("show", name, "--json").out) for name in ("demo", "again"))
+    assert {**new, "session": "demo"} == old
+
+
+def test_an_export_from_another_machine_has_lines_and_title_and_says_so(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    steno = _told(root)
+    (root / "sessions" / "demo" / "uploads").mkdir()
+    assert steno("clear", "demo").code == 0
+    copy = tmp_path / "copy"
+    monkeypatch.setenv("STENO_HOME", str(root))
+    monkeypatch.setattr(kimi_folder, "local_root", lambda _client: None)
+    assert command("export", "demo", "--format", "kimi", "-o", str(copy)) == 0
+    assert names_in(copy) == ["context.jsonl", "context_1.jsonl", "state.json", "wire.jsonl"]
+    assert json.loads((copy / "state.json").read_text()) == {
+        "version": 1, "custom_title": "A title", "title_generated": True, "labels": ["red"],
+    }  # fmt: skip
+    assert "run the export there for uploads" in capfd.readouterr().err
+
+
+def test_a_session_without_events_and_state_is_exported_without_them(
+    root: Path, tmp_path: Path
+) -> None:
+    steno = Steno(root)
+    assert steno("append", "demo", "hi").code == 0
+    assert steno("export", "demo", "--format", "kimi", "-o", str(tmp_path / "copy")).code == 0
+    assert names_in(tmp_path / "copy") == ["context.jsonl"]
 
 
 def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_path: Path) -> None:
@@ -225,6 +305,101 @@ def test_a_context_that_is_a_file_by_itself_becomes_a_session(root: Path, tmp_pa
     steno = Steno(root)
     assert steno("import", str(tmp_path)).out == f"work/{name}\n"
     assert "old" in steno("show", f"work/{name}").out
+
+
+@pytest.mark.parametrize("kind", ["root", "mount"])
+def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
+    root: Path, tmp_path: Path, kind: str
+) -> None:
+    name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+    tree, prefix = root / "sessions", ""
+    if kind == "mount":
+        tree, prefix = tmp_path / "kimi", "kimi:"
+        root.joinpath("config.toml").write_text(f'[mounts]\nkimi = "{tree}"\n')
+    (tree / "work").mkdir(parents=True)
+    file = tree / "work" / f"{name}.jsonl"
+    file.write_text('{"role":"user","content":"old"}\n')
+    steno = Steno(root)
+
+    ran = steno("sessions")
+    assert ran.out.split()[0] == f"{prefix}work/{name}"
+    assert ran.out.endswith("(old format)\n")
+    assert "`steno import FILE ID` takes one in" in ran.err
+    told = steno("sessions", "--json").document
+    assert told["sessions"] == []
+    assert [each["session"] for each in told["flat"]] == [f"{prefix}work/{name}"]
+    for refused in (("show",), ("append", "x")):
+        ran = steno(refused[0], f"{prefix}work/{name}", *refused[1:])
+        assert ran.code in {1, 4}
+        assert f"`steno import {file} work/{name}` takes it in" in ran.err
+    assert not (tree / "work" / name).exists()
+
+    assert steno("import", str(file), f"work/{name}").out == f"work/{name}\n"
+    assert "old" in steno("show", f"work/{name}").out
+    assert file.exists()
+    listed = [line.split()[0] for line in steno("sessions").out.splitlines()]
+    assert (
+        listed == {"root": [f"work/{name}"], "mount": [f"kimi:work/{name}", f"work/{name}"]}[kind]
+    )
+
+
+def test_work_directories_and_their_last_sessions_are_imported_and_shown(
+    root: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "kimi"
+    work, other = "/srv/project", "/srv/other"
+    folder = hashlib.md5(work.encode(), usedforsecurity=False).hexdigest()
+    for name in ("one", "two"):
+        session = home / "sessions" / folder / name
+        session.mkdir(parents=True)
+        (session / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+
+    def kimi_notes(last: str | None) -> None:
+        dirs = [
+            {"path": work, "kaos": "local", "last_session_id": last},
+            {"path": other, "kaos": "local", "last_session_id": "x"},
+        ]
+        (home / "kimi.json").write_text(json.dumps({"work_dirs": dirs, "thinking": True}))
+
+    def shown(*arguments: str) -> list[tuple[str, str, bool]]:
+        listed = steno("sessions", *arguments, "--json").document["sessions"]
+        return [(each["session"], each["work_dir"], each["last_in_work_dir"]) for each in listed]
+
+    kimi_notes("one")
+    root.joinpath("config.toml").write_text(f'[mounts]\nkimi = "{home}/sessions"\n')
+    steno = Steno(root)
+    assert shown("kimi:") == [
+        (f"kimi:{folder}/one", work, True), (f"kimi:{folder}/two", work, False),
+    ]  # fmt: skip
+
+    assert steno("import", str(home), "taken").code == 0
+    noted = root / "sessions" / "taken" / "kimi.json"
+    assert json.loads(noted.read_text()) == {
+        "work_dirs": [{"path": work, "kaos": "local", "last_session_id": "one"}]
+    }
+    assert noted.stat().st_mode & 0o777 == 0o600
+    line, _ = steno("sessions", "taken/").out.splitlines()
+    assert line.endswith(f"in {work}, the last one there")
+
+    kimi_notes("two")
+    assert steno("import", str(home / "sessions"), "taken").code == 0
+    kimi_notes(None)
+    assert steno("import", str(home / "sessions" / folder), f"taken/{folder}").code == 0
+    assert shown("taken/") == [
+        (f"taken/{folder}/one", work, False), (f"taken/{folder}/two", work, True),
+    ]  # fmt: skip
+    assert names_in(root / "sessions" / ".imports") == []
+
+
+def test_an_upload_that_is_called_like_an_old_session_is_none(root: Path, tmp_path: Path) -> None:
+    name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+    (tmp_path / "demo" / "uploads").mkdir(parents=True)
+    (tmp_path / "demo" / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
+    (tmp_path / "demo" / "uploads" / f"{name}.jsonl").write_text("{}\n")
+    steno = Steno(root)
+    assert steno("import", str(tmp_path / "demo")).out == "demo\n"
+    assert (root / "sessions" / "demo" / "uploads" / f"{name}.jsonl").exists()
+    assert steno("sessions", "--json").document["flat"] == []
 
 
 def test_damaged_lines_are_kept_and_told_and_stop_nothing(root: Path, tmp_path: Path) -> None:
@@ -316,7 +491,7 @@ def test_a_copy_that_fails_leaves_no_session(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(importing, "sync_folder", full)
-    assert importing_main("import", str(tmp_path), "demo") == 1
+    assert command("import", str(tmp_path), "demo") == 1
     assert "No space left on device" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
     assert names_in(root / "sessions" / ".imports") == []
@@ -335,15 +510,15 @@ def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
 
     monkeypatch.setattr(importing, "sync_folder", record)
     above = {root, root / "sessions", root / "sessions" / "team"}
-    assert importing_main("import", str(tmp_path), "team/demo") == 0
+    assert command("import", str(tmp_path), "team/demo") == 0
     assert above - {root / "sessions" / "team"} <= set(synced)  # the last one as it is moved there
     synced.clear()
     # The first one may have been killed between the move and its sync.
-    assert importing_main("import", str(tmp_path), "team/demo") == 0
+    assert command("import", str(tmp_path), "team/demo") == 0
     assert set(synced) == above
 
 
-def importing_main(*arguments: str) -> int:
+def command(*arguments: str) -> int:
     from steno.cli import main
 
     return main(arguments)
@@ -363,7 +538,7 @@ def test_a_session_that_is_rewritten_while_it_is_copied_is_not_taken(
         context.write_text("")
 
     monkeypatch.setattr(importing, "_copy", copy_while_rewritten)
-    assert importing_main("import", str(tmp_path), "demo") == 1
+    assert command("import", str(tmp_path), "demo") == 1
     assert "was rewritten while it was copied" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
 

@@ -104,6 +104,47 @@ def test_damaged_lines_and_odd_times_stop_no_listing(root: Path) -> None:
     assert "1 line was no event" in ran.err
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"{broken", b"[]", b'{"timestamp":1}', b"\xff", b'{"a":"%b"}' % (b"x" * (17 << 20))],
+    ids=["no JSON", "no object", "no message", "no UTF-8", "too long"],
+)
+def test_wire_strict_fails_at_the_first_line_that_is_no_event(root: Path, line: bytes) -> None:
+    steno = Steno(root)
+    emit(steno, 0)
+    assert steno("wire", "demo", "--strict").out == steno("wire", "demo").out != ""
+    event = b'{"timestamp":1,"message":{"type":"A","payload":{}}}\n'
+    with wire_file(root).open("ab") as file:
+        # A blank line is no event either, and no fault.
+        file.write(b"\n" + line + b"\n" + event)
+    # The daemon takes in what another program wrote when it next writes itself.
+    emit(steno, 4)
+    ran = steno("wire", "demo", "--strict")
+    assert ran.code == 1
+    assert "the line at 0:3 of wire.jsonl is no event" in ran.err
+    assert [each.split()[0] for each in ran.out.splitlines()] == ["0:1"]
+    assert steno("wire", "demo", "--strict", "--json").error["code"] == "corrupt"
+    assert steno("wire", "demo", "--strict", "--after", "0:4").code == 0
+    lenient = steno("wire", "demo")
+    assert (lenient.code, len(lenient.out.splitlines())) == (0, 3)
+    assert "; --strict stops at the first" in lenient.err
+
+
+def test_verify_notes_where_the_time_of_events_goes_back(root: Path) -> None:
+    steno = Steno(root)
+    for number, at in enumerate(["3.0", "1.0", "2.0"]):
+        emit(steno, number, "--timestamp", at)
+    for target, where in (("demo", "demo"), (str(wire_file(root).parent), wire_file(root).parent)):
+        ran = steno("verify", target)
+        assert ran.code == 0
+        line, *others = ran.out.splitlines()
+        assert others == []
+        assert line.startswith(
+            f"{where}/wire.jsonl:3: note: the timestamp falls from 3.0 to 1.0 (byte "
+        )
+        assert "no damage, 1 note" in ran.err
+
+
 def test_tail_prints_the_last_events_as_they_lie_in_the_file(root: Path) -> None:
     steno = Steno(root)
     for number in range(3):

@@ -272,7 +272,7 @@ def test_a_damaged_description_is_told_to_who_changes_it_and_to_nobody_else(root
         session = client.open("demo")
         state = root / "sessions" / "demo" / "state.json"
         state.write_text('{"title": "half')
-        with pytest.raises(steno.Corrupt, match="mend it or remove it"):
+        with pytest.raises(steno.Corrupt, match="`steno repair demo --apply`"):
             session.describe(title="t")
         assert state.read_text() == '{"title": "half'
         assert session.append_message(message("one")).last == (0, 0)

@@ -107,6 +107,9 @@ def test_what_kimi_cli_wrote_comes_in_as_it_restores_it(
         await context.checkpoint(False)
         await context.append_message(kosong.Message(role="user", content="theirs"))
         await context.update_token_count(77)
+        metadata = kimi_metadata.load_metadata()
+        metadata.work_dirs[0].last_session_id = session.id
+        kimi_metadata.save_metadata(metadata)
         return str(session.id)
 
     name = asyncio.run(write())
@@ -119,3 +122,5 @@ def test_what_kimi_cli_wrote_comes_in_as_it_restores_it(
     assert state["messages"] == [{"role": "user", "content": "theirs"}]
     assert (state["token_count"], state["system_prompt"]) == (77, "You are an agent.")
     assert state["checkpoints"] == [{"id": 0, "cursor": "0:1"}]
+    (entry,) = steno_command("sessions", "--json").document["sessions"]
+    assert (entry["work_dir"], entry["last_in_work_dir"]) == (str(work), True)

@@ -3,12 +3,13 @@
 import contextlib
 import errno
 import json
+from pathlib import Path
 
 import pytest
 
 from steno_protocol import limits
 from steno_protocol.commands import List
-from steno_protocol.errors import Corrupt, OutcomeUnknown
+from steno_protocol.errors import BadRequest, Corrupt, NotFound, OutcomeUnknown
 from stenod.describing import NOTHING, Description
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S
@@ -73,9 +74,34 @@ def test_a_damaged_file_says_nothing_and_is_not_written_over(state: bytes) -> No
     world = world_with(state)
     assert world.described() == NOTHING
     assert world.ids() == ["demo"]
-    with pytest.raises(Corrupt, match="mend it or remove it"):
+    with pytest.raises(Corrupt, match="`steno repair demo --apply`"):
         world.describe(title="t")
     assert world.disk.content(STATE) == state
+
+
+@pytest.mark.parametrize("state", DAMAGED, ids=lambda state: repr(state[:12]))
+def test_a_damaged_file_is_kept_aside_and_a_new_one_begins(state: bytes) -> None:
+    world = world_with(state)
+    world.describe(replace_damaged=True)
+    assert json.loads(world.disk.content(STATE)) == {"version": 1}
+    if state:
+        assert world.disk.content(f"{STATE}.damaged-1") == state
+    assert world.describe(title="t") == Description("t")
+
+
+def test_a_second_damaged_file_takes_the_next_name() -> None:
+    world = world_with(b"{")
+    world.describe(title="t", replace_damaged=True)
+    world.disk.plant(STATE, b"[")
+    world.describe(replace_damaged=True)
+    assert world.disk.content(f"{STATE}.damaged-1") == b"{"
+    assert world.disk.content(f"{STATE}.damaged-2") == b"["
+
+
+def test_replacing_what_is_not_damaged_changes_nothing_more() -> None:
+    world = world_with(KIMI)
+    world.describe(replace_damaged=True)
+    assert world.disk.content(STATE) == KIMI
 
 
 def test_an_empty_file_is_like_none() -> None:
@@ -113,6 +139,18 @@ def test_a_description_that_dies_at_any_call_is_as_before_or_as_after() -> None:
         dying.world.disk.crash()
         assert dying.world.described() == Description("t", ("a",))
     assert outcomes == {"", "t"}
+
+
+def test_a_replacement_that_dies_at_any_call_loses_no_byte_of_the_damaged_file() -> None:
+    world = world_with(b"{damaged")
+    for dying in deaths(world, lambda each: each.describe(title="t", replace_damaged=True)):
+        with contextlib.suppress(Death):
+            dying.world.describe(title="t", replace_damaged=True)
+        dying.restart()
+        assert dying.world.describe(title="t", replace_damaged=True) == Description("t")
+        dying.world.disk.crash()
+        assert dying.world.described() == Description("t")
+        assert dying.world.disk.content(f"{STATE}.damaged-1") == b"{damaged"
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
@@ -174,6 +212,71 @@ def test_what_is_built_or_thrown_away_is_in_no_list() -> None:
     for hidden in (".forks/k/session", ".trash/1.k.id"):
         world.disk.plant(f"{TREE}/{hidden}/context.jsonl", b"")
     assert world.ids() == ["demo"]
+
+
+FLAT = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
+
+
+def test_a_session_in_the_old_format_is_listed_apart() -> None:
+    world = World(SimulatedDisk())
+    moved = FLAT.replace("a11", "a12")
+    for file in (
+        f"project/{FLAT}.jsonl",
+        f"project/{FLAT}/wire.jsonl",
+        f"project/{moved}.jsonl",
+        f"project/{moved}/context.jsonl",
+        f"project/{moved}/uploads/{FLAT}.jsonl",
+        "project/notes.jsonl",
+    ):
+        world.disk.plant(f"{TREE}/{file}", b"{}\n")
+    listed = world.trees.sessions(List())
+    assert [entry.session for entry in listed.sessions] == [f"project/{moved}"]
+    assert [(entry.session, entry.bytes) for entry in listed.flat] == [(f"project/{FLAT}", 3)]
+    assert world.trees.sessions(List(prefix="other")).flat == ()
+    assert world.trees.sessions(List(archived="only")).flat == ()
+    assert world.trees.sessions(List(labels=("a",))).flat == ()
+
+
+WORK = "/srv/project"
+FOLDER = "c3d64ed42b61ccc6c958f9e32279b127"
+
+
+@pytest.mark.parametrize("where", ["beside the tree", "in the tree", "in a folder"])
+def test_a_list_says_the_work_directory_and_its_last_session(where: str) -> None:
+    world = World(SimulatedDisk())
+    above = f"{TREE}/kimi/{FOLDER}" if where == "in a folder" else f"{TREE}/{FOLDER}"
+    for name in ("a", "b", "b/subagents/c"):
+        world.disk.plant(f"{above}/{name}/context.jsonl", b"")
+    world.disk.plant(f"{above}/{FLAT}.jsonl", b"{}\n")
+    file = {
+        "beside the tree": str(Path(TREE).parent),
+        "in the tree": TREE,
+        "in a folder": f"{TREE}/kimi",
+    }[where]
+    known = {"work_dirs": [{"path": WORK, "kaos": "local", "last_session_id": "b"}, {"x": 1}]}
+    world.disk.plant(f"{file}/kimi.json", json.dumps(known).encode())
+    listed = world.trees.sessions(List())
+    told = [(each.work_dir, each.last_in_work_dir) for each in (*listed.sessions, *listed.flat)]
+    assert told == [(WORK, False), (WORK, True), ("", False), (WORK, False)]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"work_dirs":1}', b'{"work_dirs":[[]]}'])
+def test_a_damaged_file_of_work_directories_says_nothing(data: bytes) -> None:
+    world = world_with(None)
+    world.disk.plant(f"{TREE}/kimi.json", data)
+    (entry,) = world.listed()
+    assert (entry.work_dir, entry.last_in_work_dir) == ("", False)
+
+
+def test_no_session_is_made_in_the_place_of_one_in_the_old_format() -> None:
+    world = World(SimulatedDisk())
+    world.disk.plant(f"{TREE}/project/{FLAT}.jsonl", b"{}\n")
+    place = world.trees.place(f"project/{FLAT}")
+    with pytest.raises(NotFound, match=f"steno import .*/project/{FLAT}.jsonl project/{FLAT}`"):
+        world.trees.description(place)
+    with pytest.raises(BadRequest, match="old format"):
+        world.trees.identity(place, create=True)
+    assert world.disk.content(f"{TREE}/project/{FLAT}.jsonl") == b"{}\n"
 
 
 def test_what_lost_its_present_generation_is_listed_apart_page_by_page() -> None:

@@ -73,3 +73,46 @@ def _plant(tree: Path, session: str, *, strange: bool) -> KimiSession:
     (folder / "wire.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _WIRE))
     (folder / "state.json").write_text('{"title": "a title", "archived": false, "todos": []}')
     return KimiSession(session, folder)
+
+
+def furnish(session: KimiSession) -> None:
+    """Add all else that kimi-cli keeps in a session's folder, and files that look like a session's.
+
+    Its `state.json` gets the bytes that kimi-cli writes, which are not those of another encoder.
+    """
+    events = [
+        {"type": "metadata", "protocol_version": "1.10"},
+        {"timestamp": 1.5, "message": {"type": "TurnBegin", "payload": {"user_input": [
+            {"type": "text", "text": "<uploaded_files>uploads/picture.png</uploaded_files>"}]}}},
+    ]  # fmt: skip
+    files: dict[str, bytes] = {
+        "state.json": json.dumps(
+            {"version": 1, "custom_title": "Gerät", "additional_dirs": [], "todos": []}, indent=2
+        ).encode(),
+        "wire.jsonl": "".join(json.dumps(line) + "\n" for line in events).encode(),
+        "context_1.jsonl": b'{"role": "user", "content": "before the revert"}\n\n',
+        "context_2.jsonl": b'{"role": "user", "content": "before the next one"}\nno record\n',
+        "context_sub_1.jsonl": b'{"role": "user", "content": "of an old subagent"}\n',
+        "uploads/picture.png": b"\x89PNG\n\x00",
+        "uploads/.sent": b'["picture.png"]',
+        "uploads/nested/context.jsonl": b"what somebody uploaded",
+        "tasks/bash-1/spec.json": b'{"version": 1}',
+        "tasks/bash-1/output.log": b"\xff not UTF-8",
+        "subagents/a1b2/context.jsonl": b'{"role": "user", "content": "look"}\n',
+        "subagents/a1b2/context_1.jsonl": b'{"role": "user", "content": "earlier"}\n',
+        "subagents/a1b2/meta.json": b'{"agent_id": "a1b2"}',
+        "subagents/a1b2/output": b"found it",
+    }
+    for name, content in files.items():
+        path = session.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (session.folder / "notifications").mkdir()
+
+
+def tree_of(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder with its bytes, and every folder with None."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }

@@ -202,6 +202,17 @@ def test_wire_events_whose_position_falls_and_a_second_header_are_told() -> None
     assert [(each.kind, each.line) for each in found] == [("at_order", 3), ("second_header", 4)]
 
 
+def test_wire_events_whose_time_goes_back_are_noted_and_are_no_damage() -> None:
+    header = b'{"type":"metadata","protocol_version":"1.10"}\n'
+    event = b'{"timestamp":%b,"message":{"type":"A","payload":{}}}\n'
+    times = (b"5", b"5.0", b"7.5", b"6", b"6.5", b"8")
+    data = header + b"".join(event % each for each in times)
+    (found,) = scan(data, dialect_of("wire.jsonl", in_session=True))[1]
+    assert (found.kind, found.is_damage, found.line) == ("time_order", False, 5)
+    assert data[found.offset : found.offset + found.size] == event % b"6"
+    assert found.what == "the timestamp falls from 7.5 to 6"
+
+
 def test_what_lies_inside_a_half_record_is_no_record_of_a_foreign_transcript() -> None:
     whole = line({"uuid": "1", "type": "user", "parts": [{"type": "text", "text": "a"}]})
     half = b'{"uuid":"2","type":"user","parts":[{"type":"text","text":"a"}'

@@ -178,6 +178,8 @@ def _advice(finding: CheckFinding, repair: str) -> str:
             return f"; `steno repair {repair}` puts whole records on lines of their own"
         case "end":
             return f"; `steno repair {repair}` ends it"
+        case "replace":
+            return f"; `steno repair {repair} --apply` keeps it aside and begins a new one"
         case "opening":
             return "; the next command that writes keeps a copy and cuts it"
         case _ if finding.damage:

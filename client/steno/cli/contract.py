@@ -4,7 +4,8 @@ ack         session first last head durability duplicate checkpoint_id rotated o
             `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
             `emit`, and `usage` and `prompt` when they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
-            forked_from}]}
+            forked_from work_dir last_in_work_dir}],
+            "flat": [the same, of sessions in kimi-cli's old format]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
 hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
@@ -77,6 +78,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import (
     CheckFinding,
     GcReport,
+    SessionEntry,
     SessionStat,
     StatsReport,
     Verification,
@@ -101,6 +103,16 @@ def ack(session: str, value: Ack) -> dict[str, Any]:
         "rotated": None if value.rotated is None else str(value.rotated),
         "overtaken": value.overtaken,
         "key": value.key,
+    }
+
+
+def sessions(
+    entries: Sequence[SessionEntry], flat: Sequence[SessionEntry]
+) -> dict[str, list[dict[str, Any]]]:
+    """What `sessions` lists, and apart from it what no other command knows."""
+    return {
+        "sessions": [reply(entry) for entry in entries],
+        "flat": [reply(entry) for entry in flat],
     }
 
 

@@ -25,12 +25,12 @@ def wire(options: Namespace, output: Output) -> int:
         session = client.session(options.session)
         check_span(client, options.session, options.after, options.until, ReadWire)
         version = session.wire_version()
-        events = session.wire_records(options.after, options.until)
+        events = session.wire_records(options.after, options.until, strict=options.strict)
         shown = 0
         for event in events:
             _show(output, event)
             shown += 1
-        _tell_damaged(output, events.damaged)
+        _tell_damaged(output, events.damaged, "; --strict stops at the first")
     if not shown:
         _tell_none(options, output)
     elif output.is_terminal and not output.as_json:
@@ -125,10 +125,10 @@ def _tell_none(options: Namespace, output: Output) -> None:
     output.say(f"no event of {options.session} lies there: `steno emit` appends one")
 
 
-def _tell_damaged(output: Output, damaged: int) -> None:
+def _tell_damaged(output: Output, damaged: int, hint: str = "") -> None:
     if damaged:
         what = "line was no event and was" if damaged == 1 else "lines were no events and were"
-        output.say(f"{number(damaged)} {what} passed over")
+        output.say(f"{number(damaged)} {what} passed over{hint}")
 
 
 def _last_lines(client: BlockingClient, session: str, lines: int) -> Position:

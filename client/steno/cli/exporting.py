@@ -1,30 +1,22 @@
 """The subcommand `export`: a session as Markdown, as JSON, or as a folder of kimi-cli's."""
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
 
-from steno._regular import read_regular
 from steno.blocking import BlockingSession
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.destination import new_file, new_folder
 from steno.cli.exits import Exit, WrongUsage
+from steno.cli.kimi_folder import write_session
 from steno.cli.markdown import Markdown, head_of
 from steno.cli.output import Output, printable
 from steno.cli.progress import Progress
 from steno.cli.reading import tell_damaged
-from steno.cli.unstamped import unstamped
 from steno.cli.wording import size
-from steno_protocol import places
-from steno_protocol._json import is_object
 from steno_protocol.replies import SessionStat
-
-_OWN_STATE: Final = ("labels", "forked_from")
-"""What kimi-cli has no name for in its `state.json`."""
 
 
 def export(options: Namespace, output: Output) -> int:
@@ -130,63 +122,20 @@ def _export_folder(options: Namespace, output: Output) -> int:
     if options.output in {None, "-"}:
         raise WrongUsage("--format kimi makes a folder: say with -o where", session=options.session)
     path = Path(options.output)
-    with connected(options) as client, Progress(output, "exporting") as progress:
-        session = client.session(options.session)
-        stat = session.stat()
-        with new_folder(path) as folder:
-            # The events first, so that none tells of what the context does not have yet.
-            damaged = _copy(folder / places.WIRE, session.wire_lines(), progress)
-            damaged += _copy(folder / places.CONTEXT, session.lines(), progress)
-            _write(folder / places.STATE, [_state(stat)])
+    with (
+        connected(options) as client,
+        Progress(output, "exporting") as progress,
+        new_folder(path) as folder,
+    ):
+        written = write_session(client, options.session, folder, progress)
     _tell(options, output, path)
-    tell_damaged(output, damaged)
+    tell_damaged(output, written.damaged)
+    if not written.has_files:
+        output.say(
+            f"the files of {options.session} lie on the daemon's machine: only its lines and its"
+            " title are written; run the export there for uploads, subagents and tasks"
+        )
     return Exit.DONE
-
-
-def _copy(path: Path, lines: Iterable[bytes], progress: Progress) -> int:
-    """Write the lines without stamps; returns how many were damaged and left out."""
-    damaged = 0
-
-    def wanted() -> Iterator[bytes]:
-        nonlocal damaged
-        written = 0
-        for line in lines:
-            if not line.strip():
-                continue
-            plain = unstamped(line)
-            if plain is None:
-                damaged += 1
-                continue
-            yield plain
-            written += len(plain)
-            progress.tell(f"{path.name}, {size(written)}")
-
-    _write(path, wanted())
-    return damaged
-
-
-def _write(path: Path, lines: Iterable[bytes]) -> None:
-    with path.open("xb") as file:
-        file.writelines(lines)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _state(stat: SessionStat) -> bytes:
-    """The session's `state.json` as kimi-cli knows it: its own file, or what is known of it."""
-    try:
-        state: Any = json.loads(read_regular(Path(stat.folder, places.STATE)))
-    except (OSError, ValueError, RecursionError):
-        # Not there, damaged, or on another machine.
-        state = None
-    if not is_object(state):
-        state = {"version": 1}
-        if stat.title:
-            state["custom_title"] = stat.title
-        if stat.archived:
-            state["archived"] = True
-    kept = {name: value for name, value in state.items() if name not in _OWN_STATE}
-    return json.dumps(kept, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
 def _tell(options: Namespace, output: Output, path: Path) -> None:

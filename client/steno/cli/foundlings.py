@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,8 @@ class Foundling:
     Attributes:
         session: the id that it is to get.
         folder: where it lies.
-        lone: its context, when that is a file by itself, as the first versions of kimi-cli had it.
+        lone: its context, when that is a file by itself, as the first versions of kimi-cli had it;
+            the folder holds what else there is of it, and need not be there.
     """
 
     session: str
@@ -38,14 +39,15 @@ class Foundling:
         return self.folder / places.CONTEXT if self.lone is None else self.lone
 
     def files(self) -> Iterator[tuple[Path, Path]]:
-        """Each of its files, and the path that it has in the session's folder.
+        """Each of its files and folders, and the path that it has in the session's folder.
 
-        Folders in it go with it unless they are sessions themselves. What is neither a file nor a
-        folder, a symbolic link for one, is left out.
+        A folder comes before the files in it, and is left out if it is a session itself. What is
+        neither a file nor a folder, a symbolic link for one, is left out.
         """
         if self.lone is not None:
             yield self.lone, Path(places.CONTEXT)
-            return
+            if self.folder.is_symlink() or not self.folder.is_dir():
+                return
         yield from _files_below(self.folder, Path())
 
     def shape(self) -> frozenset[tuple[str, int]]:
@@ -62,13 +64,18 @@ def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
     """The sessions in a folder, a session before those below it, and what can have no id.
 
     Args:
-        folder: a session folder or a tree.
+        folder: a session folder, a tree, or the file of a session in kimi-cli's old format.
         given: the id of the one session, or what the ids of a tree begin with.
 
     Raises:
         NotFound: there is none.
         WrongUsage: what is given can begin no id of this root.
     """
+    lone = _lone(folder)
+    if lone is not None:
+        session = lone.session if given is None else given
+        _check(session)
+        return [replace(lone, session=session)], []
     if not folder.is_dir():
         raise NotFound(f"{folder} is no folder: name a session's folder, or a tree of them")
     tree = folder.resolve()
@@ -101,9 +108,12 @@ def damaged_lines(path: Path) -> int:
         return 0
 
 
-def _walk(folder: Path, address: str, depth: int = 0) -> Iterator[Foundling]:
+def _walk(
+    folder: Path, address: str, depth: int = 0, *, in_session: bool = False
+) -> Iterator[Foundling]:
     names = sorted(os.listdir(folder))  # noqa: PTH208  # names are enough
     if _has_context(folder):
+        in_session = True
         yield Foundling(address, folder)
     for name in names:
         path = folder / name
@@ -111,9 +121,9 @@ def _walk(folder: Path, address: str, depth: int = 0) -> Iterator[Foundling]:
         if path.is_symlink() or name.startswith("."):
             continue
         if path.is_dir() and depth < limits.SESSION_TREE_DEPTH_MAX:
-            yield from _walk(path, below, depth + 1)
-        elif _is_lone(path, names):
-            yield Foundling(below.removesuffix(".jsonl"), folder, lone=path)
+            yield from _walk(path, below, depth + 1, in_session=in_session)
+        elif not in_session and (lone := _lone(path)) is not None:
+            yield replace(lone, session=below.removesuffix(".jsonl"))
 
 
 def _has_context(folder: Path) -> bool:
@@ -122,10 +132,13 @@ def _has_context(folder: Path) -> bool:
     return context.is_file() and not context.is_symlink()
 
 
-def _is_lone(path: Path, names: list[str]) -> bool:
-    """Whether a file is a session by itself: `<uuid>.jsonl`, and no folder of that name."""
-    is_uuid = len(path.stem) == places.UUID_CHARS and path.stem.count("-") == 4
-    return path.suffix == ".jsonl" and is_uuid and path.stem not in names and path.is_file()
+def _lone(path: Path) -> Foundling | None:
+    """The session that a file is by itself; None where kimi-cli would not move it to a folder."""
+    name = places.flat_session_of(path.name)
+    folder = path.with_suffix("")
+    if name is None or path.is_symlink() or not path.is_file() or _has_context(folder):
+        return None
+    return Foundling(name, folder, lone=path)
 
 
 def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
@@ -136,6 +149,7 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
         if path.is_file():
             yield path, inside / name
         elif path.is_dir() and not _has_context(path):
+            yield path, inside / name
             yield from _files_below(path, inside / name)
 
 

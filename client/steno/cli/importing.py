@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from steno._folders import make_private, sync_folder
-from steno._regular import read_regular
 from steno.blocking import BlockingClient
 from steno.cli import contract
 from steno.cli.connection import connected
 from steno.cli.destination import put_in_place
 from steno.cli.exits import Exit
 from steno.cli.foundlings import Foundling, damaged_lines, find
+from steno.cli.imported_work_dirs import note_work_dirs
+from steno.cli.local_root import local_root
 from steno.cli.output import Output, printable
 from steno.cli.progress import Progress
 from steno.cli.wording import count, number, size
@@ -44,6 +45,7 @@ def import_sessions(options: Namespace, output: Output) -> int:
     for path in nameless:
         _tell_left_out(output, None, path.parent, f"the path {path} makes no session id")
     refused = len(nameless)
+    taken_in: list[Foundling] = []
     with connected(options) as client, Progress(output, "importing") as progress:
         tree = _local_root(client) / places.SESSIONS
         with _workshop(tree) as aside:
@@ -59,7 +61,9 @@ def import_sessions(options: Namespace, output: Output) -> int:
                     refused += 1
                     continue
                 progress.make_room()
+                taken_in.append(foundling)
                 _tell(output, client, foundling, was_there=not taken)
+            note_work_dirs(Path(options.folder), taken_in, tree, aside)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(nameless))} left out")
     return Exit.FAILED if refused else Exit.DONE
@@ -71,14 +75,11 @@ def _local_root(client: BlockingClient) -> Path:
     Raises:
         BadRequest: it runs on another one.
     """
-    root = Path(client.welcome.root)
-    try:
-        note = places.decode_lock_note(read_regular(root / places.LOCK))
-    except OSError:
-        note = None
-    if note is None or note.pid != client.welcome.pid:
+    root = local_root(client)
+    if root is None:
         raise BadRequest(
-            f"the root {root} is not on this machine: run the import where the daemon runs"
+            f"the root {client.welcome.root} is not on this machine: run the import where the"
+            " daemon runs"
         )
     return root
 
@@ -199,9 +200,11 @@ def _copy(foundling: Foundling, folder: Path, progress: Progress) -> None:
     folders = {folder}
     for source, inside in foundling.files():
         target = folder / inside
-        for parent in reversed(inside.parents[:-1]):
-            (folder / parent).mkdir(mode=0o700, exist_ok=True)
-            folders.add(folder / parent)
+        if source.is_dir():
+            # A folder comes before what lies in it.
+            target.mkdir(mode=0o700)
+            folders.add(target)
+            continue
         with source.open("rb") as old, _new(target) as new:
             while block := old.read(limits.COPY_BYTES):
                 new.write(block)

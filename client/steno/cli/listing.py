@@ -17,26 +17,35 @@ _HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
 def sessions(options: Namespace, output: Output) -> int:
     """List the sessions; archived ones only when they are asked for."""
     with connected(options) as client:
-        entries, lost = _listed(client, options)
+        entries, lost, flat = _listed(client, options)
         root = client.welcome.root
     if output.as_json:
-        output.document({"sessions": [contract.reply(entry) for entry in entries]})
+        output.document(contract.sessions(entries, flat))
         return Exit.DONE
-    for line in _lines(output, entries):
+    for line in _lines(output, entries, flat):
         output.write(line)
+    if flat:
+        what = "session is" if len(flat) == 1 else "sessions are"
+        output.say(
+            f"{number(len(flat))} {what} one file each, in kimi-cli's old format: `steno import"
+            " FILE ID` takes one in, and kimi-cli moves it into a folder when it next lists it"
+        )
     for session in lost:
         output.say(
             f"{printable(session)} has older generations and no context.jsonl: `steno doctor` says"
             " what brings it back"
         )
-    if not entries and not lost:
+    if not entries and not lost and not flat:
         output.say(f"{_nothing(options)} in {root}: `steno append SESSION TEXT` makes one")
     return Exit.DONE
 
 
-def _listed(client: BlockingClient, options: Namespace) -> tuple[list[SessionEntry], list[str]]:
-    """The sessions that are asked for, and what lost its present generation, among whatever."""
+def _listed(
+    client: BlockingClient, options: Namespace
+) -> tuple[list[SessionEntry], list[str], list[SessionEntry]]:
+    """The sessions that are asked for, what lost its present generation, and flat ones."""
     found: list[SessionEntry] = []
+    flat: list[SessionEntry] = []
     lost: list[str] = []
     more = True
     while more:
@@ -50,12 +59,18 @@ def _listed(client: BlockingClient, options: Namespace) -> tuple[list[SessionEnt
         page = client.request(asked, Sessions)[0]
         found += page.sessions
         lost += page.without_context
+        flat += page.flat
         more = page.more
-    return found, lost
+    return found, lost, flat
 
 
-def _lines(output: Output, entries: list[SessionEntry]) -> list[str]:
-    rows = [_row(entry) for entry in entries]
+def _lines(output: Output, entries: list[SessionEntry], flat: list[SessionEntry]) -> list[str]:
+    told = [(entry.session, _row(entry)) for entry in entries]
+    told += [
+        (entry.session, (*_row(entry)[:-1], f"(old format) {_work_dir(entry)}".rstrip()))
+        for entry in flat
+    ]
+    rows = [row for _, row in sorted(told)]
     if rows and output.is_terminal:
         rows.insert(0, _HEADER)
     lines = table(rows, right=frozenset({1, 2}))
@@ -64,7 +79,7 @@ def _lines(output: Output, entries: list[SessionEntry]) -> list[str]:
 
 def _row(entry: SessionEntry) -> tuple[str, ...]:
     labels = [f"#{label}" for label in entry.labels]
-    told = [entry.title, *labels, *(["(archived)"] if entry.archived else [])]
+    told = [entry.title, *labels, *(["(archived)"] if entry.archived else []), _work_dir(entry)]
     return (
         printable(entry.session),
         size(entry.bytes),
@@ -72,6 +87,11 @@ def _row(entry: SessionEntry) -> tuple[str, ...]:
         moment(entry.modified_at),
         printable(" ".join(each for each in told if each), one_line=True),
     )
+
+
+def _work_dir(entry: SessionEntry) -> str:
+    last = ", the last one there" if entry.last_in_work_dir else ""
+    return f"in {printable(entry.work_dir, one_line=True)}{last}" if entry.work_dir else ""
 
 
 def _nothing(options: Namespace) -> str:

@@ -22,6 +22,7 @@ from steno_protocol.replies import CheckFinding, SessionStat
 
 _BY_REPAIR: Final = frozenset({"cut", "split", "end"})
 _BY_OPENING: Final = "opening"
+_BY_REPLACING: Final = "replace"
 
 
 def repair(options: Namespace, output: Output) -> int:
@@ -44,11 +45,15 @@ def _repair_session(options: Namespace, output: Output) -> int:
             # Opening it puts its end right, which is not a repair's to do.
             opening = Open(session=session, create=False, by=client.name)
             client.request(opening, SessionStat)
-        found = [each for each in report.findings if each.remedy in {*_BY_REPAIR, _BY_OPENING}]
+        remedies = {*_BY_REPAIR, _BY_OPENING, _BY_REPLACING}
+        found = [each for each in report.findings if each.remedy in remedies]
         is_rewrite = any(each.remedy in _BY_REPAIR for each in found)
+        is_state_damaged = any(each.remedy == _BY_REPLACING for each in found)
         ack = None
         if options.apply and is_rewrite:
             ack = client.session(session).repair(report, why=options.why, key=options.key)
+        if options.apply and is_state_damaged:
+            client.session(session).describe(replace_damaged=True)
     is_applied = bool(options.apply and found)
     if output.as_json:
         kept_in, head = (None, None) if ack is None else (str(ack.rotated), str(ack.head))
@@ -60,10 +65,16 @@ def _repair_session(options: Namespace, output: Output) -> int:
     if ack is not None:
         output.write(str(ack.head))
         output.say(f"{session} is repaired; the damaged file is {ack.rotated}")
-    elif is_applied:
+    elif is_applied and any(each.remedy == _BY_OPENING for each in found):
         output.say(f"{session} is repaired; what was cut is in its folder {places.QUARANTINE}")
-    else:
+    elif not is_applied:
         _tell_undone(output, session, found)
+    if is_applied and is_state_damaged:
+        kept = places.damaged_state_file(1)
+        output.say(
+            f"{session} has a new {places.STATE}, and the damaged one is {kept} beside it (or the"
+            " highest number there): set title, labels and archive anew"
+        )
     return Exit.DONE
 
 
@@ -170,7 +181,8 @@ def _tell(
 ) -> None:
     for finding in findings:
         if finding in repaired:
-            place = f"{where}/{finding.file}:{finding.line}"
+            line = f":{finding.line}" if finding.line else ""
+            place = f"{where}/{finding.file}{line}"
             output.write(printable(f"{place}: {finding.what}: {_done(finding)}", one_line=True))
         elif finding.damage:
             output.say(told(finding, where, where))
@@ -184,6 +196,8 @@ def _done(finding: CheckFinding) -> str:
             return "it gets its newline"
         case "opening":
             return "a copy goes to quarantine/, and it is cut"
+        case "replace":
+            return f"it stays as {places.STATE}.damaged-N, and a new one begins"
         case _:
             return f"{count(finding.bytes, 'byte')} from byte {finding.offset} on are left out"
 

@@ -8,7 +8,8 @@ def add_verify(commands: Subcommands) -> None:
         commands, "verify", "checking:verify", "look for damage in sessions and in any transcript",
         "A session is checked by its daemon, which goes on writing. What is no session id is a"
         " path: a JSONL file, or a folder of them, of whatever program; that needs no daemon."
-        " Nothing is changed. Ends with 7 when something is damaged.",
+        " Nothing is changed. Ends with 7 when something is damaged; a note, such as events whose"
+        " timestamps fall, is no damage.",
         example="steno verify demo\nsteno verify --all\nsteno verify ./transcripts notes.jsonl",
     )  # fmt: skip
     parser.add_argument(
@@ -26,8 +27,8 @@ def add_repair(commands: Subcommands) -> None:
         commands, "repair", "repairing:repair", "say what a repair would do, or do it",
         "Whole records stay, in their order, each on a line of its own; bytes that are no record"
         " are left out. Without --apply nothing is changed. A session is repaired by its daemon and"
-        " the damaged file stays as a generation; a file is repaired in place and what it was stays"
-        " beside it.",
+        " the damaged file stays as a generation, a damaged state.json beside a new one; a file is"
+        " repaired in place and what it was stays beside it.",
         example="steno repair demo\nsteno repair demo --apply\nsteno repair ./notes.jsonl --apply",
     )  # fmt: skip
     parser.add_argument(

@@ -15,8 +15,10 @@ def add_export(commands: Subcommands) -> None:
     parser = command(
         commands, "export", "exporting:export", "write a session down for another program",
         "markdown is the conversation for people; json is everything with its cursors, events and"
-        " timeline; kimi is a session folder as kimi-cli makes it, without what steno adds to a"
-        " line. Nothing that is there already is overwritten.",
+        " timeline; kimi is a session folder as kimi-cli makes it: its lines without the keys that"
+        " steno adds, its older generations, uploads, tasks and subagents. A daemon on another"
+        " machine sends only the lines and the title. Symbolic links are left out. Nothing that"
+        " is there already is overwritten.",
         example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
@@ -32,13 +34,19 @@ def add_export(commands: Subcommands) -> None:
 def add_import(commands: Subcommands) -> None:
     parser = command(
         commands, "import", "importing:import_sessions", "take in session folders, byte for byte",
-        "FOLDER is a session folder, or a tree of them such as kimi-cli's. Each session appears"
+        "FOLDER is a session folder, a tree of them such as kimi-cli's, or the file <uuid>.jsonl of"
+        " a session in kimi-cli's old format. Each session appears"
         " whole or not at all; one that was imported before is passed over, so that a repeat is"
-        " harmless. FOLDER itself is only read. The root has to be on this machine.",
+        " harmless. Of kimi-cli's kimi.json, the work directories of these sessions and their last"
+        " sessions are taken, too, and `steno sessions` shows them. FOLDER itself is only read. The"
+        " root has to be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
     )  # fmt: skip
     parser.add_argument(
-        "folder", metavar="FOLDER", type=place, help="a session folder, or a tree of them"
+        "folder",
+        metavar="FOLDER",
+        type=place,
+        help="a session folder, a tree of them, or one old file",
     )
     optional_argument(
         parser, "session", str,

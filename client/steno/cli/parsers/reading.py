@@ -16,7 +16,8 @@ from steno.cli.moments import since
 def add_sessions(commands: Subcommands) -> None:
     parser = command(
         commands, "sessions", "listing:sessions", "list the sessions",
-        "Id, size, generations, last change, title and labels; archived ones are left out.",
+        "Id, size, generations, last change, title and labels; archived ones are left out. A file"
+        " <uuid>.jsonl of kimi-cli is listed as (old format): `steno import` takes it in.",
         example="steno sessions kimi: --label review",
     )  # fmt: skip
     optional_argument(parser, "prefix", str, "of their ids")

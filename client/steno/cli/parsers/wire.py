@@ -23,11 +23,15 @@ def add_wire(commands: Subcommands) -> None:
     parser = command(
         commands, "wire", "events:wire", "list the events of a session's wire file",
         "Position, time, type and payload, one event a line. Lines that are no events are passed"
-        " over and counted on stderr.",
+        " over and counted on stderr; with --strict the first of them ends the command with 1, and"
+        " its position is named.",
         example="steno wire demo --after 0:100",
     )  # fmt: skip
     session_argument(parser)
     _wire_span(parser)
+    parser.add_argument(
+        "--strict", action="store_true", help="fail at the first line that is no event"
+    )
 
 
 def add_turns(commands: Subcommands) -> None:

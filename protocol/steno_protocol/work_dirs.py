@@ -1,0 +1,89 @@
+"""The work directories of kimi-cli, as its `kimi.json` names them; pure.
+
+    {"work_dirs": [{"path": "/srv/project", "kaos": "local",
+                    "last_session_id": "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"}]}
+
+kimi-cli keeps the sessions of a work directory in one folder, whose name is made of the path, so
+that the path cannot be read from it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from steno_protocol._json import is_array, is_object
+
+KIMI_FILE: Final = "kimi.json"
+"""The file of work directories: beside kimi-cli's `sessions`, or above their folders."""
+
+_LOCAL: Final = "local"
+"""What kimi-cli calls the machine that it runs on."""
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class WorkDir(msgspec.Struct, frozen=True):
+    """One work directory.
+
+    Attributes:
+        path: where it lies.
+        kaos: the machine that it lies on, as kimi-cli names it.
+        last_session_id: the session that was used there last, None where nobody noted it.
+    """
+
+    path: str
+    kaos: str = _LOCAL
+    last_session_id: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that holds its sessions."""
+        # Rarely needed, and as dear to import as much else together.
+        import hashlib  # noqa: PLC0415
+
+        data = self.path.encode(errors="surrogatepass")
+        digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return digest if self.kaos == _LOCAL else f"{self.kaos}_{digest}"
+
+
+def decode_work_dirs(data: bytes) -> dict[str, WorkDir]:
+    """The work directories of a `kimi.json` by their folders; what is none is left out.
+
+    >>> found = decode_work_dirs(b'{"work_dirs":[{"path":"/srv"}, 1]}')
+    >>> [(folder, each.path) for folder, each in found.items()]
+    [('d9f0e84949d824602fda52c4bc886391', '/srv')]
+    """
+    try:
+        document: Any = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    entries: Any = document.get("work_dirs") if is_object(document) else None
+    found = [_work_dir(entry) for entry in entries] if is_array(entries) else []
+    return {each.folder: each for each in found if each is not None}
+
+
+def encode_work_dirs(work_dirs: Iterable[WorkDir]) -> bytes:
+    """A `kimi.json` of these work directories."""
+    return _encode({"work_dirs": list(work_dirs)}) + b"\n"
+
+
+def merged_work_dirs(old: Mapping[str, WorkDir], new: Mapping[str, WorkDir]) -> dict[str, WorkDir]:
+    """Both by their folders; of one in both the new last session counts, if it has one."""
+    merged = dict(old)
+    for folder, each in new.items():
+        before = old.get(folder)
+        last = each.last_session_id or (before.last_session_id if before is not None else None)
+        merged[folder] = WorkDir(each.path, each.kaos, last)
+    return merged
+
+
+def _work_dir(entry: object) -> WorkDir | None:
+    if not is_object(entry):
+        return None
+    path, kaos = entry.get("path"), entry.get("kaos", _LOCAL)
+    last = entry.get("last_session_id")
+    if not isinstance(path, str) or not isinstance(kaos, str):
+        return None
+    return WorkDir(path, kaos, last if isinstance(last, str) else None)
