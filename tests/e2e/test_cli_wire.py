@@ -165,8 +165,8 @@ def test_tail_follows_events_across_a_killed_daemon(root: Path) -> None:
             seen = [json.loads(follower.stdout.readline())]
             emit(steno, 1)
             seen.append(json.loads(follower.stdout.readline()))
+            # The follower starts the next one.
             daemon.kill()
-            daemon.start()
             emit(steno, 2)
             seen.append(json.loads(follower.stdout.readline()))
         finally:
