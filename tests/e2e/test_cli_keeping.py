@@ -111,8 +111,16 @@ def test_a_repeated_delete_does_not_take_what_was_made_since(steno: Steno) -> No
     assert "new" in steno("show", "demo").out
 
 
-def test_the_beginning_of_an_id_deletes_nothing(steno: Steno) -> None:
-    assert steno("delete", "dem").code == 4
+def test_the_beginning_of_an_id_deletes_what_it_says(steno: Steno) -> None:
+    assert "several begin so: team/a, team/b" in steno("delete", "team").err
+    ran = steno("delete", "dem")
+    assert (ran.code, ran.err.count("\n")) == (0, 2)
+    assert ran.err.startswith("steno: there is no session dem; demo is the one that begins so\n")
+    assert ids(steno) == ["team/a", "team/b"]
+
+
+def test_a_deletion_with_a_key_names_the_whole_id(steno: Steno) -> None:
+    assert steno("delete", "dem", "--key", "k").code == 4
     assert "demo" in ids(steno)
 
 

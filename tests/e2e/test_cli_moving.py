@@ -328,7 +328,7 @@ def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
     told = steno("sessions", "--json").document
     assert told["sessions"] == []
     assert [each["session"] for each in told["flat"]] == [f"{prefix}work/{name}"]
-    for refused in (("show",), ("append", "x")):
+    for refused in (("show",), ("append", "x", "--create")):
         ran = steno(refused[0], f"{prefix}work/{name}", *refused[1:])
         assert ran.code in {1, 4}
         assert f"`steno import {file} work/{name}` takes it in" in ran.err

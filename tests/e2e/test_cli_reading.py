@@ -323,7 +323,7 @@ def test_an_interrupted_follower_says_so_with_its_exit_code(root: Path) -> None:
 def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str) -> None:
     steno = Steno(root)
     (root / "config.toml").write_text(f'[mounts]\ntree = "{root}/tree"\n')
-    steno("append", session, "one")
+    steno("append", session, "one", "--create")
     with steno.begin("tail", "-f", session, stderr=subprocess.PIPE) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None

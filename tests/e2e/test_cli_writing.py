@@ -26,11 +26,75 @@ def lines_of(*contents: str) -> str:
 def test_a_text_is_appended_to_a_session_that_is_made_for_it(root: Path) -> None:
     steno = Steno(root)
     ran = steno("append", "demo", "--role", "assistant", "hi there", "--name", "planner")
-    assert (ran.code, ran.out, ran.err) == (0, "0:1\n", "")
+    assert (ran.code, ran.out) == (0, "0:1\n")
+    assert ran.err == "steno: the session demo was made: there was none\n"
+    assert steno("append", "demo2", "hi", "--create").err == ""
     [record] = records_in(root, "demo")
     assert (record["role"], record["content"], record["_by"]) == (
         "assistant", "hi there", "planner",
     )  # fmt: skip
+
+
+def test_a_session_that_is_made_for_a_change_is_said_with_those_that_are_spelt_nearly_so(
+    root: Path,
+) -> None:
+    steno = Steno(root)
+    for session in ("demo", "team/a", "team/b"):
+        steno("append", session, "hi", "--create")
+    said = {
+        session: steno("append", session, "hi").err for session in ("dmeo", "team", "unlike", "de")
+    }
+    made = "steno: the session {} was made: there was none"
+    assert said["dmeo"] == (
+        f"{made.format('dmeo')}; did you mean demo? Then `steno delete dmeo` takes it away.\n"
+    )
+    assert "did you mean team/a or team/b?" in said["team"]
+    assert said["unlike"] == f"{made.format('unlike')}\n"
+    assert said["de"].startswith(f"{made.format('de')}; did you mean demo")
+    assert contents_in(root, "demo") == {"hi": 1}
+
+
+@pytest.mark.parametrize(
+    "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
+)
+def test_a_change_in_a_mount_takes_a_prefix_and_makes_nothing_without_create(
+    root: Path, change: tuple[str, ...]
+) -> None:
+    (root / "config.toml").write_text(f'[mounts]\nkimi = "{root}/tree"\n')
+    steno = Steno(root)
+    name, *arguments = change
+    refused = steno(name, "kimi:work/0a1b", *arguments)
+    assert (refused.code, refused.out) == (4, "")
+    assert f"`steno {name}` makes none in the mount kimi unless --create says so" in refused.err
+    assert steno("open", "kimi:work/0a1b2c").code == 0
+
+    taken = steno(name, "kimi:work/0a1b", *arguments)
+    nearly = steno(name, "kimi:work/0a1b2d", *arguments)
+
+    assert taken.code == 0
+    assert "kimi:work/0a1b2c is the one that begins so" in taken.err
+    assert (nearly.code, nearly.out) == (4, "")
+    assert "did you mean kimi:work/0a1b2c?" in nearly.err
+    assert steno(name, "kimi:work/0a1b", *arguments, "--create").err == ""
+    assert sorted(folder.name for folder in (root / "tree/work").iterdir()) == ["0a1b", "0a1b2c"]
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        ("sessions",), ("show", "demo"), ("read", "demo"), ("prompt", "demo"), ("usage", "demo"),
+        ("stat", "demo"), ("verify", "--all"), ("tail", "demo"), ("revert", "demo", "0"),
+        ("gc", "--trash"), ("grep", "x"),
+        ("compact", "demo", "--model", "http://127.0.0.1:9/v1#model"),
+    ],
+)  # fmt: skip
+def test_a_command_that_makes_no_session_makes_no_root(
+    root: Path, reading: tuple[str, ...]
+) -> None:
+    ran = Steno(root)("--root", f"{root}/typo", *reading)
+    assert (ran.code, ran.out) == (4, "")
+    assert f"there is no root at {root}/typo, and `steno {reading[0]}` makes none" in ran.err
+    assert list(root.iterdir()) == []
 
 
 def test_a_text_that_looks_like_an_option_comes_after_two_dashes(root: Path) -> None:
@@ -79,7 +143,7 @@ def test_stdin_sent_again_with_its_key_is_applied_once(root: Path) -> None:
 def test_a_refused_line_of_stdin_says_which_and_what_is_stored(root: Path) -> None:
     ran = Steno(root)("append", "demo", stdin=lines_of("a") + "no json\n" + lines_of("c"))
     assert (ran.code, ran.out) == (1, "0:1\n")
-    first, second = ran.err.splitlines()
+    _, first, second = ran.err.splitlines()
     assert first == (
         "steno: line 2 of stdin was not acknowledged; 1 record before it stays appended"
     )

@@ -80,7 +80,7 @@ def test_a_daemon_takes_over_a_changed_file_when_it_is_told_to(root: Path, tmp_p
         assert (options["metrics.port"]["value"], options["metrics.port"]["source"]) == (
             0, "default",
         )  # fmt: skip
-        steno("append", "extra:demo", "hi")
+        steno("append", "extra:demo", "hi", "--create")
         assert (tmp_path / "demo" / "context.jsonl").exists()
         daemon.wait_for(" slow_sync ")
         waits = [line for line in daemon.log if " config_waits " in line]
@@ -94,8 +94,8 @@ def test_a_mount_that_was_taken_out_stays_until_the_next_start(root: Path, tmp_p
         os.kill(daemon.pid, signal.SIGHUP)
         line = daemon.wait_for(" config_waits ")
         assert "the mount extra stays" in line
-        assert Steno(root)("append", "extra:demo", "hi").code == 0
-    assert Steno(root)("append", "extra:demo", "hi").code == 4
+        assert Steno(root)("append", "extra:demo", "hi", "--create").code == 0
+    assert Steno(root)("append", "extra:demo", "hi", "--create").code == 4
 
 
 def test_a_file_that_became_invalid_changes_nothing_and_is_told(root: Path) -> None:

@@ -111,7 +111,7 @@ def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True)
     Args:
         parser: of the command.
         by_prefix: the beginning of an id will do when it is that of one session only; not for what
-            creates a session of that very id, nor for what removes one.
+            is told to make a session of that very id.
     """
     summary = "the id of a session, or what only one begins with" if by_prefix else "its id, whole"
     parser.add_argument("session", metavar="SESSION", help=summary)
@@ -128,7 +128,22 @@ def optional_argument(
 
 def no_create(parser: argparse.ArgumentParser) -> None:
     """--no-create, for what makes a session that is missing."""
+    parser.set_defaults(makes_root=True)
     parser.add_argument(
+        "--no-create", action="store_true", help="refuse when there is no such session"
+    )
+
+
+def create(parser: argparse.ArgumentParser) -> None:
+    """--create and --no-create, for a change that makes its session if that is missing."""
+    parser.set_defaults(makes_root=True)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--create",
+        action="store_true",
+        help="make the session if there is none of this very id, in a mount, too",
+    )
+    group.add_argument(
         "--no-create", action="store_true", help="refuse when there is no such session"
     )
 

@@ -13,7 +13,7 @@ from steno._target import make_target
 from steno.blocking import BlockingClient, connect_sync
 from steno.cli.exits import WrongUsage
 from steno_protocol import limits, places
-from steno_protocol.errors import BadRequest, Unreachable
+from steno_protocol.errors import BadRequest, NotFound, Unreachable
 
 
 @contextmanager
@@ -24,10 +24,26 @@ def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingCl
     root says where the root's daemon shall listen, if it does not run yet.
 
     Raises:
+        NotFound: there is no root yet, and the command is none that makes one.
         Unreachable: there is no daemon, and none was to be started or could be.
     """
-    with connect_sync(**how_to_connect(options), spawn=spawn) as client:
+    with connect_sync(**how_to_connect(options, spawn=spawn), spawn=spawn) as client:
         yield client
+
+
+def _check_root(options: Namespace) -> None:
+    makes_root = getattr(options, "makes_root", False)
+    is_change = getattr(options, "changes", True)
+    if isinstance(is_change, str):
+        is_change = getattr(options, is_change) is not None
+    if (makes_root and is_change) or endpoint_of(options) is not None:
+        return
+    root = root_of(options)
+    if not root.exists():
+        raise NotFound(
+            f"there is no root at {root}, and `steno {options.command}` makes none: check --root"
+            " and STENO_HOME; `steno append` or `steno start` makes one"
+        )
 
 
 class HowToConnect(TypedDict):
@@ -40,8 +56,18 @@ class HowToConnect(TypedDict):
     key_file: str | None
 
 
-def how_to_connect(options: Namespace) -> HowToConnect:
-    """What the options say of the connection, for either client."""
+def how_to_connect(options: Namespace, *, spawn: bool = True) -> HowToConnect:
+    """What the options say of the connection, for either client.
+
+    Args:
+        options: of the command.
+        spawn: whether a daemon is started if there is none.
+
+    Raises:
+        NotFound: one would be, and there is no root yet, and the command is none that makes one.
+    """
+    if spawn:
+        _check_root(options)
     return {
         "root": prepared_root(options),
         "endpoint": endpoint_of(options),

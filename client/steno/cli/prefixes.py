@@ -25,6 +25,9 @@ def meant(options: Namespace, error: NotFound) -> str | None:
     """
     if not getattr(options, "by_prefix", False) or not options.session:
         return None
+    if options.command == "delete" and options.key is not None:
+        # A repeat finds what the first one left, and must not take the next that begins so.
+        return None
     found: list[str] = []
     with connected(options) as client:
         more, after = True, ""

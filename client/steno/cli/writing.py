@@ -130,7 +130,7 @@ def _open_gate() -> None:
 
 def _change(options: Namespace, output: Output, verb: Verb, gate: Gate = _open_gate) -> int:
     with connected(options) as client:
-        ack = _apply(client, options, verb, gate, options.key)
+        ack = _apply(client, options, output, verb, gate, options.key)
     _print_ack(options, output, ack)
     return Exit.DONE
 
@@ -142,7 +142,7 @@ def _append_stream(options: Namespace, output: Output, lines: Iterator[tuple[int
         for line_number, line in lines:
             key = None if options.key is None else _line_key(options.key, line_number)
             try:
-                ack = _apply(client, options, *_appending(line), key)
+                ack = _apply(client, options, output, *_appending(line), key)
             except StenoError:
                 stay = "stays" if done == 1 else "stay"
                 stored = f"; {count(done, 'record')} before it {stay} appended" if done else ""
@@ -184,20 +184,29 @@ def _appending(messages: Message | Sequence[Message]) -> tuple[Verb, Gate]:
 
 
 def _apply(
-    client: BlockingClient, options: Namespace, verb: Verb, gate: Gate, key: str | None
+    client: BlockingClient,
+    options: Namespace,
+    output: Output,
+    verb: Verb,
+    gate: Gate,
+    key: str | None,
 ) -> Ack:
     """Ask for the change; the session is made when that alone is missing."""
     how = {"key": key, "expect": options.expect, "durability": options.durability}
     session = client.session(options.session)
     try:
         return verb(session, how)
-    except NotFound:
+    except NotFound as error:
         if getattr(options, "no_create", True) or options.expect not in (None, _BEGINNING):
             raise
+        missing = error
+    from steno.cli import creating  # noqa: PLC0415  # rarely needed
+
+    creating.check(client, options, missing)
     # A change that is refused all the same must not leave an empty session behind.
     gate()
     # The rarer case second: a session that is there costs one round trip, not two.
-    client.open(options.session, follow=False)
+    creating.create(client, options, output)
     return verb(session, how)
 
 

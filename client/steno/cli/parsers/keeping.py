@@ -62,11 +62,12 @@ def add_unarchive(commands: Subcommands) -> None:
 def add_delete(commands: Subcommands) -> None:
     parser = command(
         commands, "delete", "keeping:delete", "move a session to the trash",
-        "The sessions below it go with it. Asks before it does so when stdin is a terminal. Prints"
+        "The sessions below it go with it. What only one id begins with will do without --key."
+        " Asks before it does so when stdin is a terminal. Prints"
         " the folder that the files lie in from then on, and when it expires.",
         example="steno delete demo --yes",
     )  # fmt: skip
-    session_argument(parser, by_prefix=False)
+    session_argument(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     key(parser)
 

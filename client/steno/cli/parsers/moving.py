@@ -53,4 +53,4 @@ def add_import(commands: Subcommands) -> None:
         "the id of the session, or what the ids of a tree begin with (default: a session's folder"
         " name; nothing for a tree)",
     )  # fmt: skip
-    parser.set_defaults(changes=True)
+    parser.set_defaults(changes=True, makes_root=True)

@@ -22,11 +22,12 @@ def add_status(commands: Subcommands) -> None:
 
 
 def add_start(commands: Subcommands) -> None:
-    command(
+    parser = command(
         commands, "start", "service:start", "start the daemon and print where it listens",
         "Prints the address, also when the daemon runs already.",
         example="steno start --root ~/work",
     )  # fmt: skip
+    parser.set_defaults(makes_root=True)
 
 
 def add_stop(commands: Subcommands) -> None:
@@ -38,13 +39,14 @@ def add_stop(commands: Subcommands) -> None:
 
 
 def add_restart(commands: Subcommands) -> None:
-    command(
+    parser = command(
         commands,
         "restart",
         "service:restart",
         "stop the daemon and start it again",
         example="steno restart",
     )
+    parser.set_defaults(makes_root=True)
 
 
 def add_logs(commands: Subcommands) -> None:

@@ -7,8 +7,8 @@ from typing import Final
 from steno.cli.arguments import (
     Subcommands,
     command,
+    create,
     mutation,
-    no_create,
     optional_argument,
     position,
     session_argument,
@@ -61,11 +61,11 @@ def add_replay(commands: Subcommands) -> None:
 def add_emit(commands: Subcommands) -> None:
     parser = command(
         commands, "emit", "writing:emit", "append an event to a session's wire file",
-        "Prints the head of the wire file once the event is durable. Creates the session if there"
-        " is none.",
+        "Prints the head of the wire file once the event is durable. Makes the session if there is"
+        " none, and says so; in a mount only with --create.",
         example='steno emit demo TurnBegin \'{"user_input": "hi"}\'',
     )  # fmt: skip
-    session_argument(parser, by_prefix=False)
+    session_argument(parser)
     parser.add_argument("type", metavar="TYPE", help="what kind of event it is")
     optional_argument(parser, "payload", str, "a JSON object, or - for stdin (default: {})")
     parser.add_argument(
@@ -74,7 +74,7 @@ def add_emit(commands: Subcommands) -> None:
         type=_unix_time,
         help="when it was, Unix time (default: now)",
     )
-    no_create(parser)
+    create(parser)
     mutation(parser)
 
 

@@ -7,6 +7,7 @@ from steno.cli.arguments import (
     checkpoint_id,
     command,
     count,
+    create,
     key,
     mutation,
     no_create,
@@ -43,17 +44,18 @@ def add_append(commands: Subcommands) -> None:
     parser = command(
         commands, "append", "writing:append", "append messages",
         "Appends TEXT as one message, or the records on stdin, one JSON object a line. Prints the"
-        " head of the session once they are durable. Creates the session if there is none.",
+        " head of the session once they are durable. Makes the session if there is none, and says"
+        " so; in a mount only with --create.",
         example="steno append demo 'What is in this folder?'\n"
         "steno append demo --batch < turn.jsonl",
     )  # fmt: skip
-    session_argument(parser, by_prefix=False)
+    session_argument(parser)
     optional_argument(parser, "text", str, "the content of one message")
     parser.add_argument("--role", choices=ROLES, help="of that message (default: user)")
     parser.add_argument(
         "--batch", action="store_true", help="append all of stdin as one atomic batch"
     )
-    no_create(parser)
+    create(parser)
     mutation(parser, key="of stdin, line N gets KEY-N unless it is a --batch")
 
 
@@ -62,11 +64,11 @@ def add_checkpoint(commands: Subcommands) -> None:
         commands, "checkpoint", "writing:checkpoint", "mark a place to come back to; prints its id",
         example="steno checkpoint demo",
     )  # fmt: skip
-    session_argument(parser, by_prefix=False)
+    session_argument(parser)
     parser.add_argument(
         "--add-user-message", action="store_true", help="let the model see the checkpoint, too"
     )
-    no_create(parser)
+    create(parser)
     mutation(parser)
 
 
@@ -113,7 +115,7 @@ def add_prompt(commands: Subcommands) -> None:
         " rewrite; without, it prints the present one.",
         example="steno prompt demo - < prompt.md",
     )  # fmt: skip
-    session_argument(parser, by_prefix=False)
+    session_argument(parser)
     optional_argument(parser, "text", str, "the prompt, or - for stdin")
-    no_create(parser)
+    create(parser)
     mutation(parser, given="text")
