@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steno._blocking_linked import BlockingLinkedSession
 from steno._blocking_streams import BlockingWireRecords, blocking_lines, fetch
 from steno._verbs import Durability, PositionLike, mutation
-from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
+from steno._wire import Payload, WireEvent, WireReader, encode_events, header_fields, turn_of
 from steno.values import Ack, Turn, ack_of
 from steno_protocol import commands, replies, wire
 from steno_protocol.errors import StorageFailed
@@ -23,10 +23,14 @@ class BlockingWireSession(BlockingLinkedSession):
         key: str | None = None,
         expect: PositionLike | None = None,
         durability: Durability = "written",
+        header: Payload | None = None,
     ) -> Ack:
         """Append an event, or a sequence of them as one atomic batch; see `Session.append_wire`."""
         records = encode_events(event, payload, timestamp)
-        command = mutation(commands.AppendWire, self.id, self._link.name, key, expect, durability)
+        fields = header_fields(header)
+        command = mutation(
+            commands.AppendWire, self.id, self._link.name, key, expect, durability, header=fields
+        )
         check = self._history_check
         reply, _ = self._link.request(command, replies.Ack, records, check=check)
         return ack_of(reply, command.key)

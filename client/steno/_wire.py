@@ -56,6 +56,18 @@ def encode_events(
     return encode_messages([_event(each, at) for each in event])
 
 
+def header_fields(header: Payload | None) -> dict[str, Any] | None:
+    """The fields of a header line as they are sent.
+
+    Raises:
+        BadRequest: it is no object.
+    """
+    # What callers give without a type checker may be anything.
+    if header is not None and not hasattr(header, "keys"):
+        raise BadRequest(f"the header of a wire file is an object, not a {type(header).__name__}")
+    return None if header is None else dict(header)
+
+
 def _event(event: WireEvent, now: float) -> Message:
     match event:
         case bytes() | Mapping():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from steno._linked import LinkedSession
 from steno._verbs import Durability, PositionLike, mutation
-from steno._wire import Payload, WireEvent, WireReader, encode_events, turn_of
+from steno._wire import Payload, WireEvent, WireReader, encode_events, header_fields, turn_of
 from steno.subscription import LineStream, fetch
 from steno.values import Ack, Turn, WireRecord, ack_of
 from steno_protocol import commands, replies, wire
@@ -31,6 +31,7 @@ class WireSession(LinkedSession):
         key: str | None = None,
         expect: PositionLike | None = None,
         durability: Durability = "written",
+        header: Payload | None = None,
     ) -> Ack:
         """Append an event, or a sequence of them as one atomic batch.
 
@@ -42,13 +43,18 @@ class WireSession(LinkedSession):
             durability: `written` returns when the bytes are in the page cache; they are synced
                 within a second, within 50 ms while somebody follows the file, and seen by readers
                 only then. The ack says what was reached.
+            header: further fields of the file's header line, such as `session_id`, if this begins
+                the file; else they are checked and not used.
 
         Raises:
             As `append_message`.
         """
         self._refuse_when_ended()
         records = encode_events(event, payload, timestamp)
-        command = mutation(commands.AppendWire, self.id, self._link.name, key, expect, durability)
+        fields = header_fields(header)
+        command = mutation(
+            commands.AppendWire, self.id, self._link.name, key, expect, durability, header=fields
+        )
         reply, _ = await self._link.request(command, replies.Ack, records)
         return ack_of(reply, command.key)
 

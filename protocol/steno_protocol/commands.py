@@ -375,9 +375,13 @@ class AppendWire(Mutation, frozen=True, kw_only=True):
 
     `expect` is a position of the wire file. Its durability is `written` unless it says otherwise:
     the bytes are synced within a second, within 50 ms while somebody subscribes.
+
+    Attributes:
+        header: further fields of the header line, if this append begins the file.
     """
 
     durability: Durability = "written"
+    header: dict[str, Any] | None = None
 
 
 class ReadWire(Read, frozen=True, kw_only=True):

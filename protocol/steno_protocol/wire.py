@@ -8,6 +8,7 @@
 instant. Types and payloads are the agents' own; steno neither reads nor changes them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -64,9 +65,26 @@ class DamagedLine(msgspec.Struct, frozen=True):
 WireLine = Metadata | WireRecord | BlankLine | DamagedLine
 
 
-def metadata_line(version: str = WIRE_VERSION) -> bytes:
-    """The header of a new wire file, with its newline."""
-    return _encode({"type": "metadata", "protocol_version": version}) + b"\n"
+def metadata_line(fields: Mapping[str, Any] | None = None) -> bytes:
+    """The header of a new wire file, with its newline.
+
+    Args:
+        fields: what else it tells, such as `session_id` or `app_version`; a `protocol_version`
+            among them takes the place of `WIRE_VERSION`.
+
+    Raises:
+        BadRequest: a field cannot be one.
+    """
+    given = fields or {}
+    reserved = [name for name in given if name == "type" or name.startswith("_")]
+    if reserved:
+        raise BadRequest(
+            f"the header of a wire file has no field {reserved[0]!r} of a caller: use another name"
+        )
+    if not isinstance(given.get("protocol_version", ""), str):
+        raise BadRequest("the header's protocol_version is no text: give one such as '1.10'")
+    header = {"type": "metadata", "protocol_version": WIRE_VERSION, **given}
+    return _encode(header) + b"\n"
 
 
 def check_event(data: bytes) -> bytes:

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -379,3 +380,44 @@ def test_who_was_told_of_written_events_reads_them_at_once(root: Path) -> None:
             assert len(list(session.wire_records())) == number + 1
         session.append_message({"role": "user", "content": "hi"}, durability="written")
         assert len(list(session.lines())) == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_fields_of_a_header_are_given_with_the_first_event_and_kept(
+    root: Path, *, restarts: bool
+) -> None:
+    fields = {"session_id": "0a1b", "app_version": "1.52", "more": {"n": [1, 2.5, "é"]}}
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        session.append_wire("A", header=fields)
+        if restarts:
+            client.drain()
+        session.append_wire("B", header={"session_id": "another"})
+        session.fork("copy")
+        for each in ("demo", "copy"):
+            header = next(iter(client.session(each).wire_lines()))
+            assert json.loads(header) == {
+                "type": "metadata", "protocol_version": "1.10", **fields,
+            }  # fmt: skip
+        assert session.wire_version() == "1.10"
+        other = client.open("other")
+        other.append_wire("A", header={"protocol_version": "1.11"})
+        assert other.wire_version() == "1.11"
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ({"type": "x"}, "'type'"), ({"_id": "x"}, "'_id'"),
+        ({"protocol_version": 3}, "protocol_version"), ("text", "an object"),
+        ({"x": object()}, "as JSON"),
+    ],
+)  # fmt: skip
+def test_a_header_that_cannot_be_one_is_refused_and_nothing_is_written(
+    root: Path, header: Any, named: str
+) -> None:
+    with connect_sync(root) as client:
+        session = client.open("demo")
+        with pytest.raises(BadRequest, match=named):
+            session.append_wire("A", header=header)
+        assert session.wire_is_empty()

@@ -175,7 +175,7 @@ def test_a_line_of_whitespace_is_blank(data: bytes) -> None:
 def test_the_header_of_a_new_file_names_the_present_version() -> None:
     assert metadata_line() == b'{"type":"metadata","protocol_version":"1.10"}\n'
     assert parse_wire_line(metadata_line()) == Metadata(WIRE_VERSION)
-    assert parse_wire_line(metadata_line(LEGACY_VERSION)) == Metadata("1.1")
+    assert parse_wire_line(metadata_line({"protocol_version": LEGACY_VERSION})) == Metadata("1.1")
 
 
 def test_a_header_with_keys_that_nobody_knows_is_a_header() -> None:

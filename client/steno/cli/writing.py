@@ -19,7 +19,7 @@ from steno_protocol.errors import BadRequest, NotFound, StenoError, TooLarge
 from steno_protocol.places import check_key
 from steno_protocol.positions import Position
 from steno_protocol.records import check_message, system_prompt_record
-from steno_protocol.wire import check_event
+from steno_protocol.wire import check_event, metadata_line
 
 _BEGINNING: Final = Position(0, 0)
 """Where a new session ends."""
@@ -67,11 +67,12 @@ def restore(options: Namespace, output: Output) -> int:
 def emit(options: Namespace, output: Output) -> int:
     """Append an event to the wire file."""
     events = encode_events(options.type, _payload(options), options.timestamp)
+    header = None if options.header is None else _object(options.header, "header")
     return _change(
         options,
         output,
-        lambda session, how: session.append_wire(events, **how),
-        lambda: [check_event(event) for event in events],
+        lambda session, how: session.append_wire(events, header=header, **how),
+        lambda: [metadata_line(header), *map(check_event, events)],
     )
 
 
@@ -225,16 +226,19 @@ def _print_ack(options: Namespace, output: Output, ack: Ack) -> None:
 def _payload(options: Namespace) -> dict[str, Any]:
     if options.payload is None:
         return {}
-    text = text_or_stdin(options, "payload")
+    return _object(text_or_stdin(options, "payload"), "payload")
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
     import json  # noqa: PLC0415  # only for `emit`
 
     try:
-        payload = json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WrongUsage(f"the payload is no JSON: {error}") from None
-    if not isinstance(payload, dict):
-        raise WrongUsage("the payload is no JSON object: put what it tells into one")
-    return cast("dict[str, Any]", payload)
+        raise WrongUsage(f"the {what} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise WrongUsage(f"the {what} is no JSON object: put what it tells into one")
+    return cast("dict[str, Any]", found)
 
 
 def _check_append(options: Namespace) -> None:

@@ -53,7 +53,8 @@ class WireMachine(Speculation):
             raise BadRequest(f"the command {command_name(command)!r} is not for the wire file")
         checked = self._check_each(data, check_event)
         # The header is written exactly once: only the one writer ever sees the file empty.
-        header = metadata_line() if self._spoken.head.line == 0 else b""
+        begun = metadata_line(command.header)
+        header = begun if self._spoken.head.line == 0 else b""
         self._floor = max(self._floor, self._context_head())
         facts = f',"_at":"{self._floor}"'.encode()
         return self._put(command, checked, header=header, facts=facts)

@@ -74,6 +74,10 @@ def add_emit(commands: Subcommands) -> None:
         type=_unix_time,
         help="when it was, Unix time (default: now)",
     )
+    parser.add_argument(
+        "--header", metavar="JSON",
+        help="further fields of the file's header line, an object; used if this begins the file",
+    )  # fmt: skip
     create(parser)
     mutation(parser)
 
