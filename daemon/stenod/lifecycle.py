@@ -359,7 +359,9 @@ class Daemon:
                 return False
             assert self._remote is not None
             transport = self._remote
-        match transport.send(peer.identity, frames, peer.loans):
+        # A REQ socket takes an answer only behind the empty frame that its request began with.
+        addressed = [b"", *frames] if peer.is_req else frames
+        match transport.send(peer.identity, addressed, peer.loans):
             case Sent.OK:
                 return True
             case Sent.FULL:

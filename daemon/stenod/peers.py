@@ -174,6 +174,7 @@ class Peer(msgspec.Struct, eq=False):
         link: its connection; None if nobody knows which one that is.
         dropped: messages that it was too slow, or gone, to get.
         is_bundling: its last message was a bundle, so it is answered by bundles.
+        is_req: its last message began with an empty frame, as those of a REQ socket do.
         looking: ids of its requests for which files are being looked at.
         reading: held while a block is read for it: a few at a time.
         loans: what is on its way to it.
@@ -188,6 +189,7 @@ class Peer(msgspec.Struct, eq=False):
     requests: int = 0
     dropped: int = 0
     is_bundling: bool = False
+    is_req: bool = False
     looking: set[bytes] = msgspec.field(default_factory=set[bytes])
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
     reading: anyio.Semaphore = msgspec.field(

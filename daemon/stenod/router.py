@@ -185,6 +185,8 @@ class Router:
             How many requests it was, but never none: without any it costs a burst its time, too.
         """
         peer = self._peer(identity, user)
+        peer.is_req = len(frames) > 1 and not frames[0]
+        frames = frames[1:] if peer.is_req else frames
         peer.is_bundling = len(frames) == 1
         try:
             requests = decode_bundle(frames[0]) if peer.is_bundling else [decode_message(frames)]
