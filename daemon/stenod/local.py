@@ -20,6 +20,7 @@ from typing import Final
 from steno_protocol import limits, places, socket_limits
 from steno_protocol.errors import StorageFailed
 from steno_protocol.zmtp import ForeignWire
+from stenod import memory
 from stenod.local_connection import LocalConnection
 from stenod.peers import Loans
 from stenod.transport import Handle, HasRoom, Sent
@@ -61,6 +62,7 @@ class LocalTransport:
         self._end_burst: Callable[[], None] = _nothing
         self._is_look_due = False
         self._is_rest_due = False
+        self._is_giving_back = False
         self._failed: asyncio.Future[None] | None = None
 
     def bind(self, path: Path, listening: int | None = None) -> None:
@@ -288,7 +290,19 @@ class LocalTransport:
         self._unsent.pop(connection, None)
         self._unfinished -= connection.counted
         self._events.unregister(connection.handle)
+        if connection.unsent >= limits.BLOCK_BYTES:
+            self._give_back_soon()
         connection.close()
+
+    def _give_back_soon(self) -> None:
+        """Give back the memory of what a client left untaken, and others who leave with it."""
+        if not self._is_giving_back and self._failed is not None and not self._failed.done():
+            self._is_giving_back = True
+            self._failed.get_loop().call_later(limits.GIVE_BACK_S, self._give_back)
+
+    def _give_back(self) -> None:
+        self._is_giving_back = False
+        memory.give_back_free()
 
 
 def _nothing() -> None:

@@ -75,6 +75,11 @@ class LocalConnection:
         """Something is queued that has not gone."""
         return bool(self._outbound)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that are queued and have not gone."""
+        return self._outbound.unsent
+
     def receive(self) -> None:
         """Put those messages behind the waiting that are complete by what has come; never waits.
 

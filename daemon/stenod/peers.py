@@ -56,16 +56,27 @@ class Untaken:
         if not debtor.is_owing:
             self._debtors.discard(debtor)
 
+    def room_for(self, most: int) -> int:
+        """How large a block may be that is read just now, `most` bytes at most."""
+        room = limits.UNTAKEN_BYTES_MAX - self._bytes
+        if room < most:
+            self._forget_taken()
+            room = limits.UNTAKEN_BYTES_MAX - self._bytes
+        return min(most, max(room, limits.CROWDED_BLOCK_BYTES))
+
     def part_of(self, most: int) -> int:
         """How many bytes one peer may leave untaken just now, `most` at most."""
         if self._bytes < limits.UNTAKEN_BYTES_MAX:
             return most
-        # Who takes all that it is sent is asked for nothing, and so was not looked at.
-        for debtor in tuple(self._debtors):
-            debtor.forget_taken()
+        self._forget_taken()
         if self._bytes < limits.UNTAKEN_BYTES_MAX:
             return most
         return min(most, limits.UNTAKEN_BYTES_MAX // len(self._debtors))
+
+    def _forget_taken(self) -> None:
+        # Who takes all that it is sent is asked for nothing, and so was not looked at.
+        for debtor in tuple(self._debtors):
+            debtor.forget_taken()
 
 
 class Loans:
@@ -125,6 +136,10 @@ class Loans:
             self._expected -= size
             self._bytes -= size
             self._untaken.taken(self, size)
+
+    def room_for(self, most: int) -> int:
+        """How large a block may be that is read for it just now, `most` bytes at most."""
+        return self._untaken.room_for(most)
 
     def exceeds(self, most: int) -> bool:
         """Whether more than the peer's part, `most` bytes at most, is on its way."""

@@ -396,8 +396,9 @@ class Router:
             case Read():
                 async with asker.peer.reading:
                     asker.peer.check_takes()
-                    with asker.peer.loans.expected(command.bytes_max):
-                        await self._read(asker, command)
+                    size = asker.peer.loans.room_for(command.bytes_max)
+                    with asker.peer.loans.expected(size):
+                        await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
             case Timeline():
                 asker.peer.check_takes()
                 entries = await self._looks.timeline(command.session)

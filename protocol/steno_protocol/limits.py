@@ -255,9 +255,16 @@ LENT_FRAME_BYTES: Final = 64 * KIB
 PEER_LOANS_BYTES_MAX: Final = 32 * MIB
 """Bytes that one connection may leave untaken before what could add many is `busy`."""
 
-UNTAKEN_BYTES_MAX: Final = 256 * MIB
-"""Bytes that all connections leave untaken together before each may leave an equal part at most:
-without it forty that took nothing had 1.5 GiB."""
+UNTAKEN_BYTES_MAX: Final = 48 * MIB
+"""Bytes that all connections leave untaken together before each may leave an equal part at most,
+and before a block is no larger than `CROWDED_BLOCK_BYTES`: without it forty that took nothing had
+1.5 GiB."""
+
+CROWDED_BLOCK_BYTES: Final = 256 * KIB
+"""Bytes of a block that is read while `UNTAKEN_BYTES_MAX` bytes lie untaken."""
+
+GIVE_BACK_S: Final = 1.0
+"""How long after a client that left much untaken is gone its memory goes back to the system."""
 
 PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
 """Bytes that one connection may leave untaken before its subscriptions wait: two windows."""

@@ -96,6 +96,20 @@ def test_who_takes_nothing_has_an_equal_part_of_what_all_may_leave_untaken() -> 
     assert deaf[5].takes_events
 
 
+def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() -> None:
+    untaken = Untaken()
+    peer, other = (Peer(name, 0.0, loans=Loans(untaken)) for name in (b"p", b"other"))
+    most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
+    assert peer.loans.room_for(most) == most
+    frame = lend(other, limits.UNTAKEN_BYTES_MAX - limits.MIB)
+    assert peer.loans.room_for(most) == limits.MIB
+    assert peer.loans.room_for(1) == 1
+    lend(other, 2 * limits.MIB)
+    assert peer.loans.room_for(most) == limits.CROWDED_BLOCK_BYTES
+    frame.done = True
+    assert peer.loans.room_for(most) == most
+
+
 def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None:
     untaken = Untaken()
     peer, other = (Peer(name, 0.0, loans=Loans(untaken)) for name in (b"p", b"other"))
