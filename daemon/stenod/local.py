@@ -57,6 +57,8 @@ class LocalTransport:
         self._stirred: OrderedDict[int, int] = OrderedDict()
         self._unfinished = 0
         self._unsent: OrderedDict[LocalConnection, None] = OrderedDict()
+        self._aside: OrderedDict[LocalConnection, None] = OrderedDict()
+        self._is_aside_due = False
         self._current: LocalConnection | None = None
         self._handle: Handle = _nobody
         self._end_burst: Callable[[], None] = _nothing
@@ -207,6 +209,7 @@ class LocalTransport:
         except (OSError, ForeignWire, MemoryError):
             self._end(connection)
             return 1
+        self._set_aside(connection, is_aside=connection.debt > socket_limits.DEBT_MAX)
         if connection.unfinished != connection.counted and not self._has_room_for(connection):
             self._end(connection)
             return 1
@@ -240,8 +243,43 @@ class LocalTransport:
         connection.flush()
         if connection.has_unsent is not connection.is_watched and connection.stands:
             connection.is_watched = connection.has_unsent
-            watched = _READ | _WRITE if connection.is_watched else _READ
-            self._events.modify(connection.handle, watched)
+            self._watch(connection)
+
+    def _watch(self, connection: LocalConnection) -> None:
+        reading = 0 if connection.is_aside else _READ
+        writing = _WRITE if connection.is_watched else 0
+        self._events.modify(connection.handle, reading | writing)
+
+    def _set_aside(self, connection: LocalConnection, *, is_aside: bool) -> None:
+        """Look at a connection only now and then, or as at others again.
+
+        However many there are, one of them has a look every `ASIDE_S`: what they cost together is
+        bounded, and each goes on, the slower the more there are.
+        """
+        if connection.is_aside is is_aside:
+            return
+        connection.is_aside = is_aside
+        self._watch(connection)
+        if is_aside:
+            self._aside[connection] = None
+            self._look_aside_later()
+        else:
+            self._aside.pop(connection, None)
+
+    def _look_aside_later(self) -> None:
+        if not self._is_aside_due:
+            self._is_aside_due = True
+            asyncio.get_running_loop().call_later(socket_limits.ASIDE_S, self._look_aside)
+
+    def _look_aside(self) -> None:
+        self._is_aside_due = False
+        if not self._aside:
+            return
+        connection = next(iter(self._aside))
+        self._aside.move_to_end(connection)
+        self._stirred[connection.handle] = self._stirred.get(connection.handle, 0) | _READ
+        self._look_aside_later()
+        self._take_in()
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -288,6 +326,7 @@ class LocalTransport:
     def _end(self, connection: LocalConnection) -> None:
         del self._connections[connection.identity], self._by_handle[connection.handle]
         self._unsent.pop(connection, None)
+        self._aside.pop(connection, None)
         self._unfinished -= connection.counted
         self._events.unregister(connection.handle)
         if connection.unsent >= limits.BLOCK_BYTES:

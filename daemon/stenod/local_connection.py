@@ -19,6 +19,7 @@ _CREDENTIALS: Final = struct.Struct("=iII")
 
 _LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
 _MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
+_ASIDE_BYTES: Final = socket_limits.ASIDE_BYTES
 _NOW: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -37,6 +38,8 @@ class LocalConnection:
         stands: False once it has ended.
         until: the timer that ends it unless the handshake is over by then.
         is_watched: it is noticed when more can be sent.
+        is_aside: it is looked at only now and then, because what it sends ends no message.
+        debt: what it cost since its last message, in calls of the kernel, less what its bytes pay.
         waiting: messages that were received and not yet handled.
         counted: bytes of what is unfinished by it, as they were counted last.
     """
@@ -54,6 +57,8 @@ class LocalConnection:
         self.stands = True
         self.until: asyncio.TimerHandle | None = None
         self.is_watched = False
+        self.is_aside = False
+        self.debt = 0
         self.waiting: deque[list[bytes]] = deque()
         self.counted = 0
         self._inbound = Inbound(b"ROUTER")
@@ -86,14 +91,24 @@ class LocalConnection:
         Raises:
             OSError, ForeignWire: nothing can come any more.
         """
-        size = max(_LEAST_BYTES, min(self._inbound.wanted, _MOST_BYTES))
+        if self.is_aside:
+            size = _ASIDE_BYTES
+        else:
+            size = max(_LEAST_BYTES, min(self._inbound.wanted, _MOST_BYTES))
         try:
             data = self._socket.recv(size)
         except BlockingIOError:
             return
         if not data:
             raise ConnectionResetError
-        self.waiting.extend(self._inbound.feed(data))
+        before = self._inbound.taken
+        messages = self._inbound.feed(data)
+        if messages:
+            self.waiting.extend(messages)
+            self.debt = 0
+        else:
+            cost = 1 + (self._inbound.taken - before) // socket_limits.PAID_FRAMES
+            self.debt = max(0, self.debt + cost - len(data) // socket_limits.PAYING_BYTES)
         if self._inbound.owed:
             self._pay()
 

@@ -35,6 +35,22 @@ SOCKET_BYTES: Final = 512 * KIB
 goes in a few pieces instead of ten, 60 MiB to a follower in 55 ms instead of 85. It gives what the
 system allows, 208 KiB mostly."""
 
+PAYING_BYTES: Final = 16 * KIB
+"""Bytes of an unfinished message that pay for one call of the kernel."""
+
+PAID_FRAMES: Final = 32
+"""Frames of an unfinished message that cost as much as one call of the kernel."""
+
+DEBT_MAX: Final = 256
+"""Calls of the kernel that bring no end of a message before a connection is set aside: twice as
+many as the largest batch needs."""
+
+ASIDE_S: Final = 0.005
+"""How often one of the connections that are set aside is looked at."""
+
+ASIDE_BYTES: Final = 4 * KIB
+"""Bytes that are taken in at such a look: as frames of one byte that is 1 ms of work."""
+
 PIECES_MAX: Final = 512
 """Pieces of a frame before they are put together: the largest record comes in 256 of 64 KiB."""
 

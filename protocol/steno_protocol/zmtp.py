@@ -64,6 +64,7 @@ class Inbound:
         owed: bytes that this end has to send, at first the greeting; whoever sends them empties it.
         is_ready: the other end has said which kind of socket it is: messages may go and come.
         wanted: bytes without which the next ones that are fed complete nothing.
+        taken: frames that were taken in since the beginning.
     """
 
     def __init__(self, kind: bytes) -> None:
@@ -71,6 +72,7 @@ class Inbound:
         self.owed = bytearray(_GREETING)
         self.is_ready = False
         self.wanted = len(_GREETING)
+        self.taken = 0
         self._is_greeted = False
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -123,6 +125,7 @@ class Inbound:
         """Take whole frames; returns where the rest begins."""
         at = 0 if self._is_greeted else self._greet(data)
         while self._is_greeted and (place := self._place(data, at)) is not None:
+            self.taken += 1
             flags, (begin, at) = data[at], place
             body = data[begin:at]
             if flags & _COMMAND:

@@ -6,7 +6,7 @@ import os
 import select
 import socket
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import anyio
@@ -110,8 +110,10 @@ async def test_who_takes_nothing_any_more_is_heard_to_the_end_and_then_ended(roo
 
 
 async def test_a_sign_of_life_is_given_again_once_it_is_taken(
-    root: Path, stranger: socket.socket
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So many at once set a connection aside, which is another matter.
+    monkeypatch.setattr(socket_limits, "DEBT_MAX", 1 << 30)
     async with served(root) as there:
         stranger.connect(str(there.path))
         stranger.send(HANDSHAKE + b"\x00\x04mute")
@@ -131,6 +133,71 @@ async def test_a_sign_of_life_is_given_again_once_it_is_taken(
         assert not has_hung_up(stranger)
         stranger.send(PING)
         await until(lambda: b"PONG" in heard(stranger))
+
+
+async def test_who_sends_a_message_byte_by_byte_is_set_aside_until_it_ends(
+    root: Path, stranger: socket.socket
+) -> None:
+    size = 4 * socket_limits.DEBT_MAX
+    async with served(root) as there:
+        peer, _ = await there.come(b"one")
+        stranger.connect(str(there.path))
+        stranger.send(HANDSHAKE + b"\x00\x04slow")
+        await until(lambda: b"slow" in there.links)
+        link = there.links[b"slow"]
+        assert link is not None
+        stranger.send(b"\x02" + size.to_bytes(8, "big"))
+        sent = 0
+        while not link.is_aside:
+            stranger.send(b"x")
+            sent += 1
+            await until(lambda: not is_readable(link.handle))
+        assert sent >= socket_limits.DEBT_MAX
+        assert peer.send([b"beside"])
+        await until(lambda: there.messages[-1][1] == [b"beside"])
+
+        stranger.send(b"x" * (size - sent))
+        await until(lambda: there.messages[-1][1] == [b"x" * size])
+        assert not link.is_aside
+        stranger.send(b"\x00\x05again")
+        await until(lambda: there.messages[-1][1] == [b"again"])
+        peer.close()
+
+
+async def test_of_those_who_never_end_a_message_one_at_a_time_has_a_short_look(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[tuple[bytes, int]] = []
+    receive = local_connection.LocalConnection.receive
+
+    def counted(connection: local_connection.LocalConnection) -> None:
+        before = connection._inbound.taken
+        receive(connection)
+        if connection.is_aside:
+            looks.append((connection.identity, connection._inbound.taken - before))
+
+    monkeypatch.setattr(local_connection.LocalConnection, "receive", counted)
+    endless = b"\x01\x01x"
+    async with served(root) as there:
+        with ExitStack() as made:
+            floods = [made.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)]
+            for one in floods:
+                one.connect(str(there.path))
+                one.setblocking(False)
+                one.send(HANDSHAKE)
+
+            def flood() -> int:
+                for one in floods:
+                    with suppress(BlockingIOError):
+                        one.send(endless * 20_000)
+                return len(looks)
+
+            await until(lambda: flood() >= 12)
+    # After the first ones, which each of them had while others were still set aside.
+    turns = [identity for identity, _ in looks[4:]]
+    assert len(set(turns[:4])) == 4
+    assert turns[4:8] == turns[:4]
+    assert max(frames for _, frames in looks) <= socket_limits.ASIDE_BYTES // len(endless) + 1
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(200), b"\0"])
