@@ -26,6 +26,7 @@ System    _source, _regular, _folders, _key_files, _in_thread, _fork, _uncopied
 Beside    _command, cli                       the command
           adapters                            in the place of other programs' classes
           llm, _model_limits                  models that summarise
+          testing                             what a storage of messages has to keep, as tests
 """
 
 from importlib import import_module

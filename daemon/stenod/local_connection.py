@@ -107,8 +107,8 @@ class LocalConnection:
             self.waiting.extend(messages)
             self.debt = 0
         else:
-            cost = 1 + (self._inbound.taken - before) // socket_limits.PAID_FRAMES
-            self.debt = max(0, self.debt + cost - len(data) // socket_limits.PAYING_BYTES)
+            cost = 1 + (self._inbound.taken - before) // socket_limits.FRAMES_OF_A_CALL_MAX
+            self.debt = max(0, self.debt + cost - len(data) // socket_limits.CALL_BYTES)
         if self._inbound.owed:
             self._pay()
 

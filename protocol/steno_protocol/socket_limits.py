@@ -35,10 +35,10 @@ SOCKET_BYTES: Final = 512 * KIB
 goes in a few pieces instead of ten, 60 MiB to a follower in 55 ms instead of 85. It gives what the
 system allows, 208 KiB mostly."""
 
-PAYING_BYTES: Final = 16 * KIB
+CALL_BYTES: Final = 16 * KIB
 """Bytes of an unfinished message that pay for one call of the kernel."""
 
-PAID_FRAMES: Final = 32
+FRAMES_OF_A_CALL_MAX: Final = 32
 """Frames of an unfinished message that cost as much as one call of the kernel."""
 
 DEBT_MAX: Final = 256
