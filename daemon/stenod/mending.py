@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from steno_protocol import happenings, limits, places
+from steno_protocol.checksums import BlockChecksums
 from steno_protocol.errors import Busy
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
@@ -229,14 +230,24 @@ class FileEnd(msgspec.Struct, frozen=True):
             self.disk.truncate(self.handle, repair.keep)
         self._sync()
 
-    def replay(self, mark: Mark | None, size: int) -> Replay:
-        """What the first `size` bytes say, from the mark on."""
+    def marked_checksums(self, mark: Mark | None) -> BlockChecksums:
+        """The checksums of the marked bytes; of none without a mark."""
+        if mark is None:
+            return BlockChecksums()
+        return BlockChecksums(mark.bytes, mark.checksums)
+
+    def replay(
+        self, mark: Mark | None, size: int, checksums: BlockChecksums | None = None
+    ) -> Replay:
+        """What the first `size` bytes say, from the mark on; `checksums` is fed with them."""
         replay, offset = Replay(), 0
         if mark is not None:
             replay = Replay(mark.lines, mark.counters(), Milestones(mark.milestones))
             offset = mark.bytes
         for block in self._blocks(offset, size):
             replay.feed(block)
+            if checksums is not None:
+                checksums.feed(block)
             offset += len(block)
             replay.milestones.pass_by(offset, replay.lines, replay.counters)
         return replay

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from steno_protocol import floors, happenings, limits, places
+from steno_protocol.checksums import BlockChecksums
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest, Busy, Corrupt, Held, NotFound
 from steno_protocol.happenings import Happening
@@ -201,6 +202,7 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
         counters=machine.counters,
         youngest_key_ms=machine.keys.youngest_ms,
         milestones=machine.milestones,
+        checksums=log.checksums.known,
     )
 
 
@@ -273,7 +275,7 @@ def _open_files(
     )  # fmt: skip
     # What another program does while it is open is told by who has it open.
     was_at = None if opening.taken_in else end.changed_since()
-    size, replay, mark = _believe(end, opening, entries)
+    size, replay, mark, checksums = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
     if timeline.incarnation_of(entries) is None:
         first = _first_entry(opening, generation, created=created)
@@ -283,7 +285,10 @@ def _open_files(
     head = Position(generation, replay.lines)
     if was_at is not None:
         _tell_changed(end, entries, was_at, head, opening.now)
-    log = JsonlLog(disk, folder, opening.path, context, generation, size, doubts=opening.doubts)
+    log = JsonlLog(
+        disk, folder, opening.path, context, generation, size,
+        doubts=opening.doubts, checksums=checksums,
+    )  # fmt: skip
     first_lines = timeline.first_lines_of(entries, generation)
     if timeline.is_inferred(entries, generation):
         # Nobody told which of its lines are copies of older ones: their keys are looked up.
@@ -343,10 +348,11 @@ def open_wire(
         end = FileEnd(
             disk, folder, handle, places.WIRE, 0, opening.session, opening.path, opening.doubts
         )
-        size, replay, mark = _believe(end, opening, entries)
+        size, replay, mark, checksums = _believe(end, opening, entries)
         log = JsonlLog(
-            disk, folder, opening.path, handle, 0, size, name=places.WIRE, doubts=opening.doubts
-        )
+            disk, folder, opening.path, handle, 0, size,
+            name=places.WIRE, doubts=opening.doubts, checksums=checksums,
+        )  # fmt: skip
         machine = WireMachine(
             opening.session,
             Position(0, replay.lines),
@@ -371,10 +377,11 @@ def _raise_to_floor(replay: Replay, entries: list[Happening], generation: int) -
 
 def _believe(
     end: FileEnd, opening: Opening, entries: list[Happening]
-) -> tuple[int, Replay, Mark | None]:
+) -> tuple[int, Replay, Mark | None, BlockChecksums]:
     """Make a file durable, mend its end, and read what it says: its size and the replay of it.
 
-    With them comes the mark that it began from, if there is one to be believed.
+    With them comes the mark that it began from, if there is one to be believed, and the checksums
+    of the whole file.
     """
     mark = end.mark()
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
@@ -384,7 +391,8 @@ def _believe(
     if is_fresh:
         end.check_settled(mark)
     size = end.mend(mark, opening.now, entries, durable=durable)
-    return size, end.replay(mark, size), mark
+    checksums = end.marked_checksums(mark)
+    return size, end.replay(mark, size, checksums), mark, checksums
 
 
 def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Happening]) -> int:

@@ -14,6 +14,7 @@ Written    records, wire                the gates, and what a line of either fil
            places, kinds                names of files, rules of ids, and what else may lie there
            work_dirs                    the work directories that kimi-cli's file names
 Checked    checks, dialects             a session's files, and what each of them holds
+           checksums                    the checksums of a file's blocks
            damage, welded               damaged lines, and the records that are whole in them
 Set        settings, metrics            the options of `config.toml`, and the numbers of `stats`
 Inside     _json, _settings_values, _toml_lines

@@ -13,6 +13,7 @@ import msgspec
 
 from steno_protocol import happenings, limits, places
 from steno_protocol._json import is_object
+from steno_protocol.checksums import BlockChecksums
 from steno_protocol.damage import Edit, Finding, Scanner, merged
 from steno_protocol.dialects import Dialect, dialect_of
 from steno_protocol.errors import TooLarge
@@ -353,8 +354,9 @@ class _Structure(msgspec.Struct, frozen=True):
         entries = [entry for entry in self.rewrites if entry.generation <= self._latest]
         for entry in entries:
             self._rewrite(entry, is_last=entry is entries[-1])
-        if places.MARK in names:
-            self._mark()
+        for name, generation in ((places.CONTEXT, self.present), (places.WIRE, 0)):
+            if places.mark_file(name) in names:
+                self._mark(name, generation)
         if places.STATE in names:
             self._state()
         if places.REWRITE in names and not self.is_live:
@@ -418,24 +420,41 @@ class _Structure(msgspec.Struct, frozen=True):
         data = self._read(name, size - start, start)
         return None if data is None else zlib.crc32(data) == crc
 
-    def _mark(self) -> None:
-        """Bytes that were synced once have not changed since."""
-        data = self._read(places.MARK, _SMALL_BYTES)
+    def _mark(self, name: str, generation: int) -> None:
+        """Compare a file with its mark: synced bytes do not change."""
+        data = self._read(places.mark_file(name), _SMALL_BYTES)
         if data is None:
             return
         mark = _decoded(data[9:]) if data[:9] == b"%08x " % zlib.crc32(data[9:]) else None
-        facts = self.folder.facts(places.CONTEXT)
+        facts = self.folder.facts(name)
         if not is_object(mark) or facts is None:
             what = "it is none: the next opening reads all of the file"
-            self._tell("mark_ignored", places.MARK, what)
+            self._tell("mark_ignored", places.mark_file(name), what)
             return
-        is_its_own = (mark.get("generation"), mark.get("inode")) == (self.present, facts.inode)
+        is_its_own = (mark.get("generation"), mark.get("inode")) == (generation, facts.inode)
         size, crc = mark.get("bytes"), mark.get("crc")
         if not is_its_own or not isinstance(size, int) or not isinstance(crc, int):
             return
-        if self._begins_with(places.CONTEXT, size, crc) is False:
+        known = mark.get("checksums")
+        checksums = BlockChecksums(size, _checksums(known)) if facts.size >= size else None
+        is_found = checksums is not None and self._changed_blocks(name, checksums)
+        if not is_found and self._begins_with(name, size, crc) is False:
             what = f"its first {size} bytes are not what was synced once"
-            self._tell("synced_lost", places.CONTEXT, what)
+            self._tell("synced_lost", name, what)
+
+    def _changed_blocks(self, name: str, checksums: BlockChecksums) -> bool:
+        """Report the blocks of a file that differ from what was synced; True if there are any."""
+        data = blocks(lambda count, offset: self._read(name, count, offset) or b"", checksums.size)
+        is_found = False
+        for offset, size in checksums.differences(data):
+            is_found = True
+            what = (
+                "these bytes are not what was synced: the disk or another program changed them; a"
+                f" copy of the file is the only remedy, and if the change was meant, remove"
+                f" {places.mark_file(name)} while the session is closed"
+            )
+            self.check_.add(name, Finding("synced_lost", what, offset, size))
+        return is_found
 
     def _state(self) -> None:
         data = self._read(places.STATE, _SMALL_BYTES)
@@ -461,6 +480,14 @@ class _Structure(msgspec.Struct, frozen=True):
 
     def _tell(self, kind: str, name: str, what: str) -> None:
         self.check_.add(name, Finding(kind, what))
+
+
+def _checksums(value: object) -> list[int | None]:
+    """The checksums that a mark holds; none if it holds something else there."""
+    try:
+        return msgspec.convert(value, list[int | None])
+    except msgspec.ValidationError:
+        return []
 
 
 def _fingerprint(entry: Happening, which: str) -> tuple[int, int] | None:

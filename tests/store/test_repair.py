@@ -11,10 +11,7 @@ from steno_protocol import places
 from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
-from stenod import recovery, settling
 from stenod.recovery import save_mark
-from stenod.store.doubts import Doubts
-from stenod.store.handles import FileView, SharedHandle
 from stenod.verifying import verify
 from support.lines import (
     SESSION,
@@ -58,29 +55,6 @@ def scene(data: bytes = DAMAGED) -> Scene:
     return Scene(disk, StoredSession(disk, PATH))
 
 
-def view(session: StoredSession, name: str) -> FileView:
-    """What may be read of a file of a session that is not open."""
-    disk = session.disk
-    folder = disk.open_root(PATH)
-    try:
-        shared = SharedHandle(disk, disk.open_read(folder, name))
-        present = settling.present_generation(disk, folder)
-        size = recovery.readable_size(disk, folder, shared.handle, name, present, Doubts())
-        return FileView(shared, size)
-    finally:
-        disk.close(folder)
-
-
-def verified(session: StoredSession) -> Verification:
-    """What `verify` answers for a session that is not open."""
-    context = view(session, places.CONTEXT)
-    folder = session.disk.open_root(PATH)
-    try:
-        return verify(session.disk, folder, SESSION, context, context, live=None)
-    finally:
-        context.release()
-
-
 def context_of(report: Verification) -> CheckedFile:
     (found,) = [each for each in report.files if each.file == places.CONTEXT]
     return found
@@ -96,7 +70,7 @@ def repair(report: Verification, key: str = "m", **fields: int) -> Repair:
 def test_verify_tells_every_damage_and_changes_nothing() -> None:
     found = scene()
     before = found.disk.tree()
-    report = verified(found.session)
+    report = found.session.verified()
     assert found.disk.tree() == before
     assert [(each.kind, each.line, each.remedy) for each in report.findings] == [
         ("not_json", 2, "cut"),
@@ -110,7 +84,7 @@ def test_verify_tells_every_damage_and_changes_nothing() -> None:
 def test_a_repair_keeps_whole_records_in_order_and_leaves_the_damaged_file_behind() -> None:
     found = scene()
     opened = found.session.open()
-    ack = apply(opened, repair(verified(found.session)))
+    ack = apply(opened, repair(found.session.verified()))
     assert found.session.file() == MENDED
     assert found.session.file("context_1.jsonl") == DAMAGED
     assert (ack.head, ack.rotated) == ("1:6", f"{PATH}/context_1.jsonl")
@@ -128,14 +102,14 @@ def test_a_repair_keeps_whole_records_in_order_and_leaves_the_damaged_file_behin
 def test_a_repair_can_be_undone() -> None:
     found = scene()
     opened = found.session.open()
-    apply(opened, repair(verified(found.session)))
+    apply(opened, repair(found.session.verified()))
     apply(opened, restore("r", 0))
     assert found.session.file() == DAMAGED
 
 
 def test_what_was_appended_since_it_was_verified_stays() -> None:
     found = scene()
-    report = verified(found.session)
+    report = found.session.verified()
     opened = found.session.open()
     apply(opened, append("late"), user("late"))
     apply(opened, repair(report))
@@ -148,14 +122,14 @@ def test_what_a_half_line_swallowed_and_was_sent_again_is_not_there_twice() -> N
     found = scene(swallowed + ours[0] + batch[0] + batch[1])
     opened = found.session.open()
     assert find_key(opened, "k1") is not None
-    apply(opened, repair(verified(found.session)))
+    apply(opened, repair(found.session.verified()))
     assert found.session.file() == TWO + THREE + ours[0] + batch[0] + batch[1]
 
 
 @pytest.mark.parametrize("field", ["generation", "bytes", "crc"])
 def test_a_repair_of_what_is_not_what_was_verified_is_refused(field: str) -> None:
     found = scene()
-    command = repair(verified(found.session))
+    command = repair(found.session.verified())
     opened = found.session.open()
     wrong = msgspec.structs.replace(command, **{field: getattr(command, field) + 1})
     with pytest.raises(Conflict, match="verify it again"):
@@ -167,7 +141,7 @@ def test_a_session_that_was_rewritten_since_is_not_repaired() -> None:
     found = scene()
     opened = found.session.open()
     apply(opened, checkpoint("c"))
-    report = verified(found.session)
+    report = found.session.verified()
     apply(opened, revert("r", 0))
     with pytest.raises(Conflict):
         apply(opened, repair(report))
@@ -177,12 +151,12 @@ def test_a_whole_session_is_not_repaired() -> None:
     found = scene(ONE + TWO)
     opened = found.session.open()
     with pytest.raises(BadRequest, match="nothing to repair"):
-        apply(opened, repair(verified(found.session)))
+        apply(opened, repair(found.session.verified()))
 
 
 def test_a_torn_end_is_the_next_openings_and_does_not_stop_a_repair() -> None:
     found = scene(DAMAGED + b'{"role":"us')
-    report = verified(found.session)
+    report = found.session.verified()
     last = report.findings[-1]
     assert (last.kind, last.offset, last.bytes, last.remedy) == (
         "torn",
@@ -199,7 +173,7 @@ def test_a_whole_record_of_another_program_that_lacks_its_newline_is_no_damage(
     before: bytes,
 ) -> None:
     found = scene(before + TWO[:-1])
-    report = verified(found.session)
+    report = found.session.verified()
     [told] = report.findings
     assert (told.kind, told.remedy, report.damage) == ("unended", "opening", 0)
     found.session.open()
@@ -209,7 +183,7 @@ def test_a_whole_record_of_another_program_that_lacks_its_newline_is_no_damage(
 @pytest.mark.parametrize("end", [SPLIT[:-1], TWO[:-2]], ids=["ours", "half"])
 def test_a_last_line_that_the_next_opening_cuts_is_damage(end: bytes) -> None:
     found = scene(ONE + end)
-    report = verified(found.session)
+    report = found.session.verified()
     assert [(told.kind, told.remedy) for told in report.findings] == [("torn", "opening")]
     found.session.open()
     assert found.session.file() == ONE
@@ -219,7 +193,7 @@ def test_a_repair_that_dies_at_any_call_is_as_before_or_as_after() -> None:
     found = scene()
     found.session.open().log.close()
     found.disk.sync_all()
-    command = repair(verified(found.session))
+    command = repair(found.session.verified())
     rehearsal = found.clone()
     first = len(rehearsal.disk.calls)
     apply(rehearsal.session.open(), command)
@@ -277,7 +251,7 @@ def rewritten() -> Scene:
 
 
 def kinds(found: Scene) -> list[tuple[str, str]]:
-    return [(each.kind, each.file) for each in verified(found.session).findings]
+    return [(each.kind, each.file) for each in found.session.verified().findings]
 
 
 def test_a_session_as_steno_leaves_it_has_no_finding() -> None:
@@ -332,7 +306,7 @@ def test_of_many_generations_one_file_is_open_at_a_time(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(disk, "open_read", counted_open)
     monkeypatch.setattr(disk, "close", counted_close)
-    report = verified(found.session)
+    report = found.session.verified()
     assert report.generation == 22
     assert len(report.files) > 22
     assert report.damage == 0
@@ -349,7 +323,7 @@ def test_a_look_that_runs_out_of_handles_or_memory_says_nothing_of_the_files(
     found = rewritten()
     found.disk.fail_next("open_read", error, name=name)
     with pytest.raises(OSError, match=name) as failed:
-        verified(found.session)
+        found.session.verified()
     assert failed.value.errno == error
 
 
@@ -369,7 +343,7 @@ def test_synced_bytes_that_changed_are_told() -> None:
 def test_a_session_without_a_present_generation_is_told() -> None:
     found = rewritten()
     folder = found.disk.open_root(PATH)
-    context = view(found.session, "context_1.jsonl")
+    context = found.session.view("context_1.jsonl")
     found.disk.unlink(folder, places.CONTEXT)
     report = verify(found.disk, folder, SESSION, context, context, live=None)
     assert [(each.kind, each.file) for each in report.findings] == [("no_context", "context.jsonl")]
@@ -388,7 +362,7 @@ def test_a_rewrite_that_did_not_take_place_is_told() -> None:
         with pytest.raises(Death):
             apply(crashed.session.open(), revert("late", 0))
         crashed.disk.restart()
-        report = verified(crashed.session)
+        report = crashed.session.verified()
         assert report.damage == 0, (call, report.findings)
         told |= {each.kind for each in report.findings}
     assert {"rewrite_open", "leftover"} <= told
@@ -416,7 +390,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_are_looked_at() -> No
 
 
 def test_a_verification_is_json_with_every_place() -> None:
-    report = json.loads(msgspec.json.encode(verified(scene().session)))
+    report = json.loads(msgspec.json.encode(scene().session.verified()))
     assert report["findings"][1] == {
         "file": "context.jsonl", "kind": "welded",
         "what": f"{len(HALF)} damaged bytes welded to 1 whole record",

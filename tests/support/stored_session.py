@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from steno_protocol import places
 from steno_protocol.commands import Mutation
 from steno_protocol.happenings import Happening
-from steno_protocol.replies import Ack, Mail
-from stenod import lookup, mailing, recovery, rewriting
+from steno_protocol.positions import Position
+from steno_protocol.replies import Ack, Mail, Verification
+from stenod import lookup, mailing, recovery, rewriting, settling
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
 from stenod.recovery import Inspection, Opened, Opening
 from stenod.store.disk import Disk
 from stenod.store.doubts import Doubts
+from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import read_file
+from stenod.verifying import verify
 from support.happenings import check_facts
 from support.lines import SESSION
 
@@ -73,6 +76,36 @@ class StoredSession:
             return recovery.pending_mail(self.disk, folder)
         finally:
             self.disk.close(folder)
+
+    def view(self, name: str) -> FileView:
+        """The readable part of one of its files while it is closed; the caller releases it."""
+        folder = self.disk.open_root(self.path)
+        try:
+            shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
+            present = settling.present_generation(self.disk, folder)
+            size = recovery.readable_size(self.disk, folder, shared.handle, name, present, Doubts())
+            return FileView(shared, size)
+        finally:
+            self.disk.close(folder)
+
+    def verified(self) -> Verification:
+        """The reply to `verify` while it is closed."""
+        context = self.view(places.CONTEXT)
+        wire = self.view(places.WIRE) if places.WIRE in self.names() else context
+        folder = self.disk.open_root(self.path)
+        try:
+            return verify(self.disk, folder, SESSION, context, wire, live=None)
+        finally:
+            for view in {context, wire}:
+                view.release()
+
+    def open_wire(self) -> Opened:
+        """Open its wire file for the writer; the context has to be open."""
+        opening = Opening(session=SESSION, path=self.path, now=NOW_S, incarnation="wire")
+        folder = self.disk.open_root(self.path)
+        return recovery.open_wire(
+            self.disk, folder, opening, stamp=True, context_head=lambda: Position(0, 0)
+        )
 
     def file(self, name: str = places.CONTEXT) -> bytes:
         """What one of its files holds, empty when there is none."""

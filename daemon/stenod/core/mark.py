@@ -24,6 +24,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         youngest_key_ms: as old is the youngest key that was used up to there, 0 if none was; None
             if nobody knew.
+        checksums: CRC-32 of each block of the marked bytes, see `steno_protocol.checksums`.
     """
 
     generation: int
@@ -37,6 +38,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     has_system_prompt: bool
     youngest_key_ms: int | None = None
     milestones: list[Milestone] = []
+    checksums: list[int | None] = []
 
     def counters(self) -> ContextCounters:
         """The counters at the mark."""
@@ -64,6 +66,7 @@ def encode_mark(
     counters: ContextCounters,
     youngest_key_ms: int | None = None,
     milestones: Iterable[Milestone] = (),
+    checksums: Iterable[int | None] = (),
 ) -> bytes:
     """The bytes of a mark."""
     body = _encode(
@@ -79,6 +82,7 @@ def encode_mark(
             has_system_prompt=counters.has_system_prompt,
             youngest_key_ms=youngest_key_ms,
             milestones=list(milestones),
+            checksums=list(checksums),
         )
     )
     return _check(body) + body

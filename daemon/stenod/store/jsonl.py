@@ -15,6 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from steno_protocol import limits, places
+from steno_protocol.checksums import BlockChecksums
 from stenod.store.disk import Disk, FileStat
 from stenod.store.doubts import Doubts
 from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
@@ -75,9 +76,11 @@ class JsonlLog:
         size: its bytes, all of them durable.
         name: its name.
         doubts: told when a sync of it fails.
+        checksums: of its blocks; without them, none of what is there now is known.
 
     Attributes:
         synced: how many of the file's `size` bytes are durable.
+        checksums: of the file's durable bytes.
         names: the open folder, held by whoever works in it.
         known: what was durable when `confirm` was called last, to be found again by the next log.
     """
@@ -92,6 +95,7 @@ class JsonlLog:
         size: int,
         name: str = places.CONTEXT,
         doubts: Doubts | None = None,
+        checksums: BlockChecksums | None = None,
     ) -> None:
         self.generation = generation
         self.size = size
@@ -107,6 +111,7 @@ class JsonlLog:
         self._told: int | None = None
         self._marked = (generation, 0)
         self._known_from, self._crc = self._end_of(handle, size)
+        self.checksums = BlockChecksums(size) if checksums is None else checksums
         self.confirm()
         # Readers ask for a view on the event loop while a rewrite runs in a thread.
         self._swap = threading.Lock()
@@ -168,6 +173,7 @@ class JsonlLog:
         self.synced = self.size
         for data in self._unsynced:
             self._crc = zlib.crc32(data, self._crc)
+            self.checksums.feed(data)
         self._unsynced.clear()
 
     @_holding
@@ -336,6 +342,7 @@ class JsonlLog:
         fresh, size = self._build(pieces)  # 2. the new file aside, synced
         try:
             known_from, crc = self._end_of(fresh, size)
+            checksums = self._checksums_of(fresh, pieces, size)
             self._link_present(rotated)  # 3. a second name for the old
             self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
             self._check_in_place()
@@ -353,6 +360,7 @@ class JsonlLog:
             self._file = SharedHandle(self._disk, fresh)
             self.generation, self.size, self.synced = generation, size, size
             self._known_from, self._crc = known_from, crc
+            self.checksums = checksums
             self.confirm()
         self._identity = identity
         return f"{self.path}/{rotated}"
@@ -427,6 +435,18 @@ class JsonlLog:
         """Where the last bytes of a file begin, and their CRC-32."""
         start = max(0, size - limits.FINGERPRINT_BYTES)
         return start, self._crc_of(handle, start, size)
+
+    def _checksums_of(self, handle: int, pieces: Sequence[Piece], size: int) -> BlockChecksums:
+        """The checksums of a new file; what it keeps from the present one's start is not read."""
+        first = pieces[0] if pieces else b""
+        keeps_start = (
+            isinstance(first, Copy) and first.generation == self.generation and first.offset == 0
+        )
+        kept = first.size if keeps_start and isinstance(first, Copy) else 0
+        checksums = self.checksums.whole_blocks(kept)
+        for offset in range(checksums.size, size, limits.COPY_BYTES):
+            checksums.feed(self._disk.read(handle, min(limits.COPY_BYTES, size - offset), offset))
+        return checksums
 
     def _crc_of(self, handle: int, start: int, end: int) -> int:
         crc = 0

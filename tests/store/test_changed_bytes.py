@@ -1,0 +1,98 @@
+"""A bit that flips in synced bytes is found by verify, also when the line is still JSON."""
+
+import random
+
+import pytest
+
+from steno_protocol import limits, places
+from stenod.recovery import save_mark
+from support.lines import append, checkpoint, clear, foreign, restore, revert, user
+from support.simulated_disk import SimulatedDisk
+from support.stored_session import StoredSession, apply
+from support.wire_writing import append_wire, event
+
+PATH = "/disk/demo"
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHECKSUM_BLOCK_BYTES", 64)
+    monkeypatch.setattr(limits, "FINGERPRINT_BYTES", 16)
+
+
+def written(seed: int) -> tuple[SimulatedDisk, StoredSession]:
+    """A session that was appended to, rewritten and opened again, closed with a mark."""
+    chance = random.Random(seed)
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    opened = session.open()
+    for step in range(30):
+        match chance.randrange(8):
+            case 0:
+                apply(opened, checkpoint(f"c{step}"))
+            case 1 if opened.machine.counters.n_checkpoints:
+                last = chance.randrange(opened.machine.counters.n_checkpoints)
+                apply(opened, revert(f"r{step}", last))
+            case 2 if opened.log.generation and chance.random() < 0.5:
+                apply(opened, restore(f"s{step}", chance.randrange(opened.log.generation)))
+            case 3 if chance.random() < 0.3:
+                apply(opened, clear(f"e{step}"))
+            case 4:
+                save_mark(opened)
+                opened.log.close()
+                if chance.random() < 0.3:
+                    disk.foreign.append(f"{PATH}/{places.CONTEXT}", foreign("theirs"))
+                opened = session.open(now_s=1e9)
+            case _:
+                apply(opened, append(f"a{step}"), user("x" * chance.randrange(90)))
+    save_mark(opened)
+    opened.log.close()
+    disk.sync_all()
+    return disk, session
+
+
+def changed(session: StoredSession) -> list[tuple[int | None, int]]:
+    findings = session.verified().findings
+    return [(each.offset, each.bytes) for each in findings if each.kind == "synced_lost"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_verify_finds_a_flipped_bit_anywhere_before_the_mark(seed: int) -> None:
+    disk, session = written(seed)
+    data = session.file()
+    assert changed(session) == []
+    for place in range(0, len(data), 7):
+        hit = disk.clone()
+        hit.foreign.overwrite(f"{PATH}/{places.CONTEXT}", place, bytes([data[place] ^ 1]))
+
+        ((offset, size),) = changed(StoredSession(hit, PATH))
+        assert offset is not None
+        assert offset <= place < offset + size
+        assert size <= limits.CHECKSUM_BLOCK_BYTES
+
+
+def test_a_flipped_bit_is_found_after_the_session_was_appended_to_again() -> None:
+    disk, session = written(1)
+    disk.foreign.overwrite(f"{PATH}/{places.CONTEXT}", 70, b"@")
+    opened = session.open()
+    apply(opened, append("later"), user("later"))
+    save_mark(opened)
+    opened.log.close()
+
+    assert changed(session) == [(64, 64)]
+
+
+def test_verify_finds_a_flipped_bit_in_a_wire_file() -> None:
+    disk = SimulatedDisk()
+    disk.foreign.make_folder(PATH)
+    session = StoredSession(disk, PATH)
+    context, wire = session.open(), session.open_wire()
+    for number in range(20):
+        apply(wire, append_wire(f"w{number}"), event(number))
+    save_mark(wire)
+    wire.log.close()
+    context.log.close()
+    disk.foreign.overwrite(f"{PATH}/{places.WIRE}", 200, b"@")
+
+    assert changed(session) == [(192, 64)]
