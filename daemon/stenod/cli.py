@@ -16,11 +16,12 @@ from typing import Final
 from steno_protocol import __version__, places
 from steno_protocol.errors import BadRequest, Held, StenoError
 from steno_protocol.kinds import kind_of
-from stenod import config, handle_limit, journal, lifecycle
-from stenod.config import Config
-from stenod.faults import fault_of
+from stenod import daemon
+from stenod.runtime import config, daemon_log, fd_limit
+from stenod.runtime.config import Config
+from stenod.runtime.internal_errors import fault_of
 from stenod.store.lock import RootLock, check_private, make_root
-from stenod.supervisor import Supervisor, take_supervisor
+from stenod.systemd import Supervisor, take_supervisor
 
 EXIT_FAILED: Final = 1
 EXIT_HELD: Final = 3
@@ -60,11 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.log and not options.foreground:
         parser.error("--log goes with --foreground: a daemon in the background logs in its root")
-    lifecycle.prepare_process()
+    daemon.prepare_process()
     # Whoever looks after this process is not told of a daemon that leaves it.
     supervisor = take_supervisor(os.environ)
     try:
-        handle_limit.check_enough()
+        fd_limit.check_enough()
         settings = _settings(options.root, options.socket)
         if options.foreground:
             log = Path(options.log).absolute() if options.log else None
@@ -109,8 +110,8 @@ def _check_log(path: Path) -> None:
 def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor) -> int:
     # In the background nobody reads what goes to stderr, but for what stands in the log.
     is_detached = ready is not None
-    journal.start(log, outputs=_OUTPUTS if is_detached else ())
-    journal.adopt(settings.settings)
+    daemon_log.start(log, outputs=_OUTPUTS if is_detached else ())
+    daemon_log.adopt(settings.settings)
 
     def on_ready() -> None:
         if ready is not None:
@@ -119,7 +120,7 @@ def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor:
                 os.write(ready, b"ready")
             os.close(ready)
 
-    lifecycle.serve(settings, RootLock(settings.root), on_ready, supervisor)
+    daemon.serve(settings, RootLock(settings.root), on_ready, supervisor)
     return 0
 
 
@@ -152,7 +153,7 @@ def _serve_detached(settings: Config, writer: int) -> int:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
         # A lack of memory has no text of its own.
         told = str(error) or fault_of(error)
-        journal.tell("cannot_start", error=told)
+        daemon_log.tell("cannot_start", error=told)
         _tell_parent(writer, f"{code}:stenod: cannot start: {told}")
         return code
 

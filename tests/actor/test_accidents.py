@@ -14,8 +14,8 @@ from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
-from stenod.peers import Peer
-from stenod.refusals import doubted, remedy_of
+from stenod.api.clients import Peer
+from stenod.runtime.error_mapping import doubted, remedy_of
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user, uuid7

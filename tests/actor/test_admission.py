@@ -10,7 +10,7 @@ from steno._remote_connection import new_key_pair
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed
 from steno_protocol.rights import RIGHTS
-from stenod.admission import Admission
+from stenod.api.auth import Admission
 
 
 def _let_in(folder: Path) -> str:

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from steno_protocol import sync_limits
-from stenod import blocking
-from stenod.blocking import Adaptive, in_thread
-from stenod.faults import NoThread
+from stenod.runtime import executor
+from stenod.runtime.executor import Adaptive, in_thread
+from stenod.runtime.internal_errors import NoThread
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(blocking.time, "perf_counter", lambda: disk.now_s)
+    monkeypatch.setattr(executor.time, "perf_counter", lambda: disk.now_s)
     return disk
 
 

@@ -11,7 +11,7 @@ import pytest
 from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import Busy, Conflict, StenoError
 from steno_protocol.replies import Compaction
-from stenod.compactions import Compactions
+from stenod.sessions.leases import Compactions
 from support.lines import (
     SESSION,
     append,

@@ -15,7 +15,7 @@ from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
-from stenod.feed import Feed
+from stenod.feed.feed import Feed
 from support.lines import append, checkpoint, clear, foreign, prompt, restore, revert, user
 from support.writing import PATH, Desk, Reader
 

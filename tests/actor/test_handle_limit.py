@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from steno_protocol import limits
-from stenod.handle_limit import HandleLimit, open_handles
+from stenod.runtime.fd_limit import HandleLimit, open_handles
 
 MOST = 80
 KEPT = 10

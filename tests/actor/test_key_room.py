@@ -6,7 +6,7 @@ import pytest
 
 from steno_protocol.commands import Append, Open
 from steno_protocol.replies import Ack
-from stenod.core.key_room import KeyRoom
+from stenod.core.key_budget import KeyRoom
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import user

@@ -7,7 +7,7 @@ import pytest
 from steno_protocol import limits, places
 from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
-from stenod.feed import Feed, Subscriber
+from stenod.feed.feed import Feed, Subscriber
 from support.lines import append, checkpoint, clear, mail, prompt, restore, revert, user
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, Reader

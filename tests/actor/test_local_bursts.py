@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from stenod import local_connection
-from stenod.peers import Loans
-from stenod.transport import Sent
+from stenod.api.clients import Loans
+from stenod.net import local_connection
+from stenod.net.transport import Sent
 from support.served_socket import LARGE, heard, served, until
 
 pytestmark = pytest.mark.anyio

@@ -16,10 +16,10 @@ from steno._local_connection import LocalConnection
 from steno_protocol import limits, socket_limits
 from steno_protocol.errors import StorageFailed
 from steno_protocol.zmtp import Inbound
-from stenod import local_connection
-from stenod.local import LocalTransport
-from stenod.peers import Loans
-from stenod.transport import Sent
+from stenod.api.clients import Loans
+from stenod.net import local_connection
+from stenod.net.local import LocalTransport
+from stenod.net.transport import Sent
 from support.door import GREETING, READY_OF_DEALER, is_readable
 from support.served_socket import FAULT, LARGE, heard, is_connected, served, until
 

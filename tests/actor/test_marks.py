@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from stenod.core.mark import Mark, decode_mark
+from stenod.core.recovery_point import Mark, decode_mark
 from support.lines import append, clear, user, uuid7
 from support.stored_session import NOW_S
 from support.writing import PATH, Desk

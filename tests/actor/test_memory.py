@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from steno_protocol import limits
-from stenod import memory
+from stenod.runtime import memory
 from support.resident import resident_bytes
 
 pytestmark = pytest.mark.skipif(

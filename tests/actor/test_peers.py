@@ -11,8 +11,8 @@ from steno_protocol.commands import Open, Status, Unsubscribe
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.frames import encode_request
 from steno_protocol.positions import Position
-from stenod.feed import Subscriber
-from stenod.peers import Crowded, Loans, Peer, Subscription, Untaken
+from stenod.api.clients import Crowded, Loans, Peer, Subscription, Untaken
+from stenod.feed.feed import Subscriber
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user
 from support.simulated_disk import SimulatedDisk

@@ -15,9 +15,9 @@ from zmq.utils import garbage
 from steno._remote_connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
-from stenod.peers import Loans
-from stenod.remote import RemoteTransport, SocketLink
-from stenod.transport import Sent
+from stenod.api.clients import Loans
+from stenod.net.remote import RemoteTransport, SocketLink
+from stenod.net.transport import Sent
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
 

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from stenod.faults import NoThread
-from stenod.threads import Threads
+from stenod.runtime.internal_errors import NoThread
+from stenod.runtime.threads import Threads
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import places
 from steno_protocol.commands import AppendWire, Delete, Open
 from steno_protocol.replies import Ack, ErrorReply
-from stenod.sessions import KeptKeys
+from stenod.sessions.session import KeptKeys
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, foreign, user

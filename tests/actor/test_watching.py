@@ -13,8 +13,8 @@ from steno_protocol.commands import Open, Subscribe, Timeline, Unsubscribe
 from steno_protocol.events import Gone, Records, Reset
 from steno_protocol.happenings import Happening
 from steno_protocol.replies import Ack, TimelineReport
-from stenod.registry import Registry
-from stenod.sessions import Session
+from stenod.sessions.registry import Registry
+from stenod.sessions.session import Session
 from support.asking import ask, send
 from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.lines import append, foreign, user

@@ -19,7 +19,7 @@ from steno_protocol.errors import (
 )
 from steno_protocol.replies import Ack
 from stenod.core.keys import KeyTable
-from stenod.core.mark import decode_mark
+from stenod.core.recovery_point import decode_mark
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
 from support.simulated_disk import Effect, SimulatedDisk, Survival

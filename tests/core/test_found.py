@@ -5,7 +5,7 @@ import msgspec
 from steno_protocol import records
 from steno_protocol.positions import Position
 from stenod.core import contents
-from stenod.core.found import applied_in
+from stenod.core.key_replay import applied_in
 from stenod.core.keys import Applied
 from support.lines import foreign, line, stamped, stamps, user
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol.positions import Position
-from stenod.core.key_room import KeyRoom
+from stenod.core.key_budget import KeyRoom
 from stenod.core.keys import Applied, KeyFilter, KeyTable
 from support.lines import uuid7
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol.context import ContextCounters
-from stenod.core.mark import decode_mark, encode_mark
+from stenod.core.recovery_point import decode_mark, encode_mark
 
 COUNTERS = ContextCounters(token_count=7, pending_chars=8, n_checkpoints=9, has_system_prompt=True)
 MARK = encode_mark(generation=1, inode=2, size=300, crc=4, lines=5, counters=COUNTERS)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from steno_protocol import limits
 from steno_protocol.context import ContextCounters
-from stenod.core.mark import decode_mark, encode_mark
-from stenod.core.milestones import Milestones
+from stenod.core.recovery_point import decode_mark, encode_mark
 from stenod.core.replay import Replay
+from stenod.core.seek_index import Milestones
 
 LINES = st.one_of(
     st.integers(0, 5).map(lambda number: {"role": "_checkpoint", "id": number}),

@@ -17,8 +17,8 @@ import pytest
 
 import steno
 from steno_protocol import places
-from stenod.faults import fault_of
-from stenod.log_file import LogFile
+from stenod.runtime.internal_errors import fault_of
+from stenod.runtime.log_file import LogFile
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.raw_peer import RawPeer

@@ -18,7 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 import steno
 from steno.adapters._address import find_address, prepare_root
 from steno_protocol import limits, places
-from stenod.local import LocalTransport
+from stenod.net.local import LocalTransport
 from support.command import Steno
 from support.crowd import wait_until
 from support.daemons import end_daemon_of

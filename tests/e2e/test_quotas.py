@@ -10,7 +10,7 @@ import pytest
 import steno
 from steno_protocol.errors import Outcome, StenoError
 from steno_protocol.settings import Settings
-from stenod.quotas import Quotas
+from stenod.runtime.quotas import Quotas
 from stenod.store.usage import free_bytes
 from support.foreground import ForegroundDaemon
 

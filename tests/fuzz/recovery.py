@@ -14,10 +14,11 @@ from steno_protocol.errors import StenoError
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
-from stenod import compacting, lookup, recovery
-from stenod.recovery import Opened, Opening, save_mark
+from stenod.recovery import key_lookup
+from stenod.recovery.opening import Opened, Opening, save_mark
+from stenod.rewrite import compaction
+from stenod.sessions.session_folders import Place, Trees
 from stenod.store.handles import FileView
-from stenod.trees import Place, Trees
 from support import lines
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
@@ -198,7 +199,7 @@ def _open_and_close(stored: StoredSession) -> Seen | None:
 @contextmanager
 def _wire(stored: StoredSession, opened: Opened) -> Iterator[Opened]:
     opening = Opening(session=SESSION, path=PATH, now=NOW_S, incarnation="first")
-    wire = recovery.open_wire(
+    wire = opening.open_wire(
         stored.disk,
         stored.disk.open_root(PATH),
         opening,
@@ -220,9 +221,9 @@ def _use(stored: StoredSession, source: Source) -> None:
         state = ContextState(head.generation)
         state.apply_block(_durable(opened))
         assert (state.head, state.token_count) == (head, opened.machine.counters.token_count)
-        lookup.build_filter(opened.log)
+        key_lookup.build_filter(opened.log)
         view = opened.log.view(head.generation)
-        compacting.choose_cut(view, 1, head.line)
+        compaction.choose_cut(view, 1, head.line)
         view.release()
         for command, records in _uses(count, head, source):
             try:

@@ -17,10 +17,10 @@ from steno_protocol import happenings, records
 from steno_protocol import zmtp as protocol
 from steno_protocol.happenings import Happening
 from steno_protocol.zmtp import Inbound, Outbound
-from stenod import mending
+from stenod.api.router import Router
 from stenod.core import timeline
 from stenod.core.lines import Tail
-from stenod.router import Router
+from stenod.recovery import tail_repair
 
 EXAMPLES = int(os.environ.get("STENO_FUZZ_EXAMPLES", "150"))
 CASES = st.binary(min_size=8, max_size=400)
@@ -44,10 +44,10 @@ MUTANTS: dict[str, tuple[str, Any, str, Any]] = {
         "frames", Router, "_count_refusal", lambda self, code, session: 1 / 0,
     ),
     "a torn tail that is not copied": (
-        "recovery", mending, "quarantine", lambda *_: "nowhere",
+        "recovery", tail_repair, "quarantine", lambda *_: "nowhere",
     ),
     "a file that is cut as a whole": (
-        "recovery", mending, "examine_tail", lambda region, marked: Tail(0, "damaged"),
+        "recovery", tail_repair, "examine_tail", lambda region, marked: Tail(0, "damaged"),
     ),
     "rewrites that are judged again at each opening": (
         "recovery", timeline, "in_doubt", lambda data: _newest(timeline.decode(data)),

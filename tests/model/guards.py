@@ -5,9 +5,10 @@ from typing import Any
 
 from steno_protocol import floors
 from steno_protocol.context import ContextState
-from stenod import mending, writer
 from stenod.core import dmail, timeline
 from stenod.core.lines import Tail
+from stenod.recovery import tail_repair
+from stenod.writer import writer
 
 NOTICED = 3
 """The exit code of `python -m model.mutants` when the model noticed that a guard is missing."""
@@ -22,7 +23,7 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         timeline, "unreserved_id", lambda entries, present: 0,
     ),
     "a torn end that is not cut": (
-        mending, "examine_tail", lambda region, marked: Tail(len(region)),
+        tail_repair, "examine_tail", lambda region, marked: Tail(len(region)),
     ),
     "a follower that keeps what a rewrite dropped": (
         ContextState, "reset", lambda self, generation, kept, floor: _reset(

@@ -12,10 +12,10 @@ from steno_protocol.errors import ShuttingDown, StenoError
 from steno_protocol.events import AnyEvent, DmailEvent, Live, Records, Reset
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Compaction
-from stenod.compactions import Compactions
 from stenod.core.machine import Machine
-from stenod.feed import Subscriber
-from stenod.recovery import Opened, OpenHow
+from stenod.feed.feed import Subscriber
+from stenod.recovery.opening import Opened, OpenHow
+from stenod.sessions.leases import Compactions
 from support.lines import SESSION
 from support.simulated_disk import Death, PowerCut, ProcessKilled, SimulatedDisk
 from support.stored_session import NOW_S

@@ -13,11 +13,10 @@ from steno_protocol import places
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
-from stenod import recovery
-from stenod.feed import Feed, Subscriber
-from stenod.mailbox import Item
-from stenod.recovery import Opened, OpenHow, Opening
-from stenod.writer import Writer
+from stenod.feed.feed import Feed, Subscriber
+from stenod.recovery.opening import Opened, OpenHow, Opening
+from stenod.runtime.mailbox import Item
+from stenod.writer.writer import Writer
 from support import lines
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
@@ -82,7 +81,7 @@ class BothDesk(Desk):
             taken_in=how.taken_in,
             doubts=self.doubts,
         )
-        return recovery.open_wire(
+        return opening.open_wire(
             self.disk,
             self.disk.open_root(PATH),
             opening,

@@ -31,7 +31,7 @@ from steno_protocol.errors import (
 from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Compaction
-from stenod.feed import Subscriber
+from stenod.feed.feed import Subscriber
 from support import lines
 from support.writing import Sent
 

@@ -5,15 +5,16 @@ from typing import Any
 from sim.whole_mutants import Patch, WholeMutant
 from steno_protocol.positions import Position
 from steno_protocol.wire import metadata_line
-from stenod import compacting, recovery
 from stenod.core import dmail
 from stenod.core.machine import Machine
 from stenod.core.speculation import Mailing
 from stenod.core.wire_machine import WireMachine
-from stenod.feed import Feed
-from stenod.sessions import _WireOpener
-from stenod.store.doubts import Doubts
-from stenod.writer import Writer
+from stenod.feed.feed import Feed
+from stenod.recovery import opening
+from stenod.rewrite import compaction
+from stenod.sessions.session import _WireOpener
+from stenod.store.failed_syncs import Doubts
+from stenod.writer.writer import Writer
 
 
 def _spoken_head(self: _WireOpener) -> Position:
@@ -69,10 +70,10 @@ FULL_MUTANTS = {
         [Patch(Writer, "settle", _at_once)], 197
     ),
     "a compaction of a session that was rewritten since": WholeMutant(
-        [Patch(compacting, "_lines_named", _lines_of_any_generation)]
+        [Patch(compaction, "_lines_named", _lines_of_any_generation)]
     ),
     "a reserved id that the next daemon gives out": WholeMutant(
-        [Patch(recovery.timeline, "unreserved_id", _none)], 110
+        [Patch(opening.timeline, "unreserved_id", _none)], 110
     ),
     "a second mail in place of the one that waits": WholeMutant(
         [Patch(Machine, "_send", _mail_at_any_time)], 11

@@ -10,19 +10,21 @@ from sim.simulation import World, play, world_of
 from steno_protocol.errors import BadRequest
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from stenod import compacting, mending, settling, writer
 from stenod.core import dmail, lines
 from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
-from stenod.feed import Feed
-from stenod.group import Commit
-from stenod.mending import FileEnd
-from stenod.open_files import OpenFiles
+from stenod.feed.feed import Feed
+from stenod.recovery import crash_recovery, tail_repair
+from stenod.recovery.tail_repair import FileEnd
+from stenod.rewrite import compaction
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
+from stenod.writer import writer
+from stenod.writer.batch import Commit
+from stenod.writer.files import OpenFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,10 @@ MUTANTS = {
     "a folder sync that does nothing": Mutant(options=("ignore_folder_fsync",)),
     "keys remembered before the sync": Mutant(Speculation, "_put", _keys_before_sync),
     "a torn tail that is not cut": Mutant(
-        mending, "examine_tail", lambda region, marked: Tail(len(region))
+        tail_repair, "examine_tail", lambda region, marked: Tail(len(region))
     ),
     "a torn batch of which the whole lines stay": Mutant(
-        mending, "examine_tail", _whole_lines_alone
+        tail_repair, "examine_tail", _whole_lines_alone
     ),
     "a failed sync that is believed at the next one": Mutant(
         FileEnd, "make_durable", _sync_without_writing_again
@@ -135,12 +137,12 @@ MUTANTS = {
     "an opening that reads before it syncs": Mutant(FileEnd, "make_durable", _believe_without_sync),
     "a failed group that is not taken back": Mutant(JsonlLog, "take_back", _nothing),
     "a rewrite that did not take place and is not voided": Mutant(
-        settling, "_took_place", lambda disk, folder, entry: True
+        crash_recovery, "_took_place", lambda disk, folder, entry: True
     ),
     "a rewrite that is never believed": Mutant(
-        settling, "_took_place", lambda disk, folder, entry: False
+        crash_recovery, "_took_place", lambda disk, folder, entry: False
     ),
-    "a second name that is not taken back": Mutant(settling, "_unlink_twin", _nothing),
+    "a second name that is not taken back": Mutant(crash_recovery, "_unlink_twin", _nothing),
     "a rewrite that is told only after it": Mutant(JsonlLog, "replace", _replace_without_intent),
     "a rewrite whose names are not synced": Mutant(JsonlLog, "replace", _half_of_the_folder_syncs),
     "a key that is not looked up": Mutant(
@@ -157,7 +159,7 @@ MUTANTS = {
         OpenFiles, "append", _publish_before_commit
     ),
     "a compaction of a session that was rewritten since": Mutant(
-        compacting, "_lines_named", _lines_of_any_generation
+        compaction, "_lines_named", _lines_of_any_generation
     ),
     "a cut that a late result does not move": Mutant(
         Conversation, "whole", lambda self, line: line

@@ -24,9 +24,9 @@ from steno_protocol import limits, places
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
-from stenod.feed import Subscriber
-from stenod.mailbox import Item
-from stenod.recovery import OpenHow
+from stenod.feed.feed import Subscriber
+from stenod.recovery.opening import OpenHow
+from stenod.runtime.mailbox import Item
 from support import lines
 from support.simulated_disk import MOMENTS, Effect, PowerCut, ProcessKilled, Survival
 from support.simulated_inodes import File

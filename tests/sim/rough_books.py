@@ -29,7 +29,7 @@ from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from steno_protocol.replies import Ack
 from stenod.core import timeline
-from stenod.core.mark import decode_mark
+from stenod.core.recovery_point import decode_mark
 from support.happenings import check_facts
 from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Sent

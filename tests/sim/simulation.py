@@ -18,11 +18,11 @@ from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import Conflict, StenoError
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
-from stenod.compactions import Compactions
 from stenod.core import timeline
 from stenod.core.keys import KeyTable
-from stenod.feed import Subscriber
-from stenod.recovery import OpenHow
+from stenod.feed.feed import Subscriber
+from stenod.recovery.opening import OpenHow
+from stenod.sessions.leases import Compactions
 from support.lines import SESSION, compact_begin, foreign, user
 from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
 from support.stored_session import NOW_S, StoredSession

@@ -16,11 +16,12 @@ from sim.both_files import BothFiles
 from sim.simulation import play, world_of
 from steno_protocol import places
 from steno_protocol.wire import metadata_line
-from stenod import mending, writer
 from stenod.core.lines import Tail
 from stenod.core.wire_machine import WireMachine
-from stenod.mending import FileEnd
+from stenod.recovery import tail_repair
+from stenod.recovery.tail_repair import FileEnd
 from stenod.store.jsonl import JsonlLog
+from stenod.writer import writer
 from support.writing import PATH
 
 BLOCK = 30
@@ -43,7 +44,7 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         WireMachine, "_decide", _with_a_header_each_time,
     ),
     "a torn end that is not cut": (
-        mending, "examine_tail", lambda region, marked: Tail(len(region)),
+        tail_repair, "examine_tail", lambda region, marked: Tail(len(region)),
     ),
     "an opening that reads before it syncs": (
         FileEnd, "make_durable", lambda self, proven: self.size,

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from sim.neighbour import play_beside
-from stenod.mending import FileEnd
+from stenod.recovery.tail_repair import FileEnd
 from stenod.store.jsonl import JsonlLog
 
 BLOCK = 24

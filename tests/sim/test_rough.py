@@ -13,13 +13,13 @@ import pytest
 from sim.intruder import MANNERS
 from sim.rough import play_rough
 from steno_protocol.positions import Position
-from stenod import lookup, mending, recovery, settling
 from stenod.core.lines import Tail
-from stenod.group import Commit, answer_all
-from stenod.mending import FileEnd
+from stenod.recovery import crash_recovery, key_lookup, opening, tail_repair
+from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
-from stenod.writer import Writer
+from stenod.writer.batch import Commit, answer_all
+from stenod.writer.writer import Writer
 
 BLOCK = 60
 IN_PLACE_FROM = list(MANNERS).index("in place")
@@ -63,30 +63,30 @@ def _copy_without_sync(disk: Any, folder: int, name: str, offset: int, data: byt
 
 
 _mend = FileEnd.mend
-_open_context = recovery._open_context
+_open_context = opening._open_context
 _quarantine = jsonl.quarantine
 
 GUARDS: dict[str, tuple[Any, str, Any]] = {
     "a failed group that is not taken back": (JsonlLog, "take_back", _nothing),
     "what is cut with a failed group": (jsonl, "quarantine", _nothing),
-    "what is cut, before it is durable elsewhere": (mending, "quarantine", _copy_without_sync),
+    "what is cut, before it is durable elsewhere": (tail_repair, "quarantine", _copy_without_sync),
     "what came since a torn tail was copied": (FileEnd, "_is_still", lambda self, repair: True),
     "what was never synced when a file is opened": (
         FileEnd, "make_durable", _believe_without_sync,
     ),
     "what a failed sync dropped": (FileEnd, "make_durable", _sync_without_writing_again),
     "what came since a file was synced": (FileEnd, "mend", _mend_and_sync_no_more),
-    "a torn tail": (mending, "examine_tail", lambda region, marked: Tail(len(region))),
+    "a torn tail": (tail_repair, "examine_tail", lambda region, marked: Tail(len(region))),
     "who wrote between a look and a write": (Writer, "_tell", _tell_without_a_look),
-    "keys in the files": (lookup, "_look_up_in", _nothing),
+    "keys in the files": (key_lookup, "_look_up_in", _nothing),
     "what nobody synced in a file that was moved away": (
-        settling, "prove_left_behind", _nothing,
+        crash_recovery, "prove_left_behind", _nothing,
     ),
-    "marks of a rewrite": (settling, "_was_open", lambda disk, folder, generation: False),
-    "whether a rewrite took place": (settling, "_took_place", lambda disk, folder, entry: True),
-    "a file that was there until now": (recovery, "_open_context", _open_as_if_it_never_was),
+    "marks of a rewrite": (crash_recovery, "_was_open", lambda disk, folder, generation: False),
+    "whether a rewrite took place": (crash_recovery, "_took_place", lambda disk, folder, entry: True),
+    "a file that was there until now": (opening, "_open_context", _open_as_if_it_never_was),
     "a replaced file at the end of a writer": (JsonlLog, "leave", _nothing),
-    "where the last event was": (recovery, "_last_at", lambda log: Position(0, 0)),
+    "where the last event was": (opening, "_last_at", lambda log: Position(0, 0)),
 }  # fmt: skip
 """What nobody looks at any more when this is patched."""
 

@@ -21,9 +21,9 @@ from sim.network import Connection
 from sim.simulation import run_seed
 from sim.whole_verdict import judge
 from steno_protocol import limits
-from stenod.core.key_room import KeyRoom
+from stenod.api.clients import Peer
+from stenod.core.key_budget import KeyRoom
 from stenod.core.keys import KeyTable
-from stenod.peers import Peer
 from support.daemon_in_process import DaemonInProcess
 from support.simulated_disk import (
     MOMENTS,

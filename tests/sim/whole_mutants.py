@@ -11,11 +11,12 @@ from steno import _exchange, _follower
 from steno._follower import Follower
 from steno._pending import Pending
 from steno_protocol.commands import Subscribe
-from stenod import registry, writer
 from stenod.core.keys import KeyTable
-from stenod.custody import Custody
-from stenod.feed import Feed
+from stenod.feed.feed import Feed
+from stenod.sessions import registry
+from stenod.sessions.operations import Custody
 from stenod.store.jsonl import JsonlLog
+from stenod.writer import writer
 
 
 @dataclass(frozen=True, slots=True)

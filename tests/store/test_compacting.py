@@ -10,11 +10,11 @@ from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Conflict, NotFound
 from steno_protocol.happenings import Happening
-from stenod.compacting import choose_cut
 from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
-from stenod.recovery import Opened, save_mark
+from stenod.recovery.opening import Opened, save_mark
+from stenod.rewrite.compaction import choose_cut
 from support.lines import (
     append,
     checkpoint,

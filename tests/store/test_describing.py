@@ -10,7 +10,7 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, OutcomeUnknown
-from stenod.describing import NOTHING, Description
+from stenod.sessions.metadata import NOTHING, Description
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S
 from support.whole_sessions import PATH, TREE, World, deaths

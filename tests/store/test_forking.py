@@ -11,9 +11,8 @@ from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, Conflict, Exists, NotFound, OutcomeUnknown
 from steno_protocol.happenings import Happening
 from steno_protocol.replies import SessionStat
-from stenod import forking
 from stenod.core import timeline
-from stenod.forking import Wanted
+from stenod.sessions.fork import Wanted, make
 from support.lines import append, checkpoint, clear, line, prompt, revert, usage, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply, find_key
@@ -300,7 +299,7 @@ def test_nothing_is_forked_of_a_session_that_was_deleted_and_made_again_meanwhil
         apply(again, append("other"), user("another"))
         apply(again, clear("gone"))
         with pytest.raises(Busy, match="made again"):
-            forking.make(world.disk, trees, captured, wanted)
+            make(world.disk, trees, captured, wanted)
     assert world.ids() == ["demo"]
     world.sweep()
     assert world.files(f"{TREE}/.forks") == {}

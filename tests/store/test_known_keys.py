@@ -7,8 +7,8 @@ import pytest
 
 from steno_protocol import limits, places
 from steno_protocol.positions import Position
-from stenod import lookup, recovery
-from stenod.recovery import Opened, Opening, save_mark
+from stenod.recovery import key_lookup, opening
+from stenod.recovery.opening import Opened, Opening, save_mark
 from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply
@@ -41,7 +41,7 @@ def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
 
 def open_events(disk: SimulatedDisk, now_s: float) -> Opened:
     """Open the wire file of the session, whose context is open."""
-    return recovery.open_wire(
+    return opening.open_wire(
         disk,
         disk.open_root(PATH),
         Opening(session=SESSION, path=PATH, now=now_s, incarnation="first"),
@@ -190,7 +190,7 @@ def test_keys_behind_a_mark_count_also_where_nobody_told_of_the_rotation() -> No
     disk.foreign.rename(f"{PATH}/{places.CONTEXT}", "context_1.jsonl")
     disk.plant(f"{PATH}/{places.CONTEXT}", foreign("x"))
     opened = session.open(now_s=NOW_S + 60)
-    opened.machine.keys.use_filter(lookup.build_filter(opened.log))
+    opened.machine.keys.use_filter(key_lookup.build_filter(opened.log))
     apply(opened, append(key(7)), user("two"))
     save_mark(opened)
     apply(opened, append(key(9)), user("three"))

@@ -4,8 +4,8 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.positions import Position
-from stenod import lookup
-from stenod.recovery import Opened
+from stenod.recovery import key_lookup
+from stenod.recovery.opening import Opened
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply
@@ -21,7 +21,7 @@ def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
 
 
 def found(opened: Opened, key: str) -> Position | None:
-    applied = lookup.look_up(opened.log, PATH, key)
+    applied = key_lookup.look_up(opened.log, PATH, key)
     return applied.first if applied is not None else None
 
 
@@ -68,7 +68,7 @@ def test_a_batch_is_found_across_blocks(monkeypatch: pytest.MonkeyPatch, block: 
     apply(opened, append("k2"), *[user(f"{number}" * 30) for number in range(40)])
     apply(opened, append("k3"), user("end"))
     monkeypatch.setattr(limits, "BLOCK_BYTES", block)
-    monkeypatch.setattr(lookup, "_FIRST_READ_BYTES", block)
+    monkeypatch.setattr(key_lookup, "_FIRST_READ_BYTES", block)
 
     assert found(opened, "k2") == Position(0, 1)
     assert found(opened, "k3") == Position(0, 41)
@@ -103,6 +103,6 @@ def test_the_filter_knows_the_keys_of_all_generations_and_of_the_timeline() -> N
     apply(opened, clear("cleared"))
     apply(opened, append("later"), user("x"))
 
-    known = lookup.build_filter(opened.log)
+    known = key_lookup.build_filter(opened.log)
 
     assert all(key.encode() in known for key in [*keys, "cleared", "later"])

@@ -14,8 +14,8 @@ from steno_protocol.errors import Busy, Corrupt, Held, NotFound
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from stenod.core import timeline
-from stenod.core.mark import encode_mark
-from stenod.recovery import save_mark
+from stenod.core.recovery_point import encode_mark
+from stenod.recovery.opening import save_mark
 from stenod.store.handles import write_all
 from stenod.store.names import read_file
 from stenod.store.posix import PosixDisk

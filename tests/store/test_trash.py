@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, Held, NotFound, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
-from stenod import trash
+from stenod.sessions import trash
 from support.lines import append, user
 from support.simulated_disk import Death, Effect, SimulatedDisk
 from support.stored_session import NOW_S, apply

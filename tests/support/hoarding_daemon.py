@@ -7,8 +7,8 @@ import ctypes
 import sys
 
 from steno_protocol import limits
-from stenod import memory
 from stenod.cli import main
+from stenod.runtime import memory
 
 
 def hoard() -> None:

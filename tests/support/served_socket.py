@@ -9,10 +9,10 @@ import anyio
 
 from steno._local_connection import LocalConnection
 from steno_protocol import limits
-from stenod import local_connection
-from stenod.local import LocalTransport
-from stenod.peers import Loans
-from stenod.transport import Sent
+from stenod.api.clients import Loans
+from stenod.net import local_connection
+from stenod.net.local import LocalTransport
+from stenod.net.transport import Sent
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
 FAULT = b"what makes the handler fail"

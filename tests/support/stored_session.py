@@ -7,16 +7,17 @@ from steno_protocol.commands import Mutation
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail, Verification
-from stenod import lookup, mailing, recovery, rewriting, settling
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
-from stenod.recovery import Inspection, Opened, Opening
+from stenod.recovery import crash_recovery, key_lookup, opening
+from stenod.recovery.opening import Inspection, Opened, Opening
+from stenod.rewrite import delivery, planner
+from stenod.sessions.verify import verify
 from stenod.store.disk import Disk
-from stenod.store.doubts import Doubts
+from stenod.store.failed_syncs import Doubts
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import read_file
-from stenod.verifying import verify
 from support.happenings import check_facts
 from support.lines import SESSION
 
@@ -57,14 +58,14 @@ class StoredSession:
             proven=proven,
             taken_in=taken_in,
         )
-        return recovery.open_session(self.disk, self.disk.open_root(self.path), opening)
+        return opening.open_session(self.disk, self.disk.open_root(self.path), opening)
 
     def inspect(self) -> Inspection:
         """Look at it without opening it for writing."""
         folder = self.disk.open_root(self.path)
         handle = self.disk.open_read(folder, places.CONTEXT)
         try:
-            return recovery.inspect(self.disk, folder, handle, Doubts())
+            return opening.inspect(self.disk, folder, handle, Doubts())
         finally:
             self.disk.close(handle)
             self.disk.close(folder)
@@ -73,7 +74,7 @@ class StoredSession:
         """The D-Mail that waits, told without opening it for writing."""
         folder = self.disk.open_root(self.path)
         try:
-            return recovery.pending_mail(self.disk, folder)
+            return opening.pending_mail(self.disk, folder)
         finally:
             self.disk.close(folder)
 
@@ -82,8 +83,8 @@ class StoredSession:
         folder = self.disk.open_root(self.path)
         try:
             shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
-            present = settling.present_generation(self.disk, folder)
-            size = recovery.readable_size(self.disk, folder, shared.handle, name, present, Doubts())
+            present = crash_recovery.present_generation(self.disk, folder)
+            size = opening.readable_size(self.disk, folder, shared.handle, name, present, Doubts())
             return FileView(shared, size)
         finally:
             self.disk.close(folder)
@@ -103,7 +104,7 @@ class StoredSession:
         """Open its wire file for the writer; the context has to be open."""
         opening = Opening(session=SESSION, path=self.path, now=NOW_S, incarnation="wire")
         folder = self.disk.open_root(self.path)
-        return recovery.open_wire(
+        return opening.open_wire(
             self.disk, folder, opening, stamp=True, context_head=lambda: Position(0, 0)
         )
 
@@ -150,10 +151,10 @@ def lines_of(opened: Opened) -> list[bytes]:
     return log.read(log.generation, 0, log.synced).splitlines(keepends=True)
 
 
-def find_key(opened: Opened, key: str) -> lookup.Applied | None:
+def find_key(opened: Opened, key: str) -> key_lookup.Applied | None:
     """What is known of a key, in memory or in the files."""
     known = opened.machine.applied(key)
-    return known or lookup.look_up(opened.log, opened.log.path, key)
+    return known or key_lookup.look_up(opened.log, opened.log.path, key)
 
 
 def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S) -> Ack:
@@ -170,8 +171,8 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
             return decision.ack
         case Rewrite():
             assert isinstance(machine, Machine)
-            plan = rewriting.plan(log, machine, decision)
-            entry = rewriting.intent(log, plan, decision.command, now_s)
+            plan = planner.plan(log, machine, decision)
+            entry = planner.intent(log, plan, decision.command, now_s)
             rotated = log.replace(plan.pieces, timeline.encode(entry))
             applied = timeline.applied_of(entry, rotated)
             ack = machine.rewritten(command.key, applied, plan.head, plan.counters)
@@ -180,5 +181,5 @@ def apply(opened: Opened, command: Mutation, *data: bytes, now_s: float = NOW_S)
             return ack
         case Mailing():
             assert isinstance(machine, Machine)
-            entry = mailing.send(log, machine, decision.command, now_s)
+            entry = delivery.send(log, machine, decision.command, now_s)
             return machine.mailed(dmail.mail_of(entry), dmail.applied_of(entry))

@@ -9,14 +9,14 @@ from typing import Any
 from steno_protocol import limits, places
 from steno_protocol.commands import Delete, Describe, Fork, List
 from steno_protocol.replies import Deleted, SessionEntry, SessionStat
-from stenod import describing, forking, trash
-from stenod.config import Config
 from stenod.core import timeline
-from stenod.cutting import Captured, Instant, cut
-from stenod.describing import Description
-from stenod.forking import Wanted
-from stenod.recovery import Opened
-from stenod.trees import Trees
+from stenod.recovery.opening import Opened
+from stenod.runtime.config import Config
+from stenod.sessions import fork, metadata, trash
+from stenod.sessions.fork import Wanted
+from stenod.sessions.fork_point import Captured, Instant, cut
+from stenod.sessions.metadata import Description
+from stenod.sessions.session_folders import Trees
 from support.lines import SESSION, line
 from support.simulated_disk import MOMENTS, SimulatedDisk, Survival
 from support.stored_session import NOW_S, StoredSession
@@ -92,16 +92,16 @@ class World:
         trees, command = self.trees, Fork(session=SESSION, new_session=new, key=key, **fields)
         source, target = trees.place(SESSION), trees.place(new)
         wanted = Wanted(command, source, target, incarnation, stamp=True, now=NOW_S)
-        made = forking.find(self.disk, trees, wanted)
+        made = fork.find(self.disk, trees, wanted)
         opened = self.stored().open(create=False)
         try:
             entries = timeline.decode(opened.log.timeline())
             if made is None:
-                forking.check_key(wanted, entries)
+                fork.check_key(wanted, entries)
                 with self.captured(opened) as captured:
-                    made = forking.make(self.disk, trees, captured, wanted)
-            if not forking.is_told(wanted, entries):
-                opened.log.tell(timeline.encode(forking.told(wanted, made)))
+                    made = fork.make(self.disk, trees, captured, wanted)
+            if not fork.is_told(wanted, entries):
+                opened.log.tell(timeline.encode(fork.told(wanted, made)))
         finally:
             if not self.disk.died:
                 opened.log.close()
@@ -112,7 +112,7 @@ class World:
         folder = self.trees.open_folder(self.trees.place(SESSION))
         command = Describe(session=SESSION, **fields)
         try:
-            describing.change(self.disk, folder, command, PATH, now)
+            metadata.change(self.disk, folder, command, PATH, now)
         finally:
             if not self.disk.died:
                 self.disk.close(folder)
@@ -133,7 +133,7 @@ class World:
         """What a daemon does at its start."""
         tree = self.disk.open_root(TREE)
         try:
-            return forking.sweep(self.disk, tree), trash.sweep(self.disk, tree, now, EXPIRY_S)
+            return fork.sweep(self.disk, tree), trash.sweep(self.disk, tree, now, EXPIRY_S)
         finally:
             self.disk.close(tree)
 

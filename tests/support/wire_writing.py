@@ -9,10 +9,9 @@ import msgspec
 
 from steno_protocol import places
 from steno_protocol.commands import AppendWire
-from stenod import recovery
-from stenod.feed import Feed
-from stenod.recovery import Opened, OpenHow, Opening
-from stenod.writer import Writer
+from stenod.feed.feed import Feed
+from stenod.recovery.opening import Opened, OpenHow, Opening
+from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk
@@ -110,7 +109,7 @@ class WireDesk(Desk):
             taken_in=how.taken_in,
             doubts=self.doubts,
         )
-        return recovery.open_wire(
+        return opening.open_wire(
             self.disk,
             self.disk.open_root(PATH),
             opening,

@@ -14,15 +14,14 @@ from steno_protocol.errors import StenoError
 from steno_protocol.events import Event
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Reply
-from stenod import recovery
-from stenod.counting import Statistics
-from stenod.feed import Feed, Subscriber
-from stenod.mailbox import Item
-from stenod.recovery import Opened, OpenHow, Opening
-from stenod.rounds import Round
-from stenod.store.doubts import Doubts
-from stenod.workshop import Workshop
-from stenod.writer import Writer
+from stenod.feed.feed import Feed, Subscriber
+from stenod.recovery.opening import Opened, OpenHow, Opening
+from stenod.runtime.context import Workshop
+from stenod.runtime.mailbox import Item
+from stenod.runtime.statistics import Statistics
+from stenod.store.failed_syncs import Doubts
+from stenod.writer.group_commit import Round
+from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION
 from support.simulated_disk import Death, SimulatedDisk
@@ -259,7 +258,7 @@ class Desk:
             taken_in=how.taken_in,
             doubts=self.doubts,
         )
-        return recovery.open_session(self.disk, self.disk.open_root(PATH), opening)
+        return opening.open_session(self.disk, self.disk.open_root(PATH), opening)
 
     async def _read(self, work: Callable[[], T]) -> T:
         await anyio.lowlevel.checkpoint()

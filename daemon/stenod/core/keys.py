@@ -10,7 +10,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.places import key_time_ms
 from steno_protocol.positions import Position
-from stenod.core.key_room import KeyRoom
+from stenod.core.key_budget import KeyRoom
 
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
 _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')

@@ -10,7 +10,7 @@ from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Us
 from steno_protocol.lines import count_lines
 from steno_protocol.records import MESSAGE_ROLES
 from stenod.core.messages import Content, chars_of
-from stenod.core.milestones import Milestones
+from stenod.core.seek_index import Milestones
 
 _CONTROL: Final = re.compile(rb'"_(?:usage|checkpoint|system_prompt)"')
 _ESCAPED: Final = re.compile(rb"\\u00[567]")

@@ -29,7 +29,7 @@ from steno_protocol.errors import BadRequest, Conflict, Refused
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
 from stenod.core.keys import Applied, KeyTable
-from stenod.core.milestones import Milestones
+from stenod.core.seek_index import Milestones
 
 Checked = TypeVar("Checked")
 

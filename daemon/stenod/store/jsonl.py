@@ -17,7 +17,7 @@ import msgspec
 from steno_protocol import limits, places
 from steno_protocol.checksums import BlockChecksums
 from stenod.store.disk import Disk, FileStat
-from stenod.store.doubts import Doubts
+from stenod.store.failed_syncs import Doubts
 from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
 from stenod.store.log import Copy, Piece
 from stenod.store.names import link_generation, past_generations, read_file, remove, stat_generation

@@ -1,0 +1,1 @@
+"""Requests: decoded, dispatched to the sessions, answered."""

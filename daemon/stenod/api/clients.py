@@ -1,0 +1,304 @@
+"""Who is connected: names, subscriptions, and what each peer did not read."""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+import anyio
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.errors import Busy, StenoError
+from steno_protocol.events import Lagged
+from steno_protocol.replies import ClientEntry
+from stenod.feed.feed import Feed, Subscriber
+from stenod.runtime.executor import Spawn
+
+
+class Loan(Protocol):
+    """A frame that is lent to a socket."""
+
+    @property
+    def done(self) -> bool:
+        """True once the socket has handed it to the kernel, or dropped it."""
+        ...
+
+
+class Link(Protocol):
+    """The connection that a peer came by."""
+
+    @property
+    def stands(self) -> bool:
+        """False once it has ended."""
+        ...
+
+
+class Untaken:
+    """What is on its way to all peers together.
+
+    With `UNTAKEN_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
+    that untaken, so that those who take nothing keep nobody else from being answered.
+    """
+
+    def __init__(self) -> None:
+        self._debtors: set[Loans] = set()
+        self._bytes = 0
+
+    def lent(self, debtor: "Loans", size: int) -> None:
+        """A peer was lent so many bytes."""
+        self._debtors.add(debtor)
+        self._bytes += size
+
+    def taken(self, debtor: "Loans", size: int) -> None:
+        """A peer took so many bytes; it is forgotten once nothing is on its way to it."""
+        self._bytes -= size
+        if not debtor.is_owing:
+            self._debtors.discard(debtor)
+
+    def room_for(self, most: int) -> int:
+        """How large a block may be that is read just now, `most` bytes at most."""
+        room = limits.UNTAKEN_BYTES_MAX - self._bytes
+        if room < most:
+            self._forget_taken()
+            room = limits.UNTAKEN_BYTES_MAX - self._bytes
+        return min(most, max(room, limits.CROWDED_BLOCK_BYTES))
+
+    def part_of(self, most: int) -> int:
+        """How many bytes one peer may leave untaken just now, `most` at most."""
+        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+            return most
+        self._forget_taken()
+        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+            return most
+        return min(most, limits.UNTAKEN_BYTES_MAX // len(self._debtors))
+
+    def _forget_taken(self) -> None:
+        # Who takes all that it is sent is asked for nothing, and so was not looked at.
+        for debtor in tuple(self._debtors):
+            debtor.forget_taken()
+
+
+class Loans:
+    """What is on its way to a peer, the oldest first.
+
+    Frames that are lent to the socket tell when they were taken; those that were copied are taken
+    with the next one that is lent.
+
+    Args:
+        untaken: what is on its way to all peers.
+    """
+
+    def __init__(self, untaken: Untaken | None = None) -> None:
+        self._untaken = untaken or Untaken()
+        self._loans: deque[tuple[Loan, int]] = deque()
+        self._bytes = 0
+        self._copied = 0
+        self._expected = 0
+
+    def is_lent(self, size: int) -> bool:
+        """Whether a frame of so many bytes is lent: a large one, or one that tells of others."""
+        return size >= limits.LENT_FRAME_BYTES or self._copied >= limits.PEER_PROOF_BYTES
+
+    def copied(self, size: int) -> None:
+        """A frame of so many bytes was sent as a copy."""
+        self._copied += size
+        self._bytes += size
+
+    def add(self, loan: Loan, size: int) -> None:
+        """A frame of so many bytes is lent."""
+        self._loans.append((loan, size + self._copied))
+        self._untaken.lent(self, size + self._copied)
+        self._copied = 0
+        self._bytes += size
+        self.forget_taken()
+
+    @property
+    def bytes(self) -> int:
+        """The most that is on its way at this moment."""
+        self.forget_taken()
+        return self._bytes
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether anything was lent and not taken, as far as was looked, or is to be lent soon."""
+        return bool(self._loans) or self._expected > 0
+
+    @contextmanager
+    def expected(self, size: int) -> Generator[None]:
+        """So many bytes are being read for it in the block: they count as if they were lent."""
+        self._expected += size
+        self._bytes += size
+        self._untaken.lent(self, size)
+        try:
+            yield
+        finally:
+            self._expected -= size
+            self._bytes -= size
+            self._untaken.taken(self, size)
+
+    def room_for(self, most: int) -> int:
+        """How large a block may be that is read for it just now, `most` bytes at most."""
+        return self._untaken.room_for(most)
+
+    def exceeds(self, most: int) -> bool:
+        """Whether more than the peer's part, `most` bytes at most, is on its way."""
+        return self.bytes >= self._untaken.part_of(most)
+
+    def forget_taken(self) -> None:
+        """Look which frames were taken."""
+        while self._loans and self._loans[0][0].done:
+            self._forget_oldest()
+
+    def forget_all(self) -> None:
+        """The peer is gone, and what is on its way to it is dropped."""
+        while self._loans:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, size = self._loans.popleft()
+        self._bytes -= size
+        self._untaken.taken(self, size)
+
+
+class Subscription(msgspec.Struct):
+    """One subscription of a peer: where it is fed from, and how its peer is told of an error."""
+
+    session: str
+    feed: Feed
+    subscriber: Subscriber
+    refuse: Callable[[StenoError], None]
+    file: Literal["context", "wire"] = "context"
+
+    def resume(self) -> None:
+        """The peer takes events again."""
+        self.feed.resume(self.subscriber)
+
+    def lag(self, why: str) -> None:
+        """Tell the peer that it has to subscribe again."""
+        self.subscriber.send(Lagged(next=str(self.subscriber.position), why=why), None)
+
+
+class Peer(msgspec.Struct, eq=False):
+    """One connection.
+
+    Attributes:
+        identity: what the socket calls it.
+        since_s: monotonic time of its first message.
+        user: the public key of a client on another machine; None for one on this machine.
+        link: its connection; None if nobody knows which one that is.
+        dropped: messages that it was too slow, or gone, to get.
+        is_bundling: its last message was a bundle, so it is answered by bundles.
+        is_req: its last message began with an empty frame, as those of a REQ socket do.
+        looking: ids of its requests for which files are being looked at.
+        reading: held while a block is read for it: a few at a time.
+        loans: what is on its way to it.
+    """
+
+    identity: bytes
+    since_s: float
+    user: str | None = None
+    link: Link | None = None
+    name: str | None = None
+    pid: int | None = None
+    requests: int = 0
+    dropped: int = 0
+    is_bundling: bool = False
+    is_req: bool = False
+    looking: set[bytes] = msgspec.field(default_factory=set[bytes])
+    subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])
+    reading: anyio.Semaphore = msgspec.field(
+        default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX, fast_acquire=True)
+    )
+    loans: Loans = msgspec.field(default_factory=Loans)
+
+    def check_takes(self) -> None:
+        """Refuse to look up more for one who does not take what was found.
+
+        Raises:
+            Busy: too much is on its way.
+        """
+        if self.loans.exceeds(limits.PEER_LOANS_BYTES_MAX):
+            raise Busy(
+                f"{self.loans.bytes} bytes wait until this connection takes them: receive them,"
+                " then ask again"
+            )
+
+    @property
+    def takes_events(self) -> bool:
+        """False while so much is on its way that its subscriptions have to wait."""
+        return not self.loans.exceeds(limits.PEER_EVENTS_BYTES_MAX)
+
+    def follows(self, session: str) -> bool:
+        """Whether it has a subscription to the context of a session."""
+        return any(
+            each.session == session and each.file == "context"
+            for each in self.subscriptions.values()
+        )
+
+    def unsubscribe(self, name: str) -> bool:
+        """End one subscription; False if there is none of this name."""
+        subscription = self.subscriptions.pop(name, None)
+        if subscription is None:
+            return False
+        subscription.feed.remove(subscription.subscriber)
+        return True
+
+    def forget(self, name: str, subscriber: Subscriber) -> None:
+        """Its subscription is over, and it was told; one that took its name is another."""
+        found = self.subscriptions.get(name)
+        if found is not None and found.subscriber is subscriber:
+            del self.subscriptions[name]
+
+    def unsubscribe_all(self) -> None:
+        """End all subscriptions: the peer is gone."""
+        for name in list(self.subscriptions):
+            self.unsubscribe(name)
+
+    def turn_away(self, error: StenoError) -> None:
+        """End all subscriptions with an error, which is the last that they tell."""
+        ended = list(self.subscriptions.values())
+        self.unsubscribe_all()
+        for subscription in ended:
+            subscription.refuse(error)
+
+    def entry(self, now_s: float) -> ClientEntry:
+        """What others are told of this peer."""
+        return ClientEntry(
+            name=self.name,
+            pid=self.pid,
+            connected_s=round(now_s - self.since_s, 3),
+            requests=self.requests,
+            dropped=self.dropped,
+            subscriptions=sorted({item.session for item in self.subscriptions.values()}),
+        )
+
+
+class Crowded:
+    """The peers whose subscriptions wait until they take what is on its way to them.
+
+    Args:
+        spawn: starts the task that looks after them, while there are any.
+    """
+
+    def __init__(self, spawn: Spawn) -> None:
+        self._spawn = spawn
+        self._peers: set[Peer] = set()
+
+    def takes_events(self, peer: Peer) -> bool:
+        """Whether a peer takes an event; its subscriptions are resumed later if it does not."""
+        if peer.takes_events:
+            return True
+        if not self._peers:
+            self._spawn(self._look)
+        self._peers.add(peer)
+        return False
+
+    async def _look(self) -> None:
+        while self._peers:
+            await anyio.sleep(limits.PEER_LOOK_S)
+            for peer in [peer for peer in self._peers if peer.takes_events]:
+                self._peers.discard(peer)
+                for subscription in tuple(peer.subscriptions.values()):
+                    subscription.resume()
+            self._peers = {peer for peer in self._peers if peer.subscriptions}

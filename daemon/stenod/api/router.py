@@ -1,0 +1,499 @@
+"""From message to answer: decodes each request, gives it to who can serve it, tells who asked."""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.bundles import decode_bundle
+from steno_protocol.commands import (
+    AnyCommand,
+    Append,
+    AppendWire,
+    Checkpoint,
+    Clear,
+    Clients,
+    CompactAbort,
+    CompactBegin,
+    CompactCommit,
+    Configuration,
+    Delete,
+    DeliverDmail,
+    Describe,
+    Drain,
+    Fork,
+    Gc,
+    Grant,
+    Hello,
+    List,
+    Mutation,
+    Open,
+    PendingDmail,
+    Read,
+    Repair,
+    RestoreGeneration,
+    RevertTo,
+    SendDmail,
+    SessionCommand,
+    SlowCommand,
+    Stat,
+    Stats,
+    Status,
+    Subscribe,
+    Timeline,
+    Unsubscribe,
+    UpdateTokenCount,
+    Verify,
+    WriteSystemPrompt,
+    command_name,
+)
+from steno_protocol.errors import (
+    Busy,
+    NotFound,
+    StenoError,
+    StorageFailed,
+    TooLarge,
+    Unauthorized,
+)
+from steno_protocol.events import Event, Lagged, Reset
+from steno_protocol.frames import Request, Unreadable, decode_message
+from steno_protocol.positions import Position
+from steno_protocol.replies import (
+    Done,
+    ErrorReply,
+    MailReport,
+    Reply,
+    StatsReport,
+    Subscribed,
+    TimelineReport,
+)
+from steno_protocol.rights import right_needed
+from stenod.api.auth import Admission
+from stenod.api.clients import Crowded, Link, Loans, Peer, Subscription, Untaken
+from stenod.api.replies import Outbox
+from stenod.api.status import Reporter
+from stenod.feed.feed import Subscriber
+from stenod.runtime.context import Workshop
+from stenod.runtime.error_mapping import Refusals, doubted, draining, forget_way, remedy_of
+from stenod.runtime.executor import Spawn
+from stenod.runtime.mailbox import Item
+from stenod.sessions.foreign_poll import Watch
+from stenod.sessions.gc import Collector
+from stenod.sessions.leases import Compactions
+from stenod.sessions.operations import Custody
+from stenod.sessions.queries import Looks
+from stenod.sessions.registry import Registry
+
+
+class _Asker(msgspec.Struct, frozen=True, eq=False):
+    """The request that an answer goes to."""
+
+    peer: Peer
+    request_id: bytes
+    session: str | None
+    outbox: Outbox
+    refused: Callable[[str, str | None], None]
+
+    def reply(self, body: Reply) -> None:
+        """Queue the answer."""
+        self.outbox.reply(self.peer, self.request_id, body)
+
+    def refuse(self, error: StenoError) -> None:
+        """Queue an error as the answer."""
+        told = ErrorReply.of(forget_way(error), self.session)
+        self.refused(told.code, told.session)
+        self.reply(told)
+
+
+_GRANTS: Final = "`steno keys` on the daemon's machine grants it"
+
+_Changing = Open | Fork | Delete | Describe | Gc
+"""What looks at files and also changes them."""
+
+
+class Router:
+    """Serves the requests of all peers.
+
+    Args:
+        reporter: tells of the daemon itself.
+        registry: who has the writers.
+        looks: looks at sessions.
+        custody: does what is done with a session as a whole.
+        collector: gives up what was asked for.
+        outbox: where answers go.
+        workshop: clocks, threads and statistics.
+        spawn: starts a task in the background.
+        admission: who is let in from other machines.
+
+    Attributes:
+        peers: who is connected, by what their socket calls them and whether that is the local one.
+        visits: a number that rises with each connection.
+        ignored: messages that nobody could be told an answer to.
+        watch: looks for what other programs write into sessions that somebody follows.
+        sender: tells who sent the message that is being handled, for the log.
+        link: tells by which connection it came.
+        drain: called when somebody asks the daemon to end.
+    """
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        registry: Registry,
+        looks: Looks,
+        custody: Custody,
+        collector: Collector,
+        outbox: Outbox,
+        workshop: Workshop,
+        spawn: Spawn,
+        admission: Admission,
+    ) -> None:
+        self.peers: dict[tuple[bytes, bool], Peer] = {}
+        self.visits = 0
+        self.ignored = 0
+        self.watch = Watch(registry, spawn)
+        self.sender: Callable[[Peer], str] = lambda _: ""
+        self.link: Callable[[Peer], Link | None] = lambda _: None
+        self.drain: Callable[[], None] = lambda: None
+        self._drainers: list[_Asker] = []
+        self._registry = registry
+        self._looks = looks
+        self._custody = custody
+        self._collector = collector
+        self._outbox = outbox
+        self._shop = workshop
+        self._spawn = spawn
+        self._crowded = Crowded(spawn)
+        self._untaken = Untaken()
+        self._admission = admission
+        self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
+        self._readers = 0
+        self._full_until = 0.0
+        self._is_draining = False
+        self._has_drained = False
+        self._reporter = reporter
+
+    def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> int:
+        """Serve one message. Whatever it is, nobody but its sender is affected.
+
+        Args:
+            identity: what its socket calls the sender.
+            frames: the message.
+            user: the public key of a sender on another machine.
+
+        Returns:
+            How many requests it was, but never none: without any it costs a burst its time, too.
+        """
+        peer = self._peer(identity, user)
+        peer.is_req = len(frames) > 1 and not frames[0]
+        frames = frames[1:] if peer.is_req else frames
+        peer.is_bundling = len(frames) == 1
+        try:
+            requests = decode_bundle(frames[0]) if peer.is_bundling else [decode_message(frames)]
+        except StenoError:
+            # There is nobody to answer: without a request id no client could match it.
+            self.ignored += 1
+            return 1
+        for request in requests:
+            self._handle(peer, request, user)
+        return max(1, len(requests))
+
+    def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
+        peer.requests += 1
+        if isinstance(request, Unreadable):
+            asker = _Asker(peer, request.id, None, self._outbox, self._count_refusal)
+            asker.refuse(request.error)
+            return
+        command = request.command
+        session = command.session if isinstance(command, SessionCommand) else None
+        asker = _Asker(peer, request.id, session, self._outbox, self._count_refusal)
+        try:
+            if user is not None:
+                self._check_right(peer, user, command)
+            self._serve(asker, command, request)
+        except StenoError as error:
+            asker.refuse(error)
+
+    def finish_drain(self) -> None:
+        """Everything is on disk: tell those who asked for the drain."""
+        self._has_drained = True
+        for asker in self._drainers:
+            asker.reply(Done())
+        self._outbox.flush()
+
+    def begin_drain(self) -> None:
+        """Take no more commands; what is queued is still written."""
+        self._is_draining = self._reporter.is_draining = True
+        self._registry.close()
+
+    def _count_refusal(self, code: str, session: str | None) -> None:
+        self._shop.statistics.errors[code] += 1
+        self._shop.tell("refused", code=code, session=session)
+
+    def stats(self) -> StatsReport:
+        """What the daemon did, in numbers."""
+        return self._reporter.stats(self.peers.values(), self.ignored)
+
+    def forget(self, peer: Peer) -> None:
+        """A peer is gone: end what it subscribed to."""
+        peer.unsubscribe_all()
+        peer.loans.forget_all()
+        place = (peer.identity, peer.user is None)
+        if self.peers.get(place) is peer:
+            del self.peers[place]
+
+    def forget_gone(self) -> None:
+        """Forget the peers that are not connected any longer."""
+        unknown: list[Peer] = []
+        for peer in list(self.peers.values()):
+            for subscription in tuple(peer.subscriptions.values()):
+                subscription.subscriber.tell_end()
+            if peer.link is None:
+                unknown.append(peer)
+            elif not peer.link.stands:
+                self.forget(peer)
+            elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
+                self.turn_away(peer)
+        # Of these only a send can tell.
+        self._outbox.probe(unknown)
+
+    def _peer(self, identity: bytes, user: str | None) -> Peer:
+        # Each socket names its peers by itself.
+        place = (identity, user is None)
+        peer = self.peers.get(place)
+        if peer is None:
+            if len(self.peers) >= limits.PEERS_MAX:
+                self._make_room()
+            self.visits += 1
+            peer = Peer(identity, self._shop.monotonic(), user, loans=Loans(self._untaken))
+            peer.link = self.link(peer)
+            self.peers[place] = peer
+            self._shop.tell("connected", peer=self.sender(peer))
+        return peer
+
+    def _make_room(self) -> None:
+        """Forget who is gone, or else who came first: it subscribes again, under a new name."""
+        now = self._shop.monotonic()
+        if now >= self._full_until:
+            self.forget_gone()
+            if len(self.peers) < limits.PEERS_MAX:
+                return
+            self._full_until = now + limits.PEERS_LOOK_S
+        peer = next(iter(self.peers.values()))
+        for subscription in peer.subscriptions.values():
+            subscription.lag(f"more than {limits.PEERS_MAX} clients are connected")
+        self.forget(peer)
+
+    def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
+        """Refuse what somebody from another machine may not, as the list of keys is now."""
+        client = self._admission.client(user)
+        needed = right_needed(command)
+        if client is not None and client.right >= needed:
+            return
+        if client is None:
+            self.turn_away(peer)
+            who = f"the key {user} is let in no longer"
+        else:
+            who = f"{client.name} may {client.right.label}"
+        raise Unauthorized(
+            f"{who}, and {command_name(command)} needs the right to {needed.label}: {_GRANTS}"
+        )
+
+    def turn_away(self, peer: Peer) -> None:
+        """A client from another machine is let in no longer: what it follows ends with that."""
+        peer.turn_away(
+            Unauthorized(f"the key {peer.user} is let in no longer, also to follow: {_GRANTS}")
+        )
+
+    def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:
+        match command:
+            case (
+                Append() | Checkpoint() | RevertTo() | Clear() | UpdateTokenCount()
+                | WriteSystemPrompt() | RestoreGeneration() | AppendWire()
+                | CompactCommit() | SendDmail() | DeliverDmail() | Repair()
+            ):  # fmt: skip
+                self._submit(asker, command, request)
+            case Grant():
+                self._grant(asker, command)
+            case Hello():
+                if self._has_drained:
+                    # Who asked for the end knows of it already, and nobody is to come any more.
+                    raise draining()
+                asker.reply(self._reporter.greet(asker.peer, command))
+            case Status() | Stats() | Configuration() | Clients():
+                asker.peer.check_takes()
+                self.forget_gone()
+                asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
+            case Unsubscribe():
+                self._unsubscribe(asker, command)
+            case Drain():
+                self._drainers.append(asker)
+                # Already for what came behind it in the same burst.
+                self.begin_drain()
+                self.drain()
+            case CompactAbort():
+                self._abort(asker, command)
+            case (
+                List() | Stat() | Open() | Read() | Timeline() | Verify() | Subscribe()
+                | CompactBegin() | PendingDmail() | Describe() | Fork() | Delete() | Gc()
+            ):  # fmt: skip
+                self._start(asker, command)
+            case _:
+                assert_never(command)
+
+    def _submit(self, asker: _Asker, command: Mutation, request: Request) -> None:
+        if self._is_draining:
+            raise doubted(draining(), command)
+        deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
+        size = sum(map(len, request.records))
+        # Who follows what it writes is mostly waiting until it reads there what it wrote.
+        is_awaited = (
+            command.durability == "written"
+            and not isinstance(command, AppendWire)
+            and asker.peer.follows(command.session)
+        )
+        item = Item(command, request.records, asker, size, deadline_s, is_awaited)
+        self._registry.submit(command.session, item)
+
+    def _start(self, asker: _Asker, command: SlowCommand) -> None:
+        if asker.request_id in asker.peer.looking:
+            # Sent again while the first copy is being served: one answer is enough.
+            return
+        if self._readers >= limits.READERS_MAX:
+            raise Busy(f"{self._readers} requests are being read for: try again in a moment")
+        if len(asker.peer.looking) >= limits.PEER_READERS_MAX:
+            raise Busy(
+                f"{len(asker.peer.looking)} requests of this connection are being read for: try"
+                " again when some of them were answered"
+            )
+        self._readers += 1
+        asker.peer.looking.add(asker.request_id)
+        self._spawn(lambda: self._serve_slowly(asker, command))
+
+    async def _serve_slowly(self, asker: _Asker, command: SlowCommand) -> None:
+        """Serve what has to look at files; every end of it is an answer."""
+        try:
+            await self._look(asker, command)
+        except Exception as error:
+            asker.refuse(self._refusal(asker, command, error))
+        finally:
+            self._readers -= 1
+            asker.peer.looking.discard(asker.request_id)
+            self._outbox.flush()
+
+    def _refusal(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
+        if isinstance(error, OSError) and not isinstance(command, _Changing):
+            return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
+        return Refusals(asker.session or "", self._shop.tell).of(error)
+
+    async def _look(self, asker: _Asker, command: SlowCommand) -> None:
+        match command:
+            case List():
+                asker.peer.check_takes()
+                asker.reply(await self._looks.sessions(command))
+            case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
+                asker.reply(await self._custody.serve(command))
+            case Read():
+                async with asker.peer.reading:
+                    asker.peer.check_takes()
+                    size = asker.peer.loans.room_for(command.bytes_max)
+                    with asker.peer.loans.expected(size):
+                        await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
+            case Timeline():
+                asker.peer.check_takes()
+                entries = await self._looks.timeline(command.session)
+                asker.reply(TimelineReport(entries=entries))
+            case Subscribe():
+                await self._subscribe(asker, command)
+            case CompactBegin():
+                writer = await self._registry.writer(command.session, "context")
+                asker.reply(await self._compactions.begin(writer, command))
+            case PendingDmail():
+                asker.reply(MailReport(mail=await self._looks.pending_mail(command.session)))
+            case Gc():
+                asker.reply(await self._collector.collect(command))
+            case _:
+                assert_never(command)
+
+    async def _read(self, asker: _Asker, command: Read) -> None:
+        body, block = await self._looks.read(command, is_local=asker.peer.user is None)
+        self._outbox.reply_block(asker.peer, asker.request_id, body, block)
+
+    async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
+        peer = asker.peer
+        writer = await self._registry.writer(command.session, command.file)
+        # Behind the wait, in which others of the connection may have begun.
+        is_new = command.subscription not in peer.subscriptions
+        if is_new and len(peer.subscriptions) >= limits.SUBSCRIPTIONS_PER_PEER_MAX:
+            raise TooLarge(
+                f"this connection has {len(peer.subscriptions)} subscriptions, as many as it may"
+                " have: end one first"
+            )
+        feed = writer.feed
+        after = self._position(command, feed.head)
+        is_other = command.incarnation not in {None, feed.incarnation}
+        if is_other:
+            after = Position(feed.head.generation, 0)
+        feed.check(after)
+        peer.unsubscribe(command.subscription)
+        subscriber = Subscriber(
+            lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
+            after,
+            command.window,
+            takes=lambda: self._crowded.takes_events(peer),
+            reading=peer.reading,
+            forget=lambda ended: peer.forget(command.subscription, ended),
+        )
+        # Before anything is sent: who turns out to be gone loses it with the others.
+        peer.subscriptions[command.subscription] = Subscription(
+            command.session, feed, subscriber, asker.refuse, command.file
+        )
+        asker.reply(
+            Subscribed(
+                head=str(feed.head),
+                incarnation=feed.incarnation,
+                checkpoint_floor=feed.checkpoint_floor,
+            )
+        )
+        if is_other:
+            reset = Reset(
+                generation=after.generation,
+                kept=0,
+                why="made again",
+                incarnation=feed.incarnation,
+                head=str(feed.head),
+                checkpoint_floor=feed.checkpoint_floor,
+            )
+            subscriber.send(reset, None)
+        self._outbox.flush()
+        if not subscriber.gone:
+            feed.add(subscriber)
+            self.watch.begin(command.session)
+
+    def _position(self, command: Subscribe, head: Position) -> Position:
+        match command.after:
+            case "start":
+                return Position(head.generation, 0)
+            case "now":
+                return head
+            case text:
+                return Position.parse(text)
+
+    def _grant(self, asker: _Asker, command: Grant) -> None:
+        subscription = asker.peer.subscriptions.get(command.subscription)
+        if subscription is None or subscription.subscriber.gone:
+            asker.peer.subscriptions.pop(command.subscription, None)
+            event: Event = Lagged(next="0:0", why="the daemon does not know this subscription")
+            self._outbox.event(asker.peer, asker.request_id, event, None)
+            return
+        subscription.feed.grant(subscription.subscriber, command.bytes)
+
+    def _abort(self, asker: _Asker, command: CompactAbort) -> None:
+        for writer in self._registry.writers(command.session):
+            self._compactions.abort(writer, command)
+        asker.reply(Done())
+
+    def _unsubscribe(self, asker: _Asker, command: Unsubscribe) -> None:
+        if not asker.peer.unsubscribe(command.subscription):
+            raise NotFound(f"there is no subscription {command.subscription!r} here")
+        asker.reply(Done())

@@ -1,0 +1,196 @@
+"""What the daemon tells of itself: greeting, state, numbers, options, and who is connected."""
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import assert_never
+
+from steno_protocol import PROTOCOL_VERSION, __version__
+from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
+from steno_protocol.errors import Incompatible
+from steno_protocol.greeting import told_in_hello
+from steno_protocol.replies import (
+    ClientsReport,
+    ConfigurationReport,
+    OptionEntry,
+    Reply,
+    StatsReport,
+    StatusReport,
+    Welcome,
+)
+from steno_protocol.settings import OPTIONS
+from stenod.api.clients import Peer
+from stenod.runtime.config import Config
+from stenod.runtime.context import Workshop
+from stenod.runtime.fd_limit import open_handles
+from stenod.sessions.registry import Registry
+
+Question = Status | Stats | Configuration | Clients
+"""What is asked about the daemon itself."""
+
+
+class Reporter:
+    """Answers the questions about the daemon itself.
+
+    Args:
+        config: what it goes by.
+        registry: who has the writers.
+        workshop: clocks and statistics.
+
+    Attributes:
+        is_draining: it takes no more commands.
+        remote_endpoint: where it listens for other machines, if it does.
+    """
+
+    def __init__(self, config: Config, registry: Registry, workshop: Workshop) -> None:
+        self.is_draining = False
+        self.remote_endpoint: str | None = None
+        self._config = config
+        self._registry = registry
+        self._shop = workshop
+        self._started_s = workshop.monotonic()
+        self._started_at = workshop.wall()
+
+    def greet(self, peer: Peer, command: Hello) -> Welcome:
+        """The answer to a greeting; the peer has a name from now on.
+
+        Raises:
+            Incompatible: it speaks another version.
+        """
+        if command.protocol != PROTOCOL_VERSION:
+            raise Incompatible(
+                f"the client speaks version {command.protocol}, this daemon {PROTOCOL_VERSION}:"
+                " restart the daemon with `steno restart`, or update the client"
+            )
+        peer.name, peer.pid = command.name, command.pid
+        return Welcome(
+            version=__version__,
+            protocol=PROTOCOL_VERSION,
+            pid=os.getpid(),
+            root=str(self._config.root),
+            started_at=self._started_at,
+            clock_ms=int(self._shop.monotonic() * 1000),
+            limits=told_in_hello(),
+            keyed_open=True,
+        )
+
+    def report(self, question: Question, peers: Collection[Peer], ignored: int) -> Reply:
+        """The answer to a question about the daemon.
+
+        Args:
+            question: what is asked.
+            peers: who is connected.
+            ignored: messages that nobody could be told an answer to.
+        """
+        match question:
+            case Status():
+                return self._status(peers, ignored)
+            case Stats():
+                return self.stats(peers, ignored)
+            case Configuration():
+                return self._configuration()
+            case Clients():
+                return self._clients(question, peers)
+            case _:
+                assert_never(question)
+
+    def _status(self, peers: Collection[Peer], ignored: int) -> StatusReport:
+        statistics = self._shop.statistics
+        return StatusReport(
+            version=__version__,
+            protocol=PROTOCOL_VERSION,
+            pid=os.getpid(),
+            root=str(self._config.root),
+            endpoint=self._config.endpoint,
+            remote_endpoint=self.remote_endpoint,
+            uptime_s=self._uptime_s,
+            mounts={name: str(folder) for name, folder in self._config.mounts.items()},
+            sessions_open=len(self._registry),
+            clients=len(peers),
+            queued=self._registry.queued,
+            appended_records=statistics.appended_records,
+            syncs=statistics.syncs,
+            sync_s=statistics.sync_s,
+            slowest_sync_s=statistics.slowest_sync_s,
+            slow_sync_at=statistics.slow_sync_at,
+            ignored=ignored,
+            dropped=statistics.dropped,
+            draining=self.is_draining,
+        )
+
+    def stats(self, peers: Collection[Peer], ignored: int) -> StatsReport:
+        """What the daemon did and holds, in numbers."""
+        statistics = self._shop.statistics
+        return StatsReport(
+            uptime_s=self._uptime_s,
+            appended_records=statistics.appended_records,
+            appended_bytes=statistics.appended_bytes,
+            groups=statistics.groups.report(),
+            sync_s=statistics.sync_times.report(),
+            slow_syncs=statistics.slow_syncs,
+            rewrites=dict(statistics.rewrites),
+            errors=dict(statistics.errors),
+            dropped=statistics.dropped,
+            lagged=statistics.lagged,
+            turned_away=statistics.turned_away,
+            ignored=ignored,
+            queued=self._registry.queued,
+            queued_most=self._registry.queued_most,
+            queued_bytes=self._shop.budget.taken_bytes,
+            sessions_open=len(self._registry),
+            clients=len(peers),
+            subscribers=sum(len(peer.subscriptions) for peer in peers),
+            open_files=_open_files(),
+            resident_bytes=_resident_bytes(),
+        )
+
+    def _configuration(self) -> ConfigurationReport:
+        settings = self._config.settings
+        entries = [
+            OptionEntry(
+                name=option.name,
+                value=settings.values[option.name],
+                source=settings.source(option.name),
+                live=option.is_live,
+            )
+            for option in OPTIONS
+        ]
+        entries += [
+            OptionEntry(name=name, value=str(folder), source=settings.source(name))
+            for name, folder in ((f"mounts.{key}", at) for key, at in self._config.mounts.items())
+        ]
+        return ConfigurationReport(options=entries)
+
+    def _clients(self, command: Clients, peers: Collection[Peer]) -> ClientsReport:
+        now_s = self._shop.monotonic()
+        entries = [peer.entry(now_s) for peer in peers]
+        if command.session is None:
+            return ClientsReport(clients=entries, queued=self._registry.queued)
+        followers = [entry for entry in entries if command.session in entry.subscriptions]
+        writers = self._registry.writers(command.session)
+        syncs = [writer.last_sync_at for writer in writers if writer.last_sync_at is not None]
+        errors = [writer.last_error for writer in writers if writer.last_error is not None]
+        return ClientsReport(
+            clients=followers,
+            queued=sum(len(writer.mailbox) for writer in writers),
+            last_sync_at=max(syncs, default=None),
+            last_error=errors[0] if errors else None,
+        )
+
+    @property
+    def _uptime_s(self) -> float:
+        return round(self._shop.monotonic() - self._started_s, 3)
+
+
+def _open_files() -> int:
+    with suppress(OSError):
+        return open_handles()
+    return 0
+
+
+def _resident_bytes() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGESIZE")
+    return 0

@@ -1,0 +1,103 @@
+"""The mark: how far a session's file was durable, and its numbers there, for a quick next open.
+
+It may be lost, old or foreign; nothing depends on it but speed and how damage is judged: behind a
+true mark it is a torn tail, before it corruption. It is believed only if the file's generation,
+inode and fingerprint agree, and if it is whole itself: it is never synced, so a power cut may leave
+any part of it. Its first word is the CRC-32 of the rest:
+
+    5b1c90e2 {"generation":3,"inode":812,"bytes":4194400,"crc":99182217,"lines":8120,...}
+"""
+
+import zlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from steno_protocol.context import ContextCounters
+from stenod.core.seek_index import Milestone
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of the first `bytes` bytes of one generation's file.
+
+    Attributes:
+        youngest_key_ms: as old is the youngest key that was used up to there, 0 if none was; None
+            if nobody knew.
+        checksums: CRC-32 of each block of the marked bytes, see `steno_protocol.checksums`.
+    """
+
+    generation: int
+    inode: int
+    bytes: int
+    crc: int
+    lines: int
+    token_count: int
+    pending_chars: int
+    n_checkpoints: int
+    has_system_prompt: bool
+    youngest_key_ms: int | None = None
+    milestones: list[Milestone] = []
+    checksums: list[int | None] = []
+
+    def counters(self) -> ContextCounters:
+        """The counters at the mark."""
+        return ContextCounters(
+            token_count=self.token_count,
+            pending_chars=self.pending_chars,
+            n_checkpoints=self.n_checkpoints,
+            has_system_prompt=self.has_system_prompt,
+        )
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Mark)
+
+_CHECK_BYTES: Final = 9
+
+
+def encode_mark(
+    *,
+    generation: int,
+    inode: int,
+    size: int,
+    crc: int,
+    lines: int,
+    counters: ContextCounters,
+    youngest_key_ms: int | None = None,
+    milestones: Iterable[Milestone] = (),
+    checksums: Iterable[int | None] = (),
+) -> bytes:
+    """The bytes of a mark."""
+    body = _encode(
+        Mark(
+            generation=generation,
+            inode=inode,
+            bytes=size,
+            crc=crc,
+            lines=lines,
+            token_count=counters.token_count,
+            pending_chars=counters.pending_chars,
+            n_checkpoints=counters.n_checkpoints,
+            has_system_prompt=counters.has_system_prompt,
+            youngest_key_ms=youngest_key_ms,
+            milestones=list(milestones),
+            checksums=list(checksums),
+        )
+    )
+    return _check(body) + body
+
+
+def decode_mark(data: bytes) -> Mark | None:
+    """The mark in these bytes, or None when they are no mark."""
+    word, body = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
+    if word != _check(body):
+        return None
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _check(body: bytes) -> bytes:
+    return b"%08x " % zlib.crc32(body)

@@ -1,0 +1,429 @@
+"""The life of a daemon: lock, bind, serve, drain, end.
+
+The lock comes before the bind, because a second bind on the same path succeeds and steals every new
+client; the socket is removed only by the lock's holder.
+"""
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup, TaskStatus
+
+from steno_protocol import __version__, limits, places, sync_limits
+from steno_protocol.credentials import KEYS_FOLDER
+from steno_protocol.errors import BadRequest
+from stenod.api.auth import Admission
+from stenod.api.clients import Link, Peer
+from stenod.api.metrics import MetricsServer
+from stenod.api.replies import Outbox
+from stenod.api.router import Router
+from stenod.api.status import Reporter
+from stenod.idle_exit import Idleness
+from stenod.net.local import LocalTransport
+from stenod.net.transport import Sent, Transport
+from stenod.runtime import config, daemon_log, memory
+from stenod.runtime.config import Config
+from stenod.runtime.context import Workshop
+from stenod.runtime.executor import Adaptive, in_thread
+from stenod.runtime.fd_limit import process_limit
+from stenod.runtime.internal_errors import fault_of
+from stenod.runtime.quotas import Quotas
+from stenod.runtime.statistics import Statistics
+from stenod.runtime.threads import Threads
+from stenod.sessions.gc import Collector
+from stenod.sessions.operations import Custody
+from stenod.sessions.queries import Looks
+from stenod.sessions.registry import Registry
+from stenod.sessions.session_folders import Trees
+from stenod.store.lock import RootLock
+from stenod.store.posix import PosixDisk
+from stenod.store.usage import free_bytes
+from stenod.store.whole_sync import WholeSync
+from stenod.systemd import Supervisor
+
+if TYPE_CHECKING:
+    from stenod.net.remote import RemoteTransport
+
+_REMOTE_PART: Final = 4
+"""A quarter of the handles is for other machines: half is for sessions, an eighth is kept free."""
+
+
+class Daemon:
+    """One daemon on one root.
+
+    Args:
+        config: its root, socket and mounts.
+        on_ready: called once it answers.
+        supervisor: the service manager, if there is one.
+    """
+
+    def __init__(
+        self, config: Config, on_ready: Callable[[], None], supervisor: Supervisor
+    ) -> None:
+        self._config = config
+        self._supervisor = supervisor
+        self._on_ready = on_ready
+        self._handles = process_limit()
+        self._full_until = 0.0
+        self._transport = LocalTransport(self._has_room)
+        self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.tell)
+        self._remote = self._make_remote()
+        self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
+        self._drained = anyio.Event()
+        self._lock: RootLock | None = None
+        self._looked_at = -limits.ROOM_LOOK_S
+        self._tasks: TaskGroup | None = None
+        self._metrics: MetricsServer | None = None
+        self._statistics = Statistics()
+        disk = PosixDisk(WholeSync(str(config.root)))
+        trees = Trees(config, disk)
+        self._quotas = Quotas(
+            lambda: config.settings,
+            time.monotonic,
+            lambda session: trees.place(session).path,
+            trees.folders,
+            free_bytes,
+        )
+        self._workshop = self._make_workshop(disk)
+        self._registry = Registry(trees, disk, self._workshop, self._spawn, self._handles)
+        self._registry.look_around = self._look_around
+        looks = Looks(self._registry, trees, self._workshop)
+        self._custody = Custody(trees, disk, self._registry, looks, self._workshop)
+        self._reporter = Reporter(self._config, self._registry, self._workshop)
+        collector = Collector(trees, disk, self._registry, self._workshop)
+        self._router = self._make_router(looks, collector)
+
+    async def run(self, lock: RootLock) -> None:
+        """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
+        self._lock = lock
+        self._supervisor.check_listening(self._config.socket)
+        self._transport.bind(self._config.socket, self._supervisor.listening)
+        remote = self._remote
+        try:
+            if remote is not None:
+                endpoint = remote.listen(self._config.settings.text("network.listen"))
+                self._reporter.remote_endpoint = endpoint
+                daemon_log.tell("listening", endpoint=endpoint)
+            self._serve_metrics()
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._transport.serve, self._router.handle, self._end_burst)
+                if remote is not None:
+                    tasks.start_soon(remote.serve, self._handle_remote, self._end_burst)
+                tasks.start_soon(self._keep_house)
+                tasks.start_soon(self._end_when_idle)
+                tasks.start_soon(self._measure_root)
+                # Who was told that it is ready may send a signal the next instant.
+                await tasks.start(self._watch_signals)
+                if lock.left_by is not None:
+                    # Its own log ends in the middle: who looks for the reason looks elsewhere.
+                    daemon_log.tell("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
+                lock.tell(self._note())
+                daemon_log.tell("ready", pid=os.getpid(), root=str(self._config.root))
+                self._on_ready()
+                self._supervisor.ready()
+                tasks.start_soon(self._supervisor.keep_watchdog)
+                await self._drained.wait()
+                self._supervisor.stopping()
+                await self._drain()
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._metrics is not None:
+                await in_thread(self._metrics.close)
+            self._transport.close()
+            if remote is not None:
+                remote.close()
+            daemon_log.tell("ended", pid=os.getpid())
+
+    def _note(self) -> bytes:
+        note = places.LockNote(
+            pid=os.getpid(),
+            version=__version__,
+            root=str(self._config.root),
+            endpoint=self._config.endpoint,
+        )
+        return msgspec.json.encode(note)
+
+    async def _drain(self) -> None:
+        self._router.begin_drain()
+        daemon_log.tell("draining", queued=self._registry.queued)
+        with anyio.move_on_after(limits.DRAIN_TIMEOUT_S):
+            await self._registry.wait_quiet()
+        self._router.finish_drain()
+
+    async def _keep_house(self) -> None:
+        while True:
+            self._spawn(self._custody.sweep_when_due)
+            await anyio.sleep(limits.HOUSEKEEPING_S)
+            self._registry.retire_idle()
+            self._registry.end_stalled()
+            self._router.forget_gone()
+            memory.give_back_free()
+            self._spawn(self._router.watch.look)
+            self._look_around()
+
+    def _look_around(self) -> None:
+        """Take no more commands if the root is not there any longer, or may be another's.
+
+        And end if nobody can come any more: those who are here find the next daemon, too.
+        """
+        self._looked_at = time.monotonic()
+        if self._lock is None or self._drained.is_set():
+            return
+        if not self._lock.is_in_place:
+            daemon_log.tell("root_lost", root=str(self._config.root))
+            self._router.begin_drain()
+            self._drained.set()
+        elif not self._transport.is_reachable:
+            daemon_log.tell("socket_lost", socket=str(self._config.socket))
+            self._drained.set()
+
+    def _serve_metrics(self) -> None:
+        port = self._config.settings.count("metrics.port")
+        if port:
+            self._metrics = MetricsServer(port, self._router.stats)
+            daemon_log.tell("metrics", port=port)
+
+    async def _end_when_idle(self) -> None:
+        await Idleness(self._workshop, self._is_used, lambda: self._router.visits).wait()
+        daemon_log.tell("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
+        self._drained.set()
+
+    async def _measure_root(self) -> None:
+        """Keep the sizes of all sessions known, if there is a quota for them."""
+        measured_s = -limits.HOUSEKEEPING_S
+        while True:
+            is_due = time.monotonic() - measured_s >= limits.HOUSEKEEPING_S
+            if self._quotas.wants_root and (is_due or self._quotas.is_root_full):
+                self._quotas.root_measured(await in_thread(self._quotas.measure_root))
+                measured_s = time.monotonic()
+            wanted = self._quotas.wants_root
+            await anyio.sleep(limits.ROOM_LOOK_S if wanted else limits.HOUSEKEEPING_S)
+
+    def _is_used(self) -> bool:
+        self._router.forget_gone()
+        return bool(self._router.peers or self._registry.queued)
+
+    async def _watch_signals(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
+            async for number in signals:
+                daemon_log.tell("signal", number=int(number))
+                if number == signal.SIGHUP:
+                    self._supervisor.reloading()
+                    self._reload()
+                    self._supervisor.ready()
+                else:
+                    self._drained.set()
+
+    def _reload(self) -> None:
+        """Read the configuration again; one that is not valid changes nothing."""
+        try:
+            waiting = self._config.adopt(config.read(self._config.root))
+        except BadRequest as error:
+            daemon_log.tell("config_refused", error=error.message, still="what was in force before")
+            return
+        daemon_log.adopt(self._config.settings)
+        daemon_log.tell("config_read", mounts=sorted(self._config.mounts))
+        for option in waiting:
+            daemon_log.tell("config_waits", option=option, until="the next start: steno restart")
+
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(self._guarded, work)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a background task; a fault in it ends that task alone."""
+        try:
+            await work()
+        except Exception as error:
+            daemon_log.tell("internal", error=fault_of(error))
+
+    def _make_workshop(self, disk: PosixDisk) -> Workshop:
+        return Workshop(
+            commit=Adaptive(Threads(sync_limits.COMMIT_THREADS_MAX), lambda: disk.overlap.is_empty),
+            read=Threads(limits.READ_THREADS_MAX),
+            monotonic=time.monotonic,
+            wall=time.time,
+            flush=self._outbox.flush,
+            statistics=self._statistics,
+            tell=daemon_log.tell,
+            settings=lambda: self._config.settings,
+            quotas=self._quotas,
+            spawn=self._spawn,
+        )
+
+    def _make_router(self, looks: Looks, collector: Collector) -> Router:
+        router = Router(
+            self._reporter,
+            self._registry,
+            looks,
+            self._custody,
+            collector,
+            self._outbox,
+            self._workshop,
+            self._spawn,
+            self._admission,
+        )
+        router.sender, router.link = self._sender, self._link
+        router.drain = self._drained.set
+        return router
+
+    def _make_remote(self) -> "RemoteTransport | None":
+        """The socket for other machines, if one is wanted.
+
+        Raises:
+            Unauthorized, BadRequest: the daemon has no key of its own that only it can read.
+        """
+        if not self._config.settings.text("network.listen"):
+            return None
+        # Imported only now: most daemons serve their own machine only, and need no libzmq.
+        from stenod.net.remote import RemoteTransport  # noqa: PLC0415
+
+        own = self._admission.own_key()
+        return RemoteTransport(own, self._admits, self._has_room, daemon_log.tell)
+
+    def _has_room(self, beside: int = 0) -> bool:
+        """Whether there is a handle for one more connection; the log tells of the first no.
+
+        Args:
+            beside: connections of other machines that are there, for one more of them. Strangers
+                can make those, so they have a part of the handles alone.
+        """
+        if beside < self._handles.most // _REMOTE_PART and self._has_handle():
+            return True
+        self._statistics.turned_away += 1
+        if self._statistics.turned_away == 1:
+            daemon_log.tell("no_handles", limit=self._handles.most, see="ulimit -n")
+        return False
+
+    def _has_handle(self) -> bool:
+        # To count thousands of handles for each who knocks in vain would keep the loop from all
+        # else, and from ending them.
+        if time.monotonic() < self._full_until:
+            return False
+        if self._handles.take(1):
+            return True
+        self._full_until = time.monotonic() + limits.HANDLES_LOOK_S
+        return False
+
+    def _admits(self, public: str) -> str | None:
+        client = self._admission.client(public)
+        return client.name if client is not None else None
+
+    def _handle_remote(self, identity: bytes, frames: list[bytes]) -> int:
+        assert self._remote is not None
+        return self._router.handle(identity, frames, self._remote.user)
+
+    def _end_burst(self) -> None:
+        """Serve what a burst of messages brought, and send the answers."""
+        if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
+            self._look_around()
+        self._registry.serve_round()
+        self._outbox.flush()
+
+    def _sender(self, peer: Peer) -> str:
+        return self._transport.sender() if peer.user is None else peer.user
+
+    def _link(self, peer: Peer) -> Link | None:
+        # Whoever has a user came by the other socket.
+        transport = self._transport if peer.user is None else self._remote
+        return None if transport is None else transport.link()
+
+    def _after_sends(self) -> None:
+        self._transport.after_sends()
+        if self._remote is not None:
+            self._remote.after_sends()
+
+    def _look_soon(self) -> None:
+        self._transport.look_soon()
+        if self._remote is not None:
+            self._remote.look_soon()
+
+    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
+        transport: Transport = self._transport
+        if peer.user is not None:
+            if peer.subscriptions and self._admits(peer.user) is None:
+                # Revoked while it follows something: it is told that, and not what came since.
+                self._router.turn_away(peer)
+                self._look_soon()
+                return False
+            assert self._remote is not None
+            transport = self._remote
+        # A REQ socket takes an answer only behind the empty frame that its request began with.
+        addressed = [b"", *frames] if peer.is_req else frames
+        match transport.send(peer.identity, addressed, peer.loans):
+            case Sent.OK:
+                return True
+            case Sent.FULL:
+                peer.dropped += 1
+                self._statistics.dropped += 1
+                return False
+            case Sent.GONE:
+                peer.dropped += 1
+                self._router.forget(peer)
+                return False
+
+
+def prepare_process() -> None:
+    """What has to be true of the process before it opens anything.
+
+    The umask keeps others out of the socket and the files. The soft limit of open files is raised
+    to the hard one, for as many sessions and clients as may be. Memory of large reads goes back to
+    the system. The interpreter takes turns often, because a recovery that decodes in a thread must
+    not hold the loop back. What was imported never becomes garbage, and commands hardly make
+    cycles: the collector may look seldom.
+    """
+    os.umask(0o077)
+    # Conversations lie in this memory, and a core file may be read by whoever collects them.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Until the daemon listens to it, a request to read the configuration again must not end it; nor
+    # is what makes other daemons open their logs anew to end ours, which does so unasked.
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    memory.give_back()
+    gc.freeze()
+    gc.set_threshold(limits.GC_OBJECTS_MAX)
+    sys.setswitchinterval(limits.SWITCH_S)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def serve(
+    config: Config, lock: RootLock, on_ready: Callable[[], None], supervisor: Supervisor
+) -> None:
+    """Run a daemon to its end; releases the lock.
+
+    Raises:
+        StenoError, OSError: it could not start, or go on.
+    """
+
+    async def main() -> None:
+        await Daemon(config, on_ready, supervisor).run(lock)
+
+    try:
+        anyio.run(main)
+    except ExceptionGroup as group:
+        raise _first_of(group) from group
+    finally:
+        lock.release()
+
+
+def _first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """What went wrong in the daemon's tasks, not that something did."""
+    match group.exceptions[0]:
+        case ExceptionGroup() as inner:
+            return _first_of(inner)
+        case first:
+            return first

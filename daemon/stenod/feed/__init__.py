@@ -1,0 +1,1 @@
+"""Followers of a session: the backlog first, then every commit."""

@@ -1,0 +1,52 @@
+"""A daemon that nobody uses ends by itself, if its configuration says after how long.
+
+Who connects at that very moment is not lost. The socket is closed before the lock of the root is
+given up, so a greeting is answered or meets a closed connection, and is never left in silence; what
+is asked meanwhile is refused with `shutting_down`. In each case a client starts the next daemon and
+asks again, and that one waits for the lock.
+"""
+
+from collections.abc import Callable
+
+import anyio
+
+from steno_protocol import limits
+from stenod.runtime.context import Workshop
+
+
+class Idleness:
+    """Watches how long a daemon has been of no use.
+
+    Args:
+        workshop: clock and settings.
+        is_used: whether anybody is connected or anything is queued.
+        visits: a number that rises with each connection, so that none between two looks is missed.
+    """
+
+    def __init__(
+        self, workshop: Workshop, is_used: Callable[[], bool], visits: Callable[[], int]
+    ) -> None:
+        self._shop = workshop
+        self._is_used = is_used
+        self._visits = visits
+
+    async def wait(self) -> None:
+        """Return when nobody has used the daemon for as long as the configuration says."""
+        # Whoever started it is on the way, and must not find it gone again.
+        unused_since, seen = self._shop.monotonic() + limits.PROBE_TIMEOUT_S, self._visits()
+        while True:
+            await anyio.sleep(self._pause_s())
+            now = self._shop.monotonic()
+            if self._is_used() or self._visits() != seen or not self._idle_exit_s:
+                unused_since, seen = now, self._visits()
+            elif now - unused_since >= self._idle_exit_s:
+                return
+
+    @property
+    def _idle_exit_s(self) -> float:
+        return self._shop.settings().number("life.idle_exit_s")
+
+    def _pause_s(self) -> float:
+        """A quarter of the time, so that the end is at most so much late."""
+        wanted_s = self._idle_exit_s / 4 or limits.HOUSEKEEPING_S
+        return min(max(wanted_s, limits.IDLE_LOOK_S), limits.HOUSEKEEPING_S)

@@ -1,0 +1,1 @@
+"""Sockets: bytes of clients in, messages to them out."""

@@ -1,0 +1,1 @@
+"""Opening files after any end: crash recovery, torn tails, and keys that were used before."""

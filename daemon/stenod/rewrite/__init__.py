@@ -1,0 +1,1 @@
+"""Plans of rewrites: the bytes of the new file, decided before the file is touched."""

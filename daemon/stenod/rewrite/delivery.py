@@ -1,0 +1,79 @@
+"""D-Mail in the files: sent as a line of the timeline, delivered as one rewrite."""
+
+from steno_protocol import happenings, records
+from steno_protocol.commands import DeliverDmail, SendDmail
+from steno_protocol.context import Checkpoint, MessageLine
+from steno_protocol.errors import NotFound
+from steno_protocol.happenings import Happening
+from steno_protocol.positions import Position
+from steno_protocol.replies import Mail
+from stenod.core import dmail, timeline
+from stenod.core.machine import Machine
+from stenod.rewrite.locate import check_batch_end, locate
+from stenod.rewrite.plan import Plan
+from stenod.store.log import Log
+
+
+def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Happening:
+    """Keep a mail until it is delivered; durable on return, the timeline's entry of it.
+
+    Raises:
+        NotFound: there is no such checkpoint.
+        BadRequest: it lies inside a batch, so that no delivery could ever end before it.
+        OSError: the disk refused; the mail was not sent.
+    """
+    count = machine.counters.n_checkpoints
+    found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
+    check_batch_end(log, found.generation, found.size, machine.session)
+    mail = Mail(
+        id=command.key,
+        checkpoint_id=command.checkpoint_id,
+        message=command.message,
+        cursor=str(found.cursor),
+        by=command.by,
+        at=now,
+    )
+    waiting = machine.mail
+    entry = dmail.sent(mail, machine.head, None if waiting is None else waiting.id)
+    log.tell(timeline.encode(entry))
+    return entry
+
+
+def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
+    """Plan the rewrite that is a mail's delivery.
+
+    Raises:
+        NotFound: the mail does not wait; the message says what became of it.
+    """
+    mail = machine.mail
+    if mail is None or mail.id != command.mail_id:
+        raise _does_not_wait(log, machine, command.mail_id)
+    count = machine.counters.n_checkpoints
+    found = locate(log, mail.checkpoint_id, count, machine.session, machine.milestones)
+    check_batch_end(log, found.generation, found.size, machine.session)
+    counters = found.replay.counters
+    data = [records.checkpoint_record(mail.checkpoint_id)]
+    counters.apply(Checkpoint(mail.checkpoint_id))
+    messages = [records.dmail_message(mail.message)]
+    if command.add_user_message:
+        messages.insert(0, records.checkpoint_notice(mail.checkpoint_id))
+    for message in messages:
+        checked = records.check_message(message)
+        counters.apply(MessageLine(checked.text_chars))
+        data.append(checked.data)
+    kept = found.replay.lines
+    return Plan(
+        kind=happenings.DELIVERED,
+        pieces=[found.before, machine.written(command, data)],
+        kept=kept if found.generation == log.generation else 0,
+        head=Position(log.generation + 1, kept + len(data)),
+        counters=counters,
+        details={"mail": mail.id, "checkpoint_id": mail.checkpoint_id, "from": found.generation},
+    )
+
+
+def _does_not_wait(log: Log, machine: Machine, mail_id: str) -> NotFound:
+    became = dmail.what_became_of(timeline.decode(log.timeline()), mail_id)
+    waiting = machine.mail
+    now = f"the mail {waiting.id} waits" if waiting is not None else "no mail waits"
+    return NotFound(f"D-Mail {mail_id} does not wait: {became}; {now}", session=machine.session)

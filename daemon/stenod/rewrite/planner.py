@@ -1,0 +1,247 @@
+"""Plans of rewrites: which bytes the new file is made of, and what is true at its end.
+
+A plan is made from the files and the command; carrying it out is the log's business.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+import msgspec
+
+from steno_protocol import floors, happenings, limits, records
+from steno_protocol.commands import (
+    Clear,
+    CompactCommit,
+    DeliverDmail,
+    Repair,
+    RestoreGeneration,
+    RevertTo,
+    WriteSystemPrompt,
+)
+from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_tolerantly
+from steno_protocol.errors import NotFound
+from steno_protocol.happenings import Happening
+from steno_protocol.lines import split_lines
+from steno_protocol.positions import Position
+from steno_protocol.replies import Mail
+from stenod.core import contents, dmail, timeline
+from stenod.core.lines import examine_tail, lines_of
+from stenod.core.machine import Machine
+from stenod.core.replay import Replay, control_of
+from stenod.core.speculation import Rewrite, RewriteCommand
+from stenod.recovery.key_lookup import blocks
+from stenod.rewrite.compaction import plan_compaction
+from stenod.rewrite.delivery import plan_delivery
+from stenod.rewrite.locate import check_batch_end, locate
+from stenod.rewrite.plan import Plan
+from stenod.rewrite.repair import plan_repair
+from stenod.store.log import Copy, Log, Piece
+
+
+def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
+    """Plan a rewrite of a session all of whose lines are durable.
+
+    Raises:
+        NotFound: what the command names does not exist; the message tells what does.
+        BadRequest: the rewrite would end inside a batch.
+        Conflict: a compaction was overtaken by another rewrite, or a repair by what it repairs.
+    """
+    chosen = _plan(log, machine, decision)
+    # Without it nobody could say how much a rewrite left behind but by counting that file's lines.
+    details = {**chosen.details, "old_lines": machine.head.line}
+    expired = expired_mail(machine, chosen)
+    if expired is not None:
+        details["expired_mail"] = expired.id
+    return msgspec.structs.replace(chosen, details=details)
+
+
+def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
+    """The D-Mail whose checkpoint a plan removes, so that it expires in that very rewrite."""
+    mail = machine.mail
+    if mail is None or chosen.kind == happenings.DELIVERED:
+        return None
+    entry = Happening(kind=chosen.kind, generation=0, details=chosen.details)
+    return None if dmail.outlives(mail, entry) else mail
+
+
+def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
+    command = decision.command
+    match command:
+        case RevertTo():
+            return _revert(log, machine, command)
+        case Clear():
+            head = Position(log.generation + 1, 0)
+            return Plan(happenings.CLEARED, [], 0, head, ContextCounters())
+        case WriteSystemPrompt():
+            return _put_prompt_first(log, machine, command)
+        case RestoreGeneration():
+            return _restore(log, machine, command.generation)
+        case CompactCommit():
+            return plan_compaction(log, machine, command, decision.record)
+        case DeliverDmail():
+            return plan_delivery(log, machine, command)
+        case Repair():
+            return plan_repair(log, machine, command)
+        case _:
+            assert_never(command)
+
+
+def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happening:
+    """The timeline's entry for a plan, written before it is carried out."""
+    reason = None if isinstance(command, WriteSystemPrompt | DeliverDmail) else command.why
+    size = log.length(log.generation)
+    old = timeline.fingerprint(size, _tail(log, Copy(log.generation, 0, size)))
+    return Happening(
+        kind=chosen.kind,
+        generation=chosen.head.generation,
+        kept=chosen.kept,
+        at=now,
+        by=command.by,
+        why=reason,
+        key=command.key,
+        details={
+            **chosen.details,
+            "lines": chosen.head.line,
+            "old": old,
+            "new": _new_fingerprint(log, chosen.pieces),
+        },
+    )
+
+
+def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
+    count = machine.counters.n_checkpoints
+    found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
+    generation, size, replay = found.generation, found.size, found.replay
+    check_batch_end(log, generation, size, machine.session)
+    whole = _Kept([Copy(generation, 0, size)], replay.lines, replay.lines)
+    kept = _without_damaged(log, generation, size) if command.drop_damaged else whole
+    is_present = generation == log.generation
+    return Plan(
+        kind=happenings.REVERTED,
+        pieces=kept.pieces,
+        kept=kept.first_lines if is_present else 0,
+        head=Position(log.generation + 1, kept.lines),
+        counters=replay.counters,
+        checkpoint_floor=command.checkpoint_id,
+        details={"checkpoint_id": command.checkpoint_id, "from": generation},
+    )
+
+
+class _Kept(msgspec.Struct):
+    """What a revert keeps: its pieces, the lines before the first gap, and all lines."""
+
+    pieces: list[Piece]
+    first_lines: int = 0
+    lines: int = 0
+
+
+def _without_damaged(log: Log, generation: int, size: int) -> _Kept:
+    """The lines before `size` that are blank or that kimi-cli reads, which shows them, too."""
+    kept, begin, end = _Kept([]), 0, 0
+    for line in _lines_before(log, generation, size):
+        if isinstance(parse_tolerantly(line), Damaged):
+            if begin < end:
+                kept.pieces.append(Copy(generation, begin, end - begin))
+            begin = end + len(line)
+        else:
+            kept.lines += 1
+            # Nothing was cut out yet, so the line keeps its place.
+            kept.first_lines += not kept.pieces and begin == 0
+        end += len(line)
+    if begin < end:
+        kept.pieces.append(Copy(generation, begin, end - begin))
+    return kept
+
+
+def _lines_before(log: Log, generation: int, size: int) -> Iterator[bytes]:
+    for offset, block in blocks(log, generation):
+        yield from split_lines(block[: max(0, size - offset)])
+        if offset + len(block) >= size:
+            return
+
+
+def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) -> Plan:
+    """The new prompt, and all lines that are none: of several prompts readers take the last one."""
+    line = machine.written(command, [records.system_prompt_record(command.prompt)])
+    kept, begin, replaced = list[Piece](), 0, 0
+    # Without one no line has to be looked at.
+    for offset, size in _prompts(log) if machine.counters.has_system_prompt else ():
+        kept += _between(log, begin, offset)
+        begin, replaced = offset + size, replaced + 1
+    kept += _between(log, begin, log.length(log.generation))
+    counters = machine.counters.copy()
+    counters.has_system_prompt = True
+    return Plan(
+        kind=happenings.PROMPTED,
+        pieces=[line, *kept],
+        kept=0,
+        head=Position(log.generation + 1, machine.head.line + 1 - replaced),
+        counters=counters,
+        checkpoint_floor=machine.checkpoint_floor,
+        details={"contents": contents.of_command(command)},
+    )
+
+
+def _prompts(log: Log) -> Iterator[tuple[int, int]]:
+    """Place and length of each line that sets the system prompt."""
+    for offset, line in lines_of(blocks(log, log.generation)):
+        if isinstance(control_of(line), SystemPrompt):
+            yield offset, len(line)
+
+
+def _between(log: Log, begin: int, end: int) -> list[Piece]:
+    return [Copy(log.generation, begin, end - begin)] if begin < end else []
+
+
+def _restore(log: Log, machine: Machine, generation: int) -> Plan:
+    past = [number for number in log.generations() if number != log.generation]
+    if generation not in past:
+        known = ", ".join(map(str, past)) or "none yet"
+        raise NotFound(
+            f"generation {generation} was not left behind: there are {known}",
+            session=machine.session,
+        )
+    size, replay = 0, Replay()
+    for block in _sound_blocks(log, generation):
+        size += len(block)
+        replay.feed(block)
+    counters = replay.counters
+    floor = floors.checkpoint_floor(timeline.decode(log.timeline()), generation)
+    counters.n_checkpoints = max(counters.n_checkpoints, floor)
+    return Plan(
+        kind=happenings.RESTORED,
+        pieces=[Copy(generation, 0, size)],
+        kept=0,
+        head=Position(log.generation + 1, replay.lines),
+        counters=counters,
+        checkpoint_floor=floor,
+        details={"from": generation},
+    )
+
+
+def _sound_blocks(log: Log, generation: int) -> Iterator[bytes]:
+    """A generation's lines without what the next opening would take for a torn end.
+
+    Another program may have left the file in the middle of a line, or behind one that is none.
+    """
+    held = b""
+    for _, block in blocks(log, generation):
+        if held:
+            yield held
+        held = block
+    yield held[: examine_tail(held, marked=False).keep]
+
+
+def _new_fingerprint(log: Log, pieces: Sequence[Piece]) -> timeline.Fingerprint:
+    size = sum(len(piece) if isinstance(piece, bytes) else piece.size for piece in pieces)
+    tail = b""
+    for piece in reversed(pieces):
+        tail = (piece if isinstance(piece, bytes) else _tail(log, piece)) + tail
+        if len(tail) >= limits.FINGERPRINT_BYTES:
+            break
+    return timeline.fingerprint(size, tail)
+
+
+def _tail(log: Log, piece: Copy) -> bytes:
+    size = min(piece.size, limits.FINGERPRINT_BYTES)
+    return log.read(piece.generation, piece.offset + piece.size - size, size)

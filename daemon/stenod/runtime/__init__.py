@@ -1,0 +1,1 @@
+"""What the daemon runs on: configuration, threads, logs, limits and counters."""

@@ -1,0 +1,59 @@
+"""What a writer works with: where blocking work runs, clocks, counters, and whom to tell."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from steno_protocol.settings import Settings
+from stenod.core.key_budget import KeyRoom
+from stenod.runtime.executor import Blocking, Commits, Spawn
+from stenod.runtime.mailbox import Budget, Item
+from stenod.runtime.quotas import Quotas, Room
+from stenod.runtime.statistics import Statistics
+
+
+class Workshop(msgspec.Struct, frozen=True):
+    """What a writer works with, given from outside so that a simulator can give its own.
+
+    Attributes:
+        commit: runs writes and syncs.
+        read: runs lookups, copies and recovery, which may take long.
+        monotonic: seconds that only rise.
+        wall: Unix time in seconds.
+        flush: sends the answers that were queued.
+        statistics: where the writer counts.
+        tell: tells the operator something, as an event with fields.
+        spawn: starts what nobody waits for.
+        budget: what waits in all mailboxes together.
+        key_room: what all writers remember of keys together.
+        settings: the options in force at this moment.
+        quotas: how much sessions may take; None is as much as the disk has.
+    """
+
+    commit: Commits
+    read: Blocking
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+    flush: Callable[[], None]
+    statistics: Statistics
+    tell: Callable[..., None]
+    spawn: Spawn
+    budget: Budget = msgspec.field(default_factory=Budget)
+    key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
+    settings: Callable[[], Settings] = Settings
+    quotas: Quotas | None = None
+
+    def room(self, session: str, items: Sequence[Item]) -> Room | None:
+        """None if a group of commands fits in a session; else what is left for them."""
+        if self.quotas is None:
+            return None
+        return self.quotas.room(session, sum(item.size for item in items))
+
+    def count_sync(self, session: str, took_s: float) -> None:
+        """Take one more sync into account, and tell of it when it was slow."""
+        self.statistics.count_sync(took_s)
+        expected_s = self.settings().number("disk.slow_sync_s")
+        if took_s > expected_s:
+            self.statistics.slow_syncs += 1
+            self.statistics.slow_sync_at = self.wall()
+            self.tell("slow_sync", session=session, took_s=took_s, expected_s=expected_s)

@@ -1,0 +1,190 @@
+"""What a writer tells its clients, and the operator, when something went wrong."""
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from steno_protocol import places
+from steno_protocol.commands import Mutation
+from steno_protocol.errors import (
+    Busy,
+    ErrorCode,
+    Expired,
+    Internal,
+    NotFound,
+    OutcomeUnknown,
+    ShuttingDown,
+    StenoError,
+    StorageFailed,
+)
+from stenod.runtime.internal_errors import fault_of
+from stenod.store.jsonl import Replaced
+
+_OWNER: Final = "see whose it is and who may write it (`steno doctor`)"
+_NO_LINKS: Final = "put the root on a file system with hard links, which rewrites and forks need"
+_HANDLES: Final = "let the daemon have more open files (`ulimit -n`, LimitNOFILE of systemd)"
+
+_REMEDIES: Final = {
+    errno.EIO: "mend the disk (the kernel's log says what is wrong with it)",
+    errno.ENOSPC: "make room (`df` and `df -i` say whether bytes or inodes are short)",
+    errno.EDQUOT: "make room in the user's quota",
+    errno.EFBIG: "let the daemon write larger files (`ulimit -f`, LimitFSIZE of systemd)",
+    errno.EROFS: "mount it for writing again (the kernel's log says why it is not)",
+    errno.EACCES: _OWNER,
+    errno.EPERM: _OWNER,
+    errno.EMFILE: _HANDLES,
+    errno.ENFILE: "let the machine have more open files (fs.file-max)",
+    errno.EXDEV: "give the root a file system of its own instead of an overlay",
+}
+
+_LINKLESS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How a file system says that its files have one name only, as exFAT's."""
+
+
+class Refusals:
+    """Words the errors of one session.
+
+    Args:
+        session: its id.
+        tell: tells the operator, as an event with fields.
+
+    Attributes:
+        last_error: what went wrong last, if anything ever did.
+    """
+
+    def __init__(self, session: str, tell: Callable[..., None]) -> None:
+        self.last_error: str | None = None
+        self._session = session
+        self._tell = tell
+
+    def of(self, error: Exception) -> StenoError:
+        """What is told of an error that was met before anything was written."""
+        match error:
+            case StenoError():
+                return forget_way(error)
+            case OSError():
+                return self.storage_failed(error)
+            case _:
+                return self.internal(error)
+
+    def storage_failed(self, error: OSError, path: str | None = None) -> StorageFailed:
+        """The disk refused, and nothing of the command is left on it.
+
+        Args:
+            error: what it said.
+            path: of the file that it happened to, which the error may name shortly or not at all.
+        """
+        told = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
+        self._note("storage_failed", told)
+        return StorageFailed(
+            f"the disk refused: {told}; nothing of the command was kept, {remedy_of(error)} and"
+            " send it again",
+            session=self._session,
+        )
+
+    def not_rewritten(self, error: OSError) -> StenoError:
+        """A rewrite did not take place."""
+        if not isinstance(error, Replaced):
+            return self.storage_failed(error)
+        return Busy(
+            f"another program was replacing the session's file: {error}; nothing was rewritten,"
+            " try again",
+            session=self._session,
+        )
+
+    def unknown(self, what: str, key: str | None = None) -> OutcomeUnknown:
+        """Nobody knows whether the command of this key is on the disk."""
+        self._note("outcome_unknown", what)
+        return OutcomeUnknown(
+            f"{what}: whether the command was applied shows when it is sent again with its key",
+            session=self._session,
+            code=ErrorCode.STORAGE_FAILED,
+            key=key,
+        )
+
+    def internal(self, error: Exception) -> Internal:
+        """A fault of steno itself, met before anything was written."""
+        self._note("internal", fault_of(error))
+        return Internal(
+            f"steno itself failed ({type(error).__name__}); nothing was written: please report it"
+            " with the daemon's log",
+            session=self._session,
+        )
+
+    def expired(self, late_s: float) -> Expired:
+        """The command reached its writer after its deadline."""
+        return Expired(
+            f"the command came {late_s:.3f} s after its deadline: send it again with a later one",
+            session=self._session,
+        )
+
+    def _note(self, event: str, error: str) -> None:
+        self.last_error = error
+        self._tell(event, session=self._session, error=error)
+
+
+def forget_way(error: StenoError) -> StenoError:
+    """The error without the calls that it came through, which nobody looks at.
+
+    They hold the message that was refused, and through who called them the error itself: a cycle,
+    which keeps up to 64 MiB until the collector looks for it, and that is seldom.
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
+
+
+def remedy_of(error: OSError) -> str:
+    """What whoever looks after the machine can do about an error of its disk."""
+    if error.errno in _LINKLESS and _is_generation(error.filename2):
+        return _NO_LINKS
+    return _REMEDIES.get(error.errno or 0, "make room or mend the disk")
+
+
+def _is_generation(name: object) -> bool:
+    return isinstance(name, str) and places.generation_of(name) is not None
+
+
+def draining() -> ShuttingDown:
+    """The daemon takes no more commands; the next one finds what this one leaves."""
+    return ShuttingDown("the daemon is ending: the next one takes the command, try again")
+
+
+def ended(session: str) -> ShuttingDown:
+    """The writer has ended; the next command finds another one."""
+    return ShuttingDown("the session is being closed: try again", session=session)
+
+
+def with_key(error: StenoError, key: str) -> StenoError:
+    """The error of a group as one of its commands is told it."""
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
+    return error
+
+
+def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -> StenoError:
+    """The error of a command whose key could not be looked up: a repeat may have been applied.
+
+    Args:
+        error: why it could not.
+        command: what was asked for.
+        is_deleted: there is no such session because it was deleted.
+    """
+    if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
+        return error
+    if isinstance(error, NotFound):
+        if not is_deleted:
+            return error
+        return OutcomeUnknown(
+            f"{error.message}; it was deleted, and whether the command was applied before only its"
+            " files in the trash tell",
+            session=error.session,
+            code=error.code,
+            key=command.key,
+        )
+    return OutcomeUnknown(
+        f"the command may have been applied when it was sent before, and nobody could look just"
+        f" now ({error.message}): what became of it shows when it is sent again with its key",
+        session=error.session,
+        code=error.code,
+        key=command.key,
+    )

@@ -1,0 +1,71 @@
+"""What other programs write into sessions that somebody follows: nobody else asks for it there.
+
+A command takes in by itself what came before it. Who only follows gives none, so the files are
+looked at for them: every few seconds in a mount, where other programs live, else with the rest of
+the housekeeping. While nobody follows anything in a mount no timer runs here.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
+
+from steno_protocol import limits, places
+from steno_protocol.errors import StenoError
+from stenod.runtime.executor import Spawn
+from stenod.sessions.registry import Registry
+from stenod.sessions.session import Session
+
+
+class Watch:
+    """Looks at the files of followed sessions now and then.
+
+    Args:
+        registry: who has the sessions.
+        spawn: starts the task that looks at mounts, while anybody follows something there.
+    """
+
+    def __init__(self, registry: Registry, spawn: Spawn) -> None:
+        self._registry = registry
+        self._spawn = spawn
+        self._is_at_mounts = False
+        self._is_looking = False
+
+    def begin(self, session: str) -> None:
+        """Somebody follows the session of this id, perhaps one in a mount."""
+        # By its id: a look at all that are open, for each follower, would cost those without mounts
+        # as much as the rest of a subscription.
+        mount, _ = places.split_session(session)
+        if mount is not None and not self._is_at_mounts:
+            self._is_at_mounts = True
+            self._spawn(self._watch_mounts)
+
+    async def look(self) -> None:
+        """Look at all that is followed, once."""
+        await self._look_at(self._registry.followed)
+
+    async def _watch_mounts(self) -> None:
+        try:
+            while self._in_mounts():
+                await anyio.sleep(limits.FOLLOWED_LOOK_S)
+                await self._look_at(self._in_mounts())
+        finally:
+            self._is_at_mounts = False
+
+    def _in_mounts(self) -> list[Session]:
+        return [session for session in self._registry.followed if session.place.shared]
+
+    async def _look_at(self, sessions: Sequence[Session]) -> None:
+        # A mount that hangs, hangs one look and one thread with it, not another one each time.
+        if self._is_looking:
+            return
+        self._is_looking = True
+        try:
+            # Who cannot look now looks again the next time, and a command says what is the matter.
+            with suppress(StenoError, OSError):
+                places = [(session, session.place) for session in sessions]
+                await self._registry.leave_strays(places)
+            for session in sessions:
+                await session.look()
+        finally:
+            self._is_looking = False

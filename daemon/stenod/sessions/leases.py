@@ -1,0 +1,181 @@
+"""Compactions that are under way: who is at which session, and until when others wait.
+
+A lease is a courtesy between compactors, kept in memory: what makes a commit right is that the
+session was not rewritten since.
+"""
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from steno_protocol import happenings, limits
+from steno_protocol.commands import CompactAbort, CompactBegin
+from steno_protocol.errors import Busy, Conflict
+from steno_protocol.happenings import Happening
+from steno_protocol.positions import Position
+from steno_protocol.replies import Compaction
+from stenod.core.compaction import Cut
+from stenod.core.machine import Machine
+from stenod.recovery.opening import Opened
+from stenod.rewrite import compaction
+from stenod.runtime.executor import Blocking
+from stenod.writer.writer import Writer
+
+
+class _Lease(msgspec.Struct):
+    """One compaction under way; `answer` is None while its cut is being looked for."""
+
+    name: str
+    by: str
+    until: float
+    answer: Compaction | None = None
+
+
+class Compactions:
+    """The compactions of one daemon.
+
+    Args:
+        run: runs the reading of files.
+        clock: monotonic seconds.
+        wall: Unix time in seconds.
+    """
+
+    def __init__(
+        self, run: Blocking, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._run = run
+        self._wall = wall
+        self._clock = clock
+        self._leases: WeakKeyDictionary[Writer, _Lease] = WeakKeyDictionary()
+
+    async def begin(self, writer: Writer, command: CompactBegin) -> Compaction:
+        """Say what to summarise, and hold the session for this compactor.
+
+        Raises:
+            Busy: another compactor is at it.
+            Conflict: the session is being rewritten again and again.
+            StenoError, OSError: the session cannot be opened or read.
+        """
+        held = self._live(writer)
+        if held is not None:
+            return self._again(writer, held, command)
+        lease = _Lease(command.lease, command.by or "a client without a name", self._until(command))
+        self._leases[writer] = lease
+        try:
+            answer = lease.answer = await self._look(writer, command)
+        except BaseException:
+            self._end(writer, lease)
+            raise
+        if answer.messages == 0:
+            self._end(writer, lease)
+        return answer
+
+    def abort(self, writer: Writer, command: CompactAbort) -> None:
+        """Give a compaction up, if it is under way."""
+        held = self._leases.get(writer)
+        if held is None or held.name != command.lease:
+            return
+        self._end(writer, held)
+        opened, answer = writer.opened, held.answer
+        if opened is not None and answer is not None and isinstance(opened.machine, Machine):
+            opened.machine.release_checkpoint_id(answer.checkpoint_id)
+
+    def _end(self, writer: Writer, lease: _Lease) -> None:
+        """Forget a lease, but not the one of whoever came after it ran out."""
+        if self._leases.get(writer) is lease:
+            del self._leases[writer]
+
+    def _live(self, writer: Writer) -> _Lease | None:
+        held = self._leases.get(writer)
+        if held is None or held.until < self._clock():
+            return None
+        if held.answer is None:
+            return held
+        # A rewrite ends every compaction, its own commit first of all.
+        generation = Position.parse(held.answer.at).generation
+        return held if generation == writer.feed.head.generation else None
+
+    def _again(self, writer: Writer, held: _Lease, command: CompactBegin) -> Compaction:
+        if held.name != command.lease or held.answer is None:
+            left_s = held.until - self._clock()
+            raise Busy(
+                f"{held.by} is compacting the session (lease {held.name}, {left_s:.0f} s left):"
+                " wait for it, or until its lease ends",
+                session=writer.session,
+            )
+        held.until = self._until(command)
+        return held.answer
+
+    def _until(self, command: CompactBegin) -> float:
+        return self._clock() + command.lease_ms / 1000
+
+    async def _look(self, writer: Writer, command: CompactBegin) -> Compaction:
+        for _ in range(limits.COMPACTION_LOOKS_MAX):
+            opened = await writer.open()
+            await writer.rest()
+            if writer.opened is opened:
+                answer = await self._cut(writer, opened, command)
+                if answer is not None:
+                    return answer
+        raise Conflict(
+            "the session is being rewritten again and again: try again later",
+            session=writer.session,
+            head=str(writer.feed.head),
+        )
+
+    async def _cut(
+        self, writer: Writer, opened: Opened, command: CompactBegin
+    ) -> Compaction | None:
+        """What a session says of a compaction now, None if it was rewritten meanwhile."""
+        machine, head = opened.machine, opened.machine.head
+        # Only a context is compacted.
+        assert isinstance(machine, Machine)
+        # In the same instant as the head: every later checkpoint is to have a larger id.
+        number = machine.reserve_checkpoint_id()
+        cut, is_told = None, False
+        try:
+            cut = await self._choose(opened, head, command.preserve)
+            if cut is not None:
+                # On disk, so that the id is not given to others by the next daemon either.
+                await writer.note(self._told(head, number, command))
+                is_told = True
+        finally:
+            if not is_told:
+                machine.release_checkpoint_id(number)
+        is_present = writer.opened is opened and machine.head.generation == head.generation
+        if not is_present:
+            return None
+        answer = _answer(head, cut, number, command)
+        return msgspec.structs.replace(answer, incarnation=opened.incarnation)
+
+    async def _choose(self, opened: Opened, head: Position, preserve: int) -> Cut | None:
+        view = opened.log.view(head.generation)
+        try:
+            return await self._run(lambda: compaction.choose_cut(view, preserve, head.line))
+        finally:
+            view.release()
+
+    def _told(self, head: Position, number: int, command: CompactBegin) -> Happening:
+        return Happening(
+            kind=happenings.COMPACTING,
+            generation=head.generation,
+            at=self._wall(),
+            by=command.by,
+            details={"checkpoint_id": number, "at": str(head)},
+        )
+
+
+def _answer(head: Position, cut: Cut | None, number: int, command: CompactBegin) -> Compaction:
+    if cut is None:
+        why = f"there is nothing before the last {command.preserve} user and assistant messages"
+        if command.preserve <= 0:
+            why = "a compaction that is to preserve nothing would take the task away"
+        return Compaction(at=str(head), cut=str(Position(head.generation, 0)), why=why)
+    return Compaction(
+        at=str(head),
+        cut=str(Position(head.generation, cut.line)),
+        messages=cut.messages,
+        checkpoint_id=number,
+        lease_ms=command.lease_ms,
+    )

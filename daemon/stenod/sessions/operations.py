@@ -1,0 +1,370 @@
+"""What is done with a session as a whole: it is told of, described, forked, deleted."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar, assert_never
+from weakref import WeakValueDictionary
+
+import anyio
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, WholeCommand
+from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
+from steno_protocol.replies import Deleted, SessionStat, Verification
+from stenod.recovery.opening import Inspection
+from stenod.runtime.context import Workshop
+from stenod.sessions import fork, metadata, trash
+from stenod.sessions.file_reads import Readable
+from stenod.sessions.fork import Wanted
+from stenod.sessions.fork_point import Captured
+from stenod.sessions.queries import Looks
+from stenod.sessions.registry import Registry
+from stenod.sessions.session_folders import Place, Trees
+from stenod.store.disk import Disk
+from stenod.store.usage import session_bytes
+
+T = TypeVar("T")
+
+
+class Custody:
+    """Looks after the sessions of one daemon.
+
+    Args:
+        trees: where sessions lie.
+        disk: the disk they lie on.
+        registry: who has their writers.
+        looks: looks at them.
+        workshop: clocks and threads.
+    """
+
+    def __init__(
+        self, trees: Trees, disk: Disk, registry: Registry, looks: Looks, workshop: Workshop
+    ) -> None:
+        self._trees = trees
+        self._disk = disk
+        self._registry = registry
+        self._looks = looks
+        self._shop = workshop
+        self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
+        self._swept_at: float | None = None
+        self._under_way: set[tuple[str, str]] = set()
+
+    async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Verification:
+        """Do what a command asks; what the answer tells is durable.
+
+        Raises:
+            StenoError: it was refused, or nobody knows.
+            OSError: the disk failed; nothing was done.
+        """
+        match command:
+            case Stat():
+                return await self._stat(command.session)
+            case Open():
+                return await self._open(command)
+            case Describe():
+                return await self._describe(command)
+            case Fork():
+                with self._alone(command):
+                    return await self._fork(command)
+            case Delete():
+                with self._alone(command):
+                    return await self._delete(command)
+            case Verify():
+                return await self._verify(command.session)
+            case _:
+                assert_never(command)
+
+    async def sweep_when_due(self) -> None:
+        """Remove what unfinished forks left behind and what expired in the trash, once a day.
+
+        While more has expired than one sweep removes, it is due again at the next look.
+        """
+        now = self._shop.monotonic()
+        if self._swept_at is not None and now - self._swept_at < limits.TRASH_SWEEP_S:
+            return
+        self._swept_at = now
+        are_done = [await self._sweep(str(folder)) for folder in self._trees.folders()]
+        if not all(are_done):
+            self._swept_at = None
+
+    async def _sweep(self, folder: str) -> bool:
+        left, expired = await self._shop.read(lambda: self._removed(folder))
+        if left or expired:
+            self._shop.tell("swept", folder=folder, forks=left, trash=expired)
+        return expired < limits.TRASH_SWEEP_ENTRIES_MAX
+
+    def _removed(self, folder: str) -> tuple[int, int]:
+        try:
+            tree = self._disk.open_root(folder)
+        except OSError:
+            # A tree that is not there has nothing to remove.
+            return 0, 0
+        try:
+            wall = self._shop.wall()
+            return (
+                fork.sweep(self._disk, tree),
+                trash.sweep(self._disk, tree, wall, self._expiry_s),
+            )
+        finally:
+            self._disk.close(tree)
+
+    async def _stat(self, session: str) -> SessionStat:
+        inspection, view = await self._looks.inspect(session)
+        if view is not None:
+            view.release()
+        return await self._stat_of(session, inspection, is_open=view is None)
+
+    async def _open(self, command: Open) -> SessionStat:
+        opened = await self._registry.open(command)
+        inspection, view = await self._looks.inspect(command.session)
+        if view is not None:
+            view.release()
+        return await self._stat_of(
+            command.session, inspection, is_open=True, created=opened.created
+        )
+
+    async def _stat_of(
+        self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False
+    ) -> SessionStat:
+        place = self._trees.place(session)
+        described = await self._shop.read(lambda: self._trees.description(place))
+        counters = inspection.counters
+        return SessionStat(
+            session=session,
+            head=str(inspection.head),
+            bytes=inspection.size,
+            generation=inspection.head.generation,
+            token_count=counters.token_count,
+            token_count_with_pending=counters.token_count_with_pending,
+            n_checkpoints=counters.n_checkpoints,
+            has_system_prompt=counters.has_system_prompt,
+            created=created,
+            stamp=inspection.stamp,
+            incarnation=inspection.incarnation,
+            folder=place.path,
+            open=is_open,
+            title=described.title,
+            labels=described.labels,
+            archived=described.archived,
+            forked_from=described.forked_from,
+        )
+
+    async def _verify(self, session: str) -> Verification:
+        """Look through all files of a session for damage; it is not opened for writing."""
+        place = self._trees.place(session)
+        looks = limits.VERIFY_LOOKS_MAX
+        async with self._verifying:
+            await self._registry.found(session)
+            while True:
+                looks -= 1
+                is_live, log = self._is_live(session), self._log(session)
+                is_believed = is_live or (looks == 0 and log is not None)
+                report = await self._verified(place, is_live=is_believed)
+                if is_believed or looks == 0 or self._log(session) == log:
+                    return report
+
+    async def _verified(self, place: Place, *, is_live: bool) -> Verification:
+        if is_live or self._log(place.session) is None:
+            context = await self._looks.readable(place.session, "context", None)
+        else:
+            context = await self._shop.read(lambda: self._trees.readable(place, None))
+        try:
+            wire = await self._looks.readable(place.session, "wire", None)
+            live = context.generation if is_live else None
+            try:
+                return await self._shop.read(
+                    lambda: self._trees.verify(place, context.view, wire.view, live=live)
+                )
+            finally:
+                wire.view.release()
+        finally:
+            context.view.release()
+
+    def _is_live(self, session: str) -> bool:
+        """True for an open session whose file is as its writer left it, or in its hands right now.
+
+        What another program changed is taken in by the next command; until then it is looked at
+        as the file of a session that is not open.
+        """
+        found = self._registry.known(session)
+        if found is None or found.context.opened is None:
+            return False
+        return found.context.is_serving or not found.context.opened.log.is_foreign_changed()
+
+    def _log(self, session: str) -> tuple[int, int, int] | None:
+        """What changes with all that a session's writer does."""
+        found = self._registry.known(session)
+        opened = found.opened("context") if found is not None else None
+        return (id(opened), opened.log.generation, opened.log.size) if opened is not None else None
+
+    async def _describe(self, command: Describe) -> SessionStat:
+        self._registry.check_taking()
+        # Open, so that no other daemon has it; and one at a time, since each keeps the rest.
+        await self._registry.writer(command.session, "context")
+        lock = self._describing.setdefault(command.session, anyio.Lock())
+        place = self._trees.place(command.session)
+        async with lock:
+            await self._shop.read(lambda: self._change(place, command))
+        return await self._stat(command.session)
+
+    def _change(self, place: Place, command: Describe) -> None:
+        with self._trees.opened(place) as folder:
+            metadata.change(self._disk, folder, command, place.path, self._shop.wall())
+
+    async def _fork(self, command: Fork) -> SessionStat:
+        source, target = self._trees.place(command.session), self._trees.place(command.new_session)
+        wanted = Wanted(
+            command, source, target, os.urandom(8).hex(), stamp=True, now=self._shop.wall()
+        )
+        made = await self._done_before(command, lambda: fork.find(self._disk, self._trees, wanted))
+        if made is None:
+            self._registry.check_taking()
+            await self._check_room(source, target)
+            with self._registry.kept_out(target):
+                made = await self._make(wanted)
+        await self._tell_source(wanted, made)
+        return made
+
+    async def _check_room(self, source: Place, target: Place) -> None:
+        """Refuse a fork for which there is no room.
+
+        Raises:
+            TooLarge, StorageFailed: nothing was made.
+        """
+        quotas = self._shop.quotas
+        if quotas is not None:
+            size = await self._shop.read(lambda: session_bytes(source.path))
+            room = quotas.room(target.session, size)
+            if room is not None:
+                raise room.refusal
+
+    async def _make(self, wanted: Wanted) -> SessionStat:
+        async with self._captured(wanted.source) as (captured, stamp):
+            asked = msgspec.structs.replace(wanted, stamp=stamp)
+            fork.check_key(asked, captured.timeline)
+            return await self._shop.read(
+                lambda: fork.make(self._disk, self._trees, captured, asked)
+            )
+
+    @asynccontextmanager
+    async def _captured(self, place: Place) -> AsyncGenerator[tuple[Captured, bool]]:
+        """A session as it is now, and whether its lines bear `_id`; its writers go on.
+
+        The wire file is looked at before the context, so that none of its events is of an instant
+        which the context has not reached. The timeline comes last: it tells of every rewrite that
+        led to this context, and what came since is passed over.
+        """
+        session = place.session
+        opened = await (await self._registry.writer(session, "context")).open()
+        held: list[Readable] = []
+        try:
+            held.append(await self._looks.readable(session, "wire", None))
+            held.append(await self._looks.readable(session, "context", None))
+            wire, context = held
+            checkpoints = opened.machine.counters.n_checkpoints
+            timeline = await self._looks.timeline(session)
+            yield (
+                Captured(
+                    session=session,
+                    generation=context.generation,
+                    context=context.view,
+                    wire=wire.view,
+                    checkpoints=checkpoints,
+                    past=lambda generation: self._trees.past(place, generation),
+                    timeline=timeline,
+                    incarnation=opened.incarnation,
+                ),
+                opened.machine.stamp,
+            )
+        finally:
+            for readable in held:
+                readable.view.release()
+
+    async def _tell_source(self, wanted: Wanted, made: SessionStat) -> None:
+        """Tell the source of its fork, unless that was done or the source is there no more."""
+        session = wanted.source.session
+        try:
+            entries = await self._looks.timeline(session)
+            if not fork.is_told(wanted, entries):
+                writer = await self._registry.writer(session, "context")
+                await writer.note(fork.told(wanted, made))
+        except NotFound:
+            return
+        except (StenoError, OSError) as error:
+            raise OutcomeUnknown(
+                f"the fork {made.session!r} is made, and the timeline of its source could not be"
+                f" told of it ({error}): send the command again with its key",
+                session=session,
+                code=getattr(error, "code", None),
+                key=wanted.command.key,
+            ) from None
+
+    async def _delete(self, command: Delete) -> Deleted:
+        place = self._trees.place(command.session)
+        done = await self._found_in_trash(place, command)
+        if done is not None:
+            # A session that was made under this id since is left alone.
+            return done
+        self._registry.check_taking()
+        with self._registry.kept_out(place):
+            done = await self._found_in_trash(place, command)
+            if done is not None:
+                return done
+            async with self._registry.ended(place):
+                now = self._shop.wall()
+                return await self._shop.read(
+                    lambda: trash.discard(
+                        self._disk, self._trees, place, command, now, self._expiry_s
+                    )
+                )
+
+    async def _found_in_trash(self, place: Place, command: Delete) -> Deleted | None:
+        return await self._done_before(
+            command,
+            lambda: trash.find(self._disk, self._trees, place, command, self._expiry_s),
+        )
+
+    @contextmanager
+    def _alone(self, command: Fork | Delete) -> Generator[None]:
+        """Refuse a copy of a command while another copy of it is being served.
+
+        Raises:
+            OutcomeUnknown: one is, and nobody knows yet what becomes of it.
+        """
+        copies = (command.session, command.key)
+        if copies in self._under_way:
+            raise OutcomeUnknown(
+                "this very command was sent before and is being served: send it again with its key",
+                session=command.session,
+                code=ErrorCode.BUSY,
+                key=command.key,
+            )
+        self._under_way.add(copies)
+        try:
+            yield
+        finally:
+            self._under_way.discard(copies)
+
+    async def _done_before(self, command: Fork | Delete, find: Callable[[], T]) -> T:
+        """What `find` finds of an earlier copy of a command.
+
+        Raises:
+            OutcomeUnknown: the disk refuses to tell, or to keep what that copy did.
+        """
+        try:
+            return await self._shop.read(find)
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"the disk refused to tell whether this was done before, or to keep it ({error}):"
+                " send the command again with its key",
+                session=command.session,
+                code=ErrorCode.STORAGE_FAILED,
+                key=command.key,
+            ) from None
+
+    @property
+    def _expiry_s(self) -> float:
+        return trash.expiry_of(self._shop.settings())

@@ -1,0 +1,429 @@
+"""Which session has which writer: opened on first use, one a folder, closed when idle."""
+
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+import anyio
+import msgspec
+
+from steno_protocol import limits
+from steno_protocol.commands import AppendWire, Open
+from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
+from stenod.recovery.opening import Opened, OpenHow
+from stenod.runtime.context import Workshop
+from stenod.runtime.error_mapping import Refusals, doubted, draining, ended
+from stenod.runtime.executor import Spawn
+from stenod.runtime.fd_limit import HandleLimit
+from stenod.runtime.mailbox import Item, Mailbox
+from stenod.sessions import trash
+from stenod.sessions.session import File, KeptKeys, Session
+from stenod.sessions.session_folders import Place, Trees
+from stenod.store.disk import Disk
+from stenod.writer.group_commit import Round
+from stenod.writer.writer import Writer
+
+_CLOSED: Final = "its files were closed: subscribe again"
+_MOVED: Final = "another program moved or replaced its folder: open it again"
+"""Why nobody can follow a session that is not deleted, and one that is not where it was."""
+
+
+class Registry:
+    """The writers of one daemon.
+
+    Args:
+        trees: where sessions lie.
+        disk: the disk they lie on.
+        workshop: what writers work with.
+        spawn: starts a task in the background.
+        handles: how many files the process may open.
+
+    Attributes:
+        look_around: called before a session is opened or changed as a whole; it closes the registry
+            if the root may be another daemon's.
+    """
+
+    def __init__(
+        self,
+        trees: Trees,
+        disk: Disk,
+        workshop: Workshop,
+        spawn: Spawn,
+        handles: HandleLimit | None = None,
+    ) -> None:
+        self.look_around: Callable[[], None] = lambda: None
+        self._trees = trees
+        self._disk = disk
+        self._shop = workshop
+        self._spawn = spawn
+        self._handles = handles or HandleLimit()
+        self._sessions: dict[tuple[int, int], Session] = {}
+        self._addresses: dict[str, Session] = {}
+        self._names: dict[Session, tuple[tuple[int, int], set[str]]] = {}
+        self._resolving: dict[str, Mailbox] = {}
+        self._kept_out: list[Place] = []
+        self._serving: set[Writer] = set()
+        self._closing = False
+        self._changed = anyio.Event()
+        self._round = Round(workshop)
+        self._kept = KeptKeys()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def queued(self) -> int:
+        """Commands that wait for a writer."""
+        writers = [writer for session in self._sessions.values() for writer in session.writers]
+        waiting = sum(len(writer.mailbox) for writer in writers)
+        return waiting + sum(map(len, self._resolving.values()))
+
+    @property
+    def queued_most(self) -> int:
+        """Commands that wait for the writer which most wait for."""
+        writers = [writer for session in self._sessions.values() for writer in session.writers]
+        return max((len(writer.mailbox) for writer in writers), default=0)
+
+    @property
+    def followed(self) -> list[Session]:
+        """The sessions that somebody follows."""
+        return [session for session in self._sessions.values() if session.is_followed]
+
+    def known(self, session: str) -> Session | None:
+        """The open session of an id, as it was when somebody last looked there; `found` looks."""
+        return self._addresses.get(session)
+
+    def writers(self, session: str) -> list[Writer]:
+        """The writers of a session, none while it is not open."""
+        found = self._addresses.get(session)
+        return found.writers if found is not None else []
+
+    def submit(self, session: str, item: Item) -> None:
+        """Give a command to its session's writer, which is started if need be.
+
+        It is served in the next round.
+
+        Raises:
+            OutcomeUnknown: it was not queued, and says that it may have been applied before.
+            StenoError: it was not queued.
+        """
+        try:
+            self._queue(session, item)
+        except (Busy, ShuttingDown) as error:
+            raise doubted(error, item.command) from None
+
+    def _queue(self, session: str, item: Item) -> None:
+        found = self._addresses.get(session)
+        if found is not None:
+            writer = found.writer(_file_of(item))
+            writer.mailbox.put(item)
+            self._round.add(writer)
+            return
+        waiting = self._resolving.get(session)
+        if waiting is not None and not self._closing:
+            waiting.put(item)
+            return
+        self.check_taking()
+        self._check_kept_out(self._trees.place(session))
+        waiting = Mailbox(session, self._shop.budget)
+        waiting.put(item)
+        self._resolving[session] = waiting
+        self._spawn(lambda: self._resolve(session))
+
+    def serve_round(self) -> None:
+        """Let the writers serve what was submitted since the last round."""
+        self._round.serve()
+
+    def check_taking(self) -> None:
+        """Refuse what opens or changes sessions while the daemon is ending.
+
+        Raises:
+            ShuttingDown: it is, or begins to as its root is lost.
+        """
+        self.look_around()
+        if self._closing:
+            raise draining()
+
+    @contextmanager
+    def kept_out(self, place: Place) -> Generator[None]:
+        """Let nobody open a session, or one below it, until the block ends.
+
+        Raises:
+            Busy: somebody else keeps others out of it, or of one above or below it.
+        """
+        if any(place.is_within(other) or other.is_within(place) for other in self._kept_out):
+            raise _kept_out(place)
+        self._kept_out.append(place)
+        try:
+            yield
+        finally:
+            self._kept_out.remove(place)
+
+    @asynccontextmanager
+    async def ended(self, place: Place) -> AsyncGenerator[None]:
+        """Close a session that others are kept out of, and those below it.
+
+        What is queued for them is written and answered first. Those who follow them are told at
+        the end of the block that there is nothing to follow any more.
+        """
+        # One that was moved there is still locked under its old name.
+        beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
+        await self.leave_strays([(each, each.place) for each in beside])
+        found = [each for each in self._sessions.values() if each.place.is_within(place)]
+        for session in found:
+            await self._end(session)
+        why = _CLOSED
+        try:
+            yield
+            why = "the session was deleted"
+        finally:
+            _end_feeds(found, why)
+
+    async def open(self, command: Open) -> Opened:
+        """Open a session for writing, making it if it is not there.
+
+        Raises:
+            NotFound: it is not there and is not to be made.
+            Exists: it is there, and `exclusive` asks for a new one.
+            StenoError, OSError: it cannot be opened.
+        """
+        session, key = command.session, command.key
+        found = await self._session(session, create=command.create)
+        how = OpenHow(create=command.create, stamp=command.stamp, by=command.by, key=key)
+        opened = await found.context.open(how)
+        # Of several who asked at the same time, one made it: who has the key, or else the first.
+        is_first = opened.created and not found.is_claimed
+        is_made = is_first if opened.made_by_key is None else key == opened.made_by_key
+        found.is_claimed = True
+        if command.exclusive and not is_made:
+            raise Exists("the session is there already: open it without exclusive", session=session)
+        return msgspec.structs.replace(opened, created=is_made)
+
+    async def writer(self, session: str, file: File) -> Writer:
+        """The writer of one file of a session that is there, the file open."""
+        found = await self._session(session, create=False)
+        writer = found.writer(file)
+        await writer.open()
+        await writer.settle()
+        return writer
+
+    async def found(self, session: str) -> Session | None:
+        """The open session of an id, if that still leads to its folder.
+
+        Another program may have moved the folder away, or put another one in its place: what is
+        there now is what a command is about that begins something. Commands of the session itself
+        go to the files that are open, until somebody looks here.
+        """
+        found = self._addresses.get(session)
+        if found is not None:
+            await self.leave_strays([(found, found.place), (found, self._trees.place(session))])
+        return self._addresses.get(session)
+
+    async def leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
+        """End the sessions whose folder is not at its place any more; what is queued is written."""
+        looks = [(session, place, self._names[session][0]) for session, place in known]
+
+        def strays() -> set[Session]:
+            return {each for each, place, told in looks if not self._trees.leads_to(place, told)}
+
+        found = await self._shop.read(strays)
+        for session in found:
+            await self._end(session)
+            self._shop.tell("session_moved", session=session.place.session)
+        _end_feeds(found, _MOVED)
+
+    def retire_idle(self) -> None:
+        """Close what was not used for long, and the longest unused of too many."""
+        since = self._shop.monotonic() - self._shop.settings().number("life.session_idle_s")
+        surplus = len(self._sessions) - self._sessions_max
+        for number, session in enumerate(self._unused()):
+            if number < surplus or session.used_at < since:
+                self._retire(session)
+
+    @property
+    def _sessions_max(self) -> int:
+        """How many sessions may be open while others want to be."""
+        wanted = self._shop.settings().count("life.sessions_open")
+        # The other half is for connections, reads and rewrites.
+        return max(1, min(wanted, self._handles.most // 2 // limits.HANDLES_PER_SESSION_MAX))
+
+    def _unused(self) -> list[Session]:
+        """Sessions that can be closed, the longest unused first."""
+        idle = (session for session in self._sessions.values() if session.is_idle)
+        return sorted(idle, key=lambda session: session.used_at)
+
+    def _make_room(self, session: str) -> None:
+        """Close some sessions that nobody uses, if as many are open as may be.
+
+        Raises:
+            Busy: another one would take handles that others need.
+        """
+        is_room = self._handles.take(limits.HANDLES_PER_SESSION_MAX)
+        surplus = len(self._sessions) + 1 - self._sessions_max
+        if surplus > 0 or not is_room:
+            for unused in self._unused()[: max(surplus, 0) + limits.RETIRED_TOGETHER_MAX]:
+                self._retire(unused)
+        if not is_room:
+            raise Busy(
+                f"{len(self._sessions)} sessions are open, and this daemon has no file handles"
+                " left for more: end some clients or subscriptions, or raise the limit (ulimit -n)"
+                " and restart it",
+                session=session,
+            )
+
+    def _retire(self, session: Session) -> None:
+        session.retire()
+        self._forget(session)
+
+    def end_stalled(self) -> None:
+        """End the subscriptions that nobody reads."""
+        for session in list(self._sessions.values()):
+            for writer in session.writers:
+                self._shop.statistics.lagged += writer.feed.end_stalled()
+
+    async def wait_quiet(self) -> None:
+        """Return when no writer task is running any more."""
+        await self._wait_for(lambda: not (self._serving or self._resolving))
+
+    def close(self) -> None:
+        """Take nothing more; what is queued is still written, then every writer ends."""
+        self._closing = True
+        for session in self._sessions.values():
+            session.close()
+
+    async def _session(self, session: str, *, create: bool) -> Session:
+        found = await self.found(session)
+        if found is None:
+            self.check_taking()
+            place = self._trees.place(session)
+            self._check_kept_out(place)
+            identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
+            other = self._sessions.get(identity)
+            if other is not None:
+                await self.leave_strays([(other, other.place)])
+            self._check_kept_out(place)
+            found = self._addresses.get(session) or self._add(place, identity)
+        return found
+
+    async def _resolve(self, session: str) -> None:
+        """Find the writer that queued commands are for, or refuse them."""
+        try:
+            found = await self._session(session, create=False)
+        except Exception as error:
+            refusal = Refusals(session, self._shop.tell).of(error)
+            is_deleted = isinstance(refusal, NotFound) and await self._was_deleted(session)
+            for item in self._resolving.pop(session).take_all():
+                item.to.refuse(doubted(refusal, item.command, is_deleted=is_deleted))
+        else:
+            for item in self._resolving.pop(session).take_all():
+                writer = found.writer(_file_of(item))
+                try:
+                    writer.mailbox.put(item)
+                except StenoError as error:
+                    item.to.refuse(doubted(error, item.command))
+                writer.mailbox.wake()
+        self._tell_changed()
+        self._shop.flush()
+
+    async def _was_deleted(self, session: str) -> bool:
+        """Whether the trash has a session of this id; when nobody can look, it may have."""
+        try:
+            place = self._trees.place(session)
+            return await self._shop.read(lambda: trash.has(self._disk, self._trees, place))
+        except OSError:
+            return True
+        except StenoError:
+            return False
+
+    async def _end(self, session: Session) -> None:
+        """Let a session's writers write what is queued; return when its files are closed."""
+        if session in self._names:
+            self._forget(session)
+        for writer in session.writers:
+            await self._end_writer(writer)
+
+    async def _end_writer(self, writer: Writer) -> None:
+        writer.mailbox.close()
+        await self._wait_for(lambda: writer not in self._serving)
+        # Whoever came before may be opening its files in a thread still. One opens at a time, so
+        # that this waits until they are closed again, and is refused then.
+        with suppress(StenoError, OSError):
+            await writer.open()
+
+    def _check_kept_out(self, place: Place) -> None:
+        if any(place.is_within(other) for other in self._kept_out):
+            raise _kept_out(place)
+
+    async def _wait_for(self, fact: Callable[[], bool]) -> None:
+        while not fact():
+            await self._changed.wait()
+
+    def _tell_changed(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    def _add(self, place: Place, identity: tuple[int, int]) -> Session:
+        session = self._sessions.get(identity)
+        if session is None:
+            self._make_room(place.session)
+            session = Session(
+                place, self._trees, self._disk, self._shop, self._kept, self._spawn, self._start
+            )
+            self._sessions[identity] = session
+            self._names[session] = (identity, set())
+        self._addresses[place.session] = session
+        self._names[session][1].add(place.session)
+        return session
+
+    def _start(self, writer: Writer) -> None:
+        self._serving.add(writer)
+        if self._closing:
+            # For whoever asked before the end, or a wire file: it ends, too, and takes nothing.
+            writer.mailbox.close()
+
+        async def serve() -> None:
+            try:
+                await writer.serve()
+            except Exception:
+                self._drop(writer)
+                raise
+            finally:
+                self._serving.discard(writer)
+                self._tell_changed()
+
+        self._spawn(serve)
+
+    def _drop(self, writer: Writer) -> None:
+        """A writer met a fault of ours: the next command opens its session anew."""
+        for session in list(self._sessions.values()):
+            if writer in session.writers:
+                session.close()
+                self._forget(session)
+                _end_feeds([session], _CLOSED)
+        # Nobody has touched them: whoever sent them sends them again, to its next writer.
+        for item in writer.mailbox.take_all():
+            item.to.refuse(doubted(ended(writer.session), item.command))
+        self._shop.flush()
+
+    def _forget(self, session: Session) -> None:
+        identity, addresses = self._names.pop(session)
+        del self._sessions[identity]
+        for address in addresses:
+            del self._addresses[address]
+
+
+def _end_feeds(sessions: Iterable[Session], why: str) -> None:
+    for session in sessions:
+        for writer in session.writers:
+            writer.feed.end(why)
+
+
+def _file_of(item: Item) -> File:
+    return "wire" if isinstance(item.command, AppendWire) else "context"
+
+
+def _kept_out(place: Place) -> Busy:
+    return Busy(
+        "the session is being made or deleted as a whole: try again in a moment",
+        session=place.session,
+    )

@@ -1,0 +1,132 @@
+"""One group commit: commands whose bytes go to the disk together, and how they are answered."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steno_protocol.errors import StenoError
+from steno_protocol.replies import Ack
+from stenod.core.keys import KeyTable
+from stenod.core.speculation import Lines, moved
+from stenod.recovery.opening import Opened
+from stenod.runtime.error_mapping import with_key
+from stenod.runtime.mailbox import Item
+from stenod.runtime.quotas import Room
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A command that was decided on, and what it is told once its group is stored.
+
+    Attributes:
+        is_new: this group's bytes are what it waits for; else it is a repeat.
+        is_durable: it tells of what was durable before this group, and holds if the group fails.
+    """
+
+    item: Item
+    ack: Ack
+    is_new: bool
+    is_durable: bool = False
+
+
+class Group(msgspec.Struct, eq=False):
+    """Decided commands whose bytes go to the disk together.
+
+    Attributes:
+        room: what is left, if not all of them fit; asked before each new command.
+    """
+
+    data: list[bytes] = []
+    lines: int = 0
+    decided: list[Decided] = []
+    synced: bool = False
+    room: Room | None = None
+
+    def add(self, item: Item, decision: Lines) -> None:
+        """Append what a command decided on."""
+        self.data.append(decision.data)
+        self.lines += decision.count
+        self.decided.append(Decided(item, decision.ack, is_new=True))
+        self.synced |= item.command.durability == "synced"
+
+    def repeat(self, item: Item, ack: Ack, keys: KeyTable) -> None:
+        """Give a repeat its first answer, once that is durable.
+
+        Args:
+            item: the command.
+            ack: its first answer.
+            keys: those of what is durable. Asked now: what is looked up for others of this group
+                may displace this key before the group is stored.
+        """
+        is_durable = keys.get(item.command.key) is not None
+        self.decided.append(Decided(item, ack, is_new=False, is_durable=is_durable))
+        # The first answer may be of this very group: both wait for the same sync.
+        self.synced = True
+
+
+class Commit(msgspec.Struct, eq=False):
+    """A group's bytes on their way to the disk, and who is to be told.
+
+    Attributes:
+        opened: the files that it goes to.
+        lines: how many lines its bytes are.
+        start: bytes of the file before it.
+        sync_s: how long its sync took.
+        error: what went wrong.
+    """
+
+    opened: Opened
+    data: bytes
+    lines: int
+    decided: list[Decided]
+    synced: bool
+    start: int
+    sync_s: float = 0.0
+    error: OSError | None = None
+
+    @property
+    def was_cut_short(self) -> bool:
+        """True when its bytes were not written, or not all of them."""
+        return bool(self.error and self.data) and self.opened.log.size == self.start
+
+    @property
+    def new_keys(self) -> set[str]:
+        """The keys of the commands whose bytes these are."""
+        return {each.item.command.key for each in self.decided if each.is_new}
+
+    def shift_in(self, region: bytes) -> int | None:
+        """How many lines of others come before its own.
+
+        Args:
+            region: what stands in the file from `start` on.
+
+        Returns:
+            None if another program's half line swallowed them.
+        """
+        found = region.find(self.data)
+        is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
+        return region.count(b"\n", 0, found) if is_there else None
+
+
+def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:
+    """Tell a stored group's commands, in their order, where their records are.
+
+    Args:
+        decided: its commands.
+        synced: whether the bytes are durable, or only in the page cache.
+        shift: lines by which the group lies further down than was decided.
+    """
+    # A repeat inside the group is answered with its first copy's place.
+    ours = {each.item.command.key for each in decided if each.is_new and shift}
+    for each in decided:
+        command, ack = each.item.command, each.ack
+        if command.key in ours:
+            ack = moved(ack, shift, overtaken=command.expect is not None)
+        if not synced:
+            ack = msgspec.structs.replace(ack, durability="written")
+        each.item.to.reply(ack)
+
+
+def refuse_all(decided: Sequence[Decided], error: StenoError) -> None:
+    """Tell all commands of a group of the same error."""
+    for each in decided:
+        each.item.to.refuse(with_key(error, each.item.command.key))

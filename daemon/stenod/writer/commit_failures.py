@@ -1,0 +1,119 @@
+"""What becomes of commands whose bytes may not be where they were decided to be.
+
+A write or a sync failed, another program wrote at the same time, or a rewrite failed half-way. What
+is told of a command then is found out from the files, and where they say nothing its outcome is
+unknown.
+"""
+
+from steno_protocol.errors import StenoError
+from steno_protocol.replies import Ack
+from stenod.core.speculation import ack_of
+from stenod.recovery import key_lookup
+from stenod.recovery.opening import OpenHow
+from stenod.runtime.context import Workshop
+from stenod.runtime.error_mapping import Refusals
+from stenod.store.jsonl import Replaced
+from stenod.writer.batch import Commit, answer_all, refuse_all
+from stenod.writer.files import OpenFiles
+
+
+class Mishaps:
+    """What one writer does when something went wrong.
+
+    Args:
+        files: the files that it writes.
+        refusals: words its errors.
+        workshop: what it works with.
+    """
+
+    def __init__(self, files: OpenFiles, refusals: Refusals, workshop: Workshop) -> None:
+        self._files = files
+        self._refusals = refusals
+        self._shop = workshop
+
+    async def answer(self, commit: Commit) -> None:
+        """Answer a commit that is not on the disk, or not where it was decided to be."""
+        if commit.error is not None:
+            await self._withdraw(commit, commit.error)
+        else:
+            await self._recount(commit)
+
+    async def _withdraw(self, commit: Commit, error: OSError) -> None:
+        """A write or sync failed: nobody of the commit is acknowledged, and the log is buried.
+
+        What was acknowledged as `written` and not synced since is synced now; if that fails, or was
+        what failed, it is withdrawn, too.
+        """
+        opened = commit.opened
+        is_kept = await self._keep_earlier(commit)
+        try:
+            await self._shop.read(opened.log.take_back)
+            refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
+        except OSError as worse:
+            refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
+        opened.machine.roll_back()
+        self._files.set_aside(proven=opened.log.synced)
+        failed = commit.new_keys
+        for each in commit.decided:
+            if each.is_durable or (is_kept and each.item.command.key not in failed):
+                each.item.to.reply(each.ack)
+            else:
+                refuse_all([each], refusal)
+
+    async def _keep_earlier(self, commit: Commit) -> bool:
+        """Sync what was acknowledged before a write that failed; whether that is durable now."""
+        if not commit.was_cut_short:
+            return False
+        try:
+            is_kept = await self._shop.read(commit.opened.log.keep_earlier)
+        except OSError:
+            return False
+        if is_kept:
+            commit.opened.machine.keep_but(commit.new_keys)
+        return is_kept
+
+    async def _recount(self, commit: Commit) -> None:
+        """A foreign program wrote between our look and our write: say where our lines really are.
+
+        Ours are one piece, because they were one write, behind where the file ended when we looked.
+        The files are opened again, which takes the foreign lines in and makes everything durable.
+        Lines that the other program's half line swallowed were not applied.
+        """
+        generation, start, decided = commit.opened.log.generation, commit.start, commit.decided
+        try:
+            again = await self._files.take_in_foreign()
+            size = max(0, again.log.size - start)
+            region = await self._shop.read(lambda: again.log.read(generation, start, size))
+        except (OSError, StenoError) as error:
+            refuse_all(decided, self._refusals.unknown(f"a foreign program interfered: {error}"))
+            return
+        shift = commit.shift_in(region)
+        if shift is None or again.log.generation != generation:
+            refuse_all(decided, self._refusals.unknown("a foreign program interfered"))
+            return
+        answer_all(decided, synced=True, shift=shift)
+
+    async def settle(self, key: str, error: OSError) -> Ack:
+        """A rewrite failed half-way: open the files again, which tells before or after.
+
+        Args:
+            key: of its command.
+            error: what it failed by.
+
+        Raises:
+            StorageFailed, Busy: before; nothing happened.
+            OutcomeUnknown: the files cannot be opened either.
+        """
+        self._files.set_aside(is_changed=isinstance(error, Replaced))
+        try:
+            again = await self._files.open(OpenHow())
+            applied = await self._shop.read(
+                lambda: key_lookup.look_up(again.log, again.log.path, key)
+            )
+        except (OSError, StenoError) as worse:
+            raise self._refusals.unknown(
+                f"the disk failed ({error}), and again ({worse})", key
+            ) from None
+        if applied is None:
+            raise self._refusals.not_rewritten(error)
+        return ack_of(applied, duplicate=False)

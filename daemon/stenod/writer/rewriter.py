@@ -1,0 +1,159 @@
+"""Carries a rewrite out: plan, intent, swap; then memory and those who follow learn of it.
+
+A D-Mail is sent here, too: it is a line of the timeline, as an intent is.
+"""
+
+import contextlib
+from typing import Literal
+
+import anyio
+
+from steno_protocol import happenings
+from steno_protocol.commands import CompactCommit
+from steno_protocol.errors import Conflict
+from steno_protocol.events import DmailEvent
+from steno_protocol.happenings import Happening
+from steno_protocol.replies import Ack, Mail
+from stenod.core import dmail, timeline
+from stenod.core.machine import Machine
+from stenod.core.speculation import Mailing, Rewrite, RewriteCommand
+from stenod.feed.feed import Feed
+from stenod.recovery.opening import Opened
+from stenod.rewrite import delivery, planner
+from stenod.rewrite.plan import Plan
+from stenod.runtime.context import Workshop
+from stenod.store.jsonl import JsonlLog, Replaced
+from stenod.store.log import Copy
+
+
+class InDoubt(Exception):
+    """The swap failed half-way: only opening the files again tells before from after."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Rewriter:
+    """The rewrites of one session.
+
+    Args:
+        session: its id.
+        workshop: what it works with.
+        feed: who is told.
+        timeline: held while a line of the session's timeline is written.
+    """
+
+    def __init__(self, session: str, workshop: Workshop, feed: Feed, timeline: anyio.Lock) -> None:
+        self._session = session
+        self._shop = workshop
+        self._feed = feed
+        self._timeline = timeline
+
+    async def carry_out(self, opened: Opened, decision: Rewrite | Mailing) -> Ack:
+        """Do what was decided in a session all of whose lines are durable; durable on return.
+
+        Raises:
+            StenoError: the command cannot be applied; nothing happened.
+            OSError: the files could not be read; nothing happened.
+            InDoubt: it may have happened.
+        """
+        # Only the context decides on any of these.
+        assert isinstance(opened.machine, Machine)
+        if isinstance(decision, Mailing):
+            return await self._send(opened.log, opened.machine, decision)
+        return await self._rewrite(opened.log, opened.machine, decision)
+
+    async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
+        command = decision.command
+        self._check_making(command, machine)
+        chosen = await self._shop.read(lambda: planner.plan(log, machine, decision))
+        entry = await self._shop.read(
+            lambda: planner.intent(log, chosen, command, self._shop.wall())
+        )
+        milestones = machine.milestones.up_to(_bytes_kept(log.generation, chosen))
+        try:
+            async with self._timeline:
+                rotated = await self._shop.read(lambda: _swap(log, chosen, entry))
+        except OSError as error:
+            raise InDoubt(error) from error
+        applied = timeline.applied_of(entry, rotated)
+        ack = machine.rewritten(command.key, applied, chosen.head, chosen.counters)
+        machine.checkpoint_floor = chosen.checkpoint_floor
+        machine.milestones = milestones
+        self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
+        self._forget_mail(machine, chosen)
+        self._shop.statistics.rewrites[chosen.kind] += 1
+        self._shop.tell(
+            "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
+        )
+        return ack
+
+    def _check_making(self, command: RewriteCommand, machine: Machine) -> None:
+        """Refuse a compaction that was begun before the session was deleted and made again.
+
+        Positions tell nothing of that, because each making has the same ones.
+        """
+        if not isinstance(command, CompactCommit):
+            return
+        if command.incarnation not in {None, self._feed.incarnation}:
+            raise Conflict(
+                f"the session was deleted and made again while the summary of {command.cut} was"
+                f" being made: it is at {machine.head} now, begin the compaction again",
+                session=self._session,
+                head=str(machine.head),
+            )
+
+    async def _send(self, log: JsonlLog, machine: Machine, decision: Mailing) -> Ack:
+        command = decision.command
+        try:
+            async with self._timeline:
+                entry = await self._shop.read(
+                    lambda: delivery.send(log, machine, command, self._shop.wall())
+                )
+        except OSError as error:
+            raise InDoubt(error) from error
+        replaced = machine.mail
+        if replaced is not None:
+            self._feed.mailed(_event(replaced, "expired"))
+        mail = dmail.mail_of(entry)
+        ack = machine.mailed(mail, dmail.applied_of(entry))
+        self._feed.mailed(_event(mail, "sent"))
+        return ack
+
+    def _forget_mail(self, machine: Machine, chosen: Plan) -> None:
+        """Tell what a rewrite did to the mail that waited."""
+        mail = machine.mail
+        if mail is None:
+            return
+        if chosen.kind == happenings.DELIVERED:
+            self._feed.mailed(_event(mail, "delivered"))
+        elif planner.expired_mail(machine, chosen) is not None:
+            self._feed.mailed(_event(mail, "expired"))
+        else:
+            return
+        machine.mail = None
+
+
+def _swap(log: JsonlLog, chosen: Plan, entry: Happening) -> str:
+    """Carry a plan out; blocks. Returns the path of what was left behind."""
+    try:
+        return log.replace(chosen.pieces, timeline.encode(entry))
+    except Replaced:
+        # It did not take place, though what is there by now may look as if it had.
+        with contextlib.suppress(OSError):
+            log.tell(timeline.encode(timeline.voided(entry)))
+        raise
+
+
+def _bytes_kept(generation: int, chosen: Plan) -> int:
+    """Bytes with which the present generation and the planned one both begin."""
+    match chosen.pieces:
+        case [Copy(generation=source, offset=0, size=size), *_] if source == generation:
+            return size
+        case _:
+            return 0
+
+
+def _event(mail: Mail, state: Literal["sent", "delivered", "expired"]) -> DmailEvent:
+    return DmailEvent(state=state, id=mail.id, checkpoint_id=mail.checkpoint_id)

@@ -1,0 +1,437 @@
+"""The one writer of a session's file: it takes what waits, decides, writes, syncs, then answers.
+
+File first, answer second, memory third, and nothing else runs between the last two. Decisions are
+`core`'s, bytes are `store`'s; here they meet for each command, and the order of these steps is the
+product. Where they meet in procedures that take longer is for `recovery` and those beside it, and
+what is told when something went wrong for `mishaps`.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import assert_never
+
+import anyio
+import anyio.lowlevel
+
+from steno_protocol import limits
+from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenCount
+from steno_protocol.errors import StenoError, StorageFailed
+from steno_protocol.happenings import Happening
+from stenod.core.keys import Applied
+from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
+from stenod.feed.feed import Feed
+from stenod.recovery import key_lookup
+from stenod.recovery.opening import Opened, OpenHow
+from stenod.runtime.context import Workshop
+from stenod.runtime.error_mapping import Refusals, doubted
+from stenod.runtime.mailbox import Item, Mailbox
+from stenod.writer.batch import Commit, Group, answer_all
+from stenod.writer.commit_failures import Mishaps
+from stenod.writer.files import OpenFiles
+from stenod.writer.rewriter import InDoubt, Rewriter
+
+_AS_IT_IS = OpenHow()
+
+_APPENDING = (Append, AppendWire, Checkpoint, UpdateTokenCount)
+"""Commands that only append."""
+
+
+class Writer:
+    """The task that writes one of a session's files, its context or its wire file.
+
+    Args:
+        session: the session's id.
+        opener: opens the file with all that it needs, or opens it again; blocks.
+        feed: who is told of every commit.
+        workshop: what it works with.
+        needs: the writer whose files have to be open before its own.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        opener: Callable[[OpenHow], Opened],
+        feed: Feed,
+        workshop: Workshop,
+        needs: "Writer | None" = None,
+    ) -> None:
+        self.session = session
+        self.mailbox = Mailbox(session, workshop.budget)
+        self.feed = feed
+        self.used_at = workshop.monotonic()
+        self.is_serving = False
+        self.last_sync_at: float | None = None
+        self._shop = workshop
+        self._refusals = Refusals(session, workshop.tell)
+        first, beside = (None, None) if needs is None else (needs.open, needs._files)
+        self._files: OpenFiles = OpenFiles(session, opener, feed, workshop, first, beside)
+        self._mishaps = Mishaps(self._files, self._refusals, workshop)
+        self._rewriter = Rewriter(session, workshop, feed, self._files.timeline)
+        self._left: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
+        is_busy = self.is_serving or self._files.is_busy or self._files.is_unsynced
+        return not (is_busy or self.mailbox or self.feed)
+
+    @property
+    def last_error(self) -> str | None:
+        """What went wrong last, if anything ever did."""
+        return self._refusals.last_error
+
+    @property
+    def opened(self) -> Opened | None:
+        """The open session, or None while its files are closed."""
+        return self._files.opened
+
+    async def open(self, how: OpenHow = _AS_IT_IS) -> Opened:
+        """Open the files if they are not open.
+
+        Raises:
+            ShuttingDown: the writer has ended; nobody would close the files again.
+            StenoError, OSError: as `recovery.open_session`; the next command tries again.
+        """
+        self.used_at = self._shop.monotonic()
+        return await self._files.open(how)
+
+    async def note(self, happening: Happening) -> None:
+        """Tell the session's timeline of something; durable on return. It raises as `open`."""
+        await self._files.note(await self.open(), happening)
+
+    async def settle(self) -> None:
+        """Return when what was acknowledged as `written` is synced, or withdrawn: reads follow."""
+        if self._files.is_unsynced:
+            await self.rest()
+        else:
+            await self.look()
+
+    async def look(self) -> None:
+        """Take in what another program changed; a command that waits does so by itself."""
+        if not (self.is_serving or self.mailbox):
+            await self._files.look()
+            await self._open_for_followers()
+
+    async def rest(self) -> None:
+        """Return at an instant when all lines that were decided are durable, or withdrawn."""
+        await self._files.rest(self.mailbox.nudge)
+
+    @property
+    def _sync_after_s(self) -> float:
+        """How long acknowledged bytes may stay unsynced; less while somebody follows."""
+        return limits.LIVE_SYNC_S if self.feed else limits.WRITTEN_SYNC_S
+
+    async def serve(self) -> None:
+        """Write until the mailbox is closed and empty, then sync, mark and close the files."""
+        try:
+            while await self._wait():
+                self.is_serving = True
+                await self._serve_next()
+                await self._open_for_followers()
+                self._shop.flush()
+                await self._sync_when_due()
+                if self.opened is not None and self._files.is_mark_due:
+                    await self._files.renew_mark(self.opened)
+                self.is_serving = False
+                if self.mailbox:
+                    # A fast disk makes no task wait, and the others are to have their turn.
+                    await anyio.lowlevel.checkpoint()
+        finally:
+            self._close()
+
+    async def _serve_next(self) -> None:
+        """Do what was left, or else what waits; nothing of it is held any longer than that."""
+        left, self._left = self._left, None
+        if left is not None:
+            await left()
+        elif self.mailbox:
+            await self._serve_rest(*self._take())
+
+    async def _wait(self) -> bool:
+        """Wait for commands, or until unsynced bytes are due; False at the end."""
+        since = self._files.unsynced.since
+        if since is not None:
+            left = since + self._sync_after_s - self._shop.monotonic()
+            with anyio.move_on_after(max(0.0, left)):
+                await self.mailbox.wait()
+        else:
+            await self.mailbox.wait()
+        has_work = bool(self.mailbox or self._left or self._files.is_unsynced)
+        return has_work or not self.mailbox.is_closed
+
+    # --- without giving way ----------------------------------------------------------------------
+
+    def begin(self) -> Commit | None:
+        """Decide on what waits and write it; what has to be waited for is left to the task.
+
+        Returns:
+            What is to be synced if it says so, then given to `answer` and, if that was all, to
+            `conclude`, before anything else runs; None if there is nothing.
+        """
+        if self.is_serving or not self._files.are_ready:
+            self.mailbox.wake()
+            return None
+        items, group = self._take()
+        for number, item in enumerate(items):
+            if not self._decide_at_once(item, group):
+                self._leave(partial(self._serve_rest, items[number:], group))
+                return None
+        commit = self._commit_of(group)
+        if commit is not None:
+            self._files.append(commit)
+        elif self.mailbox:
+            # Nobody concludes what is nothing, and more waits than one group takes.
+            self.mailbox.nudge()
+        return commit
+
+    def answer(self, commit: Commit) -> bool:
+        """Answer what was begun, and synced if that was wanted; `conclude` has to follow.
+
+        Returns:
+            False if that takes more, and was left to the task.
+        """
+        is_told = self._tell(commit)
+        if not is_told:
+            self._leave(partial(self._mishaps.answer, commit))
+        return is_told
+
+    def conclude(self, commit: Commit) -> None:
+        """What was answered becomes the state, and those who follow are told."""
+        was_unsynced = self._files.is_unsynced
+        self._remember(commit)
+        is_due = self._files.is_mark_due or self._files.unsynced.is_asked
+        if self.mailbox or is_due or self._files.is_unsynced > was_unsynced:
+            self.mailbox.nudge()
+
+    def give_up(self, error: Exception) -> None:
+        """A fault of steno itself: the task ends by it; what the files hold is found out anew."""
+
+        async def end() -> None:
+            raise error
+
+        self._leave(end)
+
+    def _leave(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Let the task do what has to wait, before anything else."""
+        self._left = work
+        self.is_serving = True
+        self.mailbox.nudge()
+
+    def _take(self) -> tuple[list[Item], Group]:
+        items = self.mailbox.take()
+        self.used_at = self._shop.monotonic()
+        room = self._shop.room(self.session, items)
+        return items, Group(synced=self._files.unsynced.is_much, room=room)
+
+    def _decide_at_once(self, item: Item, group: Group) -> bool:
+        """Decide on a command, or refuse it; False if something has to be waited for first."""
+        opened, command = self._files.opened, item.command
+        if opened is None or not (self._files.are_ready and isinstance(command, _APPENDING)):
+            return False
+        machine = opened.machine
+        try:
+            # Once per write is enough to look: the look after the write finds who came between.
+            if not group.data and opened.log.may_be_foreign_changed():
+                return False
+            applied = machine.applied(command.key)
+            if applied is not None:
+                decision = machine.decide(command, item.records, applied)
+            elif machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+                return False
+            else:
+                self._check_new(item, group)
+                decision = machine.decide_new(command, item.records)
+            self._put(item, decision, group)
+        except Exception as error:
+            item.to.refuse(self._refusals.of(error))
+        return True
+
+    # --- with all the time it takes --------------------------------------------------------------
+
+    async def _serve_rest(self, items: Sequence[Item], group: Group) -> None:
+        """Answer every command of a group, whatever happens."""
+        for item in items:
+            if not self._decide_at_once(item, group):
+                await self._serve_item(item, group)
+        await self._write(group)
+
+    async def _open_for_followers(self) -> None:
+        """Open again what failed: those who follow are in the middle of it."""
+        if self.opened is None and self.feed:
+            with contextlib.suppress(StenoError, OSError):
+                await self.open()
+
+    async def _serve_item(self, item: Item, group: Group) -> None:
+        try:
+            await self._decide(item, group)
+        except Exception as error:
+            item.to.refuse(self._refusals.of(error))
+
+    async def _decide(self, item: Item, group: Group) -> None:
+        opened, applied = await self._find(item, group)
+        decision = opened.machine.decide(item.command, item.records, applied)
+        match decision:
+            case Answered() | Lines():
+                self._put(item, decision, group)
+            case Rewrite() | Mailing():
+                group.synced = True
+                await self._write(group)
+                if self.opened is not None and self.opened is not opened:
+                    # A foreign program came between: decide on what is there now.
+                    await self._decide(item, group)
+                    return
+                await self._carry_out(item, decision)
+            case _:
+                assert_never(decision)
+
+    def _put(self, item: Item, decision: Decision, group: Group) -> None:
+        """Put a decided command into its group; repeats and appended lines only."""
+        match decision:
+            case Lines():
+                group.add(item, decision)
+                self._files.unsynced.is_asked |= item.is_awaited
+            case Answered():
+                assert self.opened is not None
+                group.repeat(item, decision.ack, self.opened.machine.keys)
+            case Rewrite() | Mailing():
+                raise AssertionError(f"{item.command} is no append")
+            case _:
+                assert_never(decision)
+
+    async def _find(self, item: Item, group: Group) -> tuple[Opened, Applied | None]:
+        """The open session, and what the files say of the command's key.
+
+        Raises:
+            OutcomeUnknown: the command may have been applied before, and nobody could look.
+            StenoError: it was definitely not applied, nor before.
+        """
+        command = item.command
+        try:
+            if not command.repeat:
+                self._check_deadline(item)
+            opened = self.opened
+            # Once per write is enough to look: the look after the write finds who came between.
+            if opened is None or not group.data:
+                opened = await self._open_unchanged(group)
+            applied = opened.machine.applied(command.key)
+            if applied is None and opened.machine.keys.must_be_looked_up(
+                command.key, repeat=command.repeat
+            ):
+                applied = await self._look_up(opened, item)
+        except OSError as error:
+            raise doubted(self._refusals.storage_failed(error), command) from None
+        except StenoError as error:
+            raise doubted(error, command) from None
+        # A repeat of what was applied in time gets its first answer, however late it comes.
+        if applied is None:
+            self._check_new(item, group)
+        return opened, applied
+
+    async def _open_unchanged(self, group: Group) -> Opened:
+        """The open session; what a foreign program changed meanwhile is taken in first."""
+        opened = await self.open()
+        if not opened.log.is_foreign_changed():
+            return opened
+        # What was answered so far is about the file as it was.
+        await self._write(group)
+        if self.opened is not opened:
+            return await self.open()
+        return await self._files.take_in_foreign()
+
+    async def _look_up(self, opened: Opened, item: Item) -> Applied | None:
+        command, machine, log = item.command, opened.machine, opened.log
+        if machine.keys.needs_filter:
+            if not machine.keys.knows_youngest:
+                self._files.want_mark()
+            machine.keys.use_filter(await self._shop.read(lambda: key_lookup.build_filter(log)))
+            if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
+                return None
+        found = await self._shop.read(lambda: key_lookup.look_up(log, log.path, command.key))
+        if found is not None:
+            machine.keys.add(command.key, found)
+        return found
+
+    # --- storing ---------------------------------------------------------------------------------
+
+    async def _write(self, group: Group) -> None:
+        """Write and sync a group, then answer it; afterwards the group is empty."""
+        commit = self._commit_of(group)
+        if commit is None:
+            return
+        await self._shop.commit(lambda: self._files.store(commit))
+        if self._tell(commit):
+            self._remember(commit)
+        else:
+            await self._mishaps.answer(commit)
+
+    def _commit_of(self, group: Group) -> Commit | None:
+        """What is to be stored of a group, which is empty then; None if nothing is."""
+        opened = self.opened
+        if opened is None:
+            return None
+        data, start = b"".join(group.data), opened.log.size
+        commit = Commit(opened, data, group.lines, group.decided, group.synced, start)
+        group.data, group.lines, group.decided, group.synced = [], 0, [], False
+        if commit.data or (commit.synced and self._files.is_unsynced):
+            return commit
+        answer_all(commit.decided, synced=True)
+        return None
+
+    def _tell(self, commit: Commit) -> bool:
+        """Answer a stored group; False if that takes more, and nobody was told anything."""
+        if commit.error or (commit.data and commit.opened.log.may_be_foreign_changed()):
+            return False
+        answer_all(commit.decided, synced=commit.synced)
+        return True
+
+    def _remember(self, commit: Commit) -> None:
+        """Memory third: what is on the disk and answered becomes the state, and is published."""
+        self._files.unsynced.add(commit.data, self._shop.monotonic)
+        if commit.synced:
+            # Those who follow come last: their events leave behind the answers.
+            self._files.publish(commit.opened, self._files.commit(commit.opened))
+            self._shop.count_sync(self.session, commit.sync_s)
+            self.last_sync_at = self._shop.wall()
+        if commit.data:
+            self._shop.statistics.count_group(len(commit.decided), commit.lines, len(commit.data))
+
+    async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
+        opened = self.opened
+        if opened is None:
+            raise StorageFailed("what was ahead of this could not be stored", session=self.session)
+        try:
+            ack = await self._rewriter.carry_out(opened, decision)
+        except InDoubt as doubt:
+            ack = await self._mishaps.settle(item.command.key, doubt.error)
+        item.to.reply(ack)
+        if self.opened is opened:
+            await self._files.save_mark(opened)
+
+    async def _sync_when_due(self) -> None:
+        since, opened = self._files.unsynced.since, self.opened
+        if since is None or opened is None:
+            return
+        is_due = self._shop.monotonic() - since >= self._sync_after_s
+        if is_due or self._files.unsynced.is_asked or self.mailbox.is_closed:
+            await self._write(Group(synced=True))
+            self._shop.flush()
+
+    def retire(self) -> None:
+        """Close the files of an idle session now; the task ends when it next runs."""
+        self.mailbox.close()
+        self._close()
+
+    def _close(self) -> None:
+        # In the middle of a group nobody knows how far it came: the next opening finds out.
+        self._files.end(is_whole=not self.is_serving)
+
+    def _check_new(self, item: Item, group: Group) -> None:
+        """Refuse a command that was not applied before if it is late, or has no room."""
+        self._check_deadline(item)
+        if group.room is not None:
+            group.room.check(item.command, item.size)
+
+    def _check_deadline(self, item: Item) -> None:
+        if item.deadline_s is not None and self._shop.monotonic() > item.deadline_s:
+            raise self._refusals.expired(self._shop.monotonic() - item.deadline_s)
