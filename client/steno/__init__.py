@@ -6,38 +6,32 @@ with steno.connect_sync() as client:             the same verbs, blocking
 Importing this package imports nothing else: each name below is fetched when it is first used, so
 that a one-shot command never pays for an event loop.
 
-Async     client, session, subscription       what users hold
-          _link, _linked, _readable           one connection, and what every verb stands on
-          _compaction_verbs, _dmail_verbs, _fork_verbs, _repair_verbs, _wire_verbs
-Blocking  blocking, _blocking_session, _blocking_subscription, _blocking_streams
-          _blocking_link, _blocking_linked, _turnstile    the same, shared by threads
-          _blocking_compaction, _blocking_dmail, _blocking_forks, _blocking_repair, _blocking_wire
-Both      _verbs, _compacting, _forking, _repairing, _wire    what to send, what replies mean
-          _exchange, _pending, _lookups       what is under way: sent again, answered once
-          _following, _follower, _mirror, _view    events, and the history that they make
-          _reading, _messages, _headers, _given, _keys    lines, records, headers, arguments
-          values, compaction, _told           what callers get, and what a model is shown
-Daemon    _target, _connecting, _probe        which one, and whether it is there
-          _spawn, _start_lock, _holder        starting it, and never two
-          _connection, _endpoints             one connection, and which kind leads where
-          _local_connection                   ZeroMQ's protocol on a local socket
-          _remote_connection                  libzmq, which is met nowhere else
-System    _source, _regular, _folders, _key_files, _in_thread, _fork, _uncopied
-Beside    _command, cli                       the command
-          adapters                            in the place of other programs' classes
-          llm, _model_limits                  models that summarise
-          testing                             what a storage of messages has to keep, as tests
+_async        the async client: client, session, subscription and their link
+_sync         the blocking client: the same verbs, shared by threads
+_sansio       requests, replies, events and their state: no socket, clock or file
+_connect      a connection: the daemon found or started, and greeted
+_system       files, folders, forks and threads of the operating system
+values        the values that callers get: acks, records, turns, mails, events
+llm           models that summarise; llm_limits are its bounds
+adapters      classes in the place of other programs' classes
+testing       the contract of a storage of messages, as tests
+cli           the command; _command is its process
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from steno.blocking import BlockingClient, BlockingSession, BlockingSubscription, connect_sync
-    from steno.client import Client, connect
-    from steno.compaction import Summary
-    from steno.session import Session
-    from steno.subscription import Subscription
+    from steno._async.client import Client, connect
+    from steno._async.session import Session
+    from steno._async.subscription import Subscription
+    from steno._sansio.summaries import Summary
+    from steno._sync.client import (
+        BlockingClient,
+        BlockingSession,
+        BlockingSubscription,
+        connect_sync,
+    )
     from steno.values import (
         Ack,
         Compacted,
@@ -122,11 +116,16 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "steno.blocking": ("BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"),
-    "steno.client": ("Client", "connect"),
-    "steno.session": ("Session",),
-    "steno.subscription": ("Subscription",),
-    "steno.compaction": ("Summary",),
+    "steno._sync.client": (
+        "BlockingClient",
+        "BlockingSession",
+        "BlockingSubscription",
+        "connect_sync",
+    ),
+    "steno._async.client": ("Client", "connect"),
+    "steno._async.session": ("Session",),
+    "steno._async.subscription": ("Subscription",),
+    "steno._sansio.summaries": ("Summary",),
     "steno.values": (
         "Ack",
         "Compacted",

@@ -2,8 +2,8 @@
 
 Those of a local socket stand in `steno_protocol.socket_limits`, those of commits on their way to
 the disk in `steno_protocol.sync_limits`. Those of which neither protocol nor daemon knows are the
-client's: of asking a model in `steno._model_limits`, of the command line in
-`steno.cli.command_limits`.
+client's: of asking a model in `steno.llm_limits`, of the command line in
+`steno.cli.limits`.
 """
 
 from typing import Final

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from steno._local_connection import LocalConnection
+from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits, socket_limits
 from steno_protocol.errors import StorageFailed
 from steno_protocol.zmtp import Inbound

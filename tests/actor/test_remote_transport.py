@@ -12,7 +12,7 @@ import pytest
 import zmq
 from zmq.utils import garbage
 
-from steno._remote_connection import new_key_pair
+from steno._connect.remote_connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from stenod.api.clients import Loans

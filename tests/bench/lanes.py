@@ -19,8 +19,8 @@ import steno
 from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
-from steno._endpoints import connection_to
-from steno._keys import new_key
+from steno._connect.endpoints import connection_to
+from steno._sansio.keys import new_key
 from steno_protocol import frames, limits
 from steno_protocol.bundles import encode_bundle
 from steno_protocol.commands import Append, Durability, Hello, Open

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steno._local_connection import LocalConnection
+from steno._connect.local_connection import LocalConnection
 from support.door import Door
 
 

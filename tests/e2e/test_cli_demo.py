@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli import demo, demo_run, main
-from steno.cli.demo_agent import turn
-from steno.cli.demo_proof import Acked, Proof, Seen, prove
-from steno.cli.demo_run import Evidence
+from steno.cli import main
+from steno.cli.commands import demo
+from steno.cli.demo import scenario
+from steno.cli.demo.agent import turn
+from steno.cli.demo.proof import Acked, Proof, Seen, prove
+from steno.cli.demo.scenario import Evidence
 from support.command import Steno
 
 CLAIMS = 5
@@ -76,9 +78,9 @@ def test_without_a_root_the_demo_takes_a_folder_of_its_own(root: Path, tmp_path:
 def test_the_demo_fails_when_a_proof_fails(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = demo_run.run
+    run = scenario.run
 
-    def run_and_tamper(root: Path, agents: int, turns: int, watch: demo_run.Watch) -> Evidence:
+    def run_and_tamper(root: Path, agents: int, turns: int, watch: scenario.Watch) -> Evidence:
         evidence = run(root, agents, turns, watch)
         lines = evidence.file.read_bytes().splitlines(keepends=True)
         evidence.file.write_bytes(b"".join(lines[:7] + lines[8:]))

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from steno._folders import sync_folder
-from steno.cli import destination, importing, kimi_folder
+from steno._system.folders import sync_folder
+from steno.cli.commands import import_sessions
+from steno.cli.transfer import destination, kimi_folder
 from steno_protocol.errors import Exists
 from support.command import Steno
 from support.kimi_tree import STRANGE, furnish, plant, tree_of
@@ -490,7 +491,7 @@ def test_a_copy_that_fails_leaves_no_session(
     def full(_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(importing, "sync_folder", full)
+    monkeypatch.setattr(import_sessions, "sync_folder", full)
     assert command("import", str(tmp_path), "demo") == 1
     assert "No space left on device" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
@@ -508,7 +509,7 @@ def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
         synced.append(path)
         sync_folder(path)
 
-    monkeypatch.setattr(importing, "sync_folder", record)
+    monkeypatch.setattr(import_sessions, "sync_folder", record)
     above = {root, root / "sessions", root / "sessions" / "team"}
     assert command("import", str(tmp_path), "team/demo") == 0
     assert above - {root / "sessions" / "team"} <= set(synced)  # the last one as it is moved there
@@ -530,14 +531,14 @@ def test_a_session_that_is_rewritten_while_it_is_copied_is_not_taken(
     context = tmp_path / "context.jsonl"
     context.write_text('{"role":"user","content":"x"}\n')
     monkeypatch.setenv("STENO_HOME", str(root))
-    copy = importing._copy
+    copy = import_sessions._copy
 
     def copy_while_rewritten(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]
         context.rename(tmp_path / "context_1.jsonl")
         context.write_text("")
 
-    monkeypatch.setattr(importing, "_copy", copy_while_rewritten)
+    monkeypatch.setattr(import_sessions, "_copy", copy_while_rewritten)
     assert command("import", str(tmp_path), "demo") == 1
     assert "was rewritten while it was copied" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()

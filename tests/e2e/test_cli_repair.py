@@ -10,7 +10,7 @@ import pytest
 
 from steno.cli.command_limits import CHECK_HANDLES_MAX
 from steno.cli.exits import Exit
-from steno.cli.transcripts import LocalFolder
+from steno.cli.transcripts.find import LocalFolder
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.lines import foreign, line

@@ -13,9 +13,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from steno.cli.commands.logs import _follow
 from steno.cli.entry import main
-from steno.cli.logs import _follow
-from steno.cli.output import Output
+from steno.cli.render.output import Output
 from steno_protocol import __version__, limits
 from support.command import Ran, Steno
 from support.foreground import ForegroundDaemon
@@ -222,8 +222,8 @@ def test_the_last_words_before_a_rotation_are_printed(
             raise KeyboardInterrupt
 
     path.write_text("first\n")
-    monkeypatch.setattr("steno.cli.logs._print", lambda _, line: told.append(line))
-    monkeypatch.setattr("steno.cli.logs.time.sleep", wait)
+    monkeypatch.setattr("steno.cli.commands.logs._print", lambda _, line: told.append(line))
+    monkeypatch.setattr("steno.cli.commands.logs.time.sleep", wait)
     with pytest.raises(KeyboardInterrupt):
         _follow(path, Raced(path), Output(sys.stdout, sys.stderr, as_json=False))
     assert told == [b"first\n", b"last\n", b"new\n"]
@@ -234,7 +234,7 @@ def test_an_error_that_names_no_file_is_told_as_it_is(
 ) -> None:
     errors = (OSError("x is no regular file"), OSError(28, "No space left on device"))
     for error, words in zip(errors, ("x is no", "left on device: standard input,"), strict=True):
-        monkeypatch.setattr("steno.cli.logs.root_in_use", Mock(side_effect=error))
+        monkeypatch.setattr("steno.cli.commands.logs.root_in_use", Mock(side_effect=error))
         with monkeypatch.context() as stdout:
             stdout.setattr("steno.cli.entry.silence", lambda _: None)
             assert main(["logs"]) == 1

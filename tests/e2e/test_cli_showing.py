@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from steno.cli.moments import since
+from steno.cli.time_arguments import since
 from support.command import Steno
 
 HOUR_S = 3600

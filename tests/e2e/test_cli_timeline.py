@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steno.cli.tree import draw
+from steno.cli.render.tree import draw
 from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from support.command import Steno

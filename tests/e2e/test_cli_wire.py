@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steno.cli.command_limits import REPLAY_PAUSE_S_MAX
-from steno.cli.events import _pause_s
+from steno.cli.commands.wire import _pause_s
 from steno.values import WireRecord
 from steno_protocol.positions import Position
 from support.command import Steno

@@ -26,8 +26,8 @@ from steno import (
     Unreachable,
     connect_sync,
 )
-from steno._local_connection import LocalConnection
-from steno._verbs import Followed
+from steno._connect.local_connection import LocalConnection
+from steno._sansio.request_builders import Followed
 from support.crowd import wait_until
 from support.session_files import contents_in, records_in
 
@@ -345,8 +345,8 @@ def test_blocking_client_imports_no_event_loop(root: Path) -> None:
         "    assert len(session.history) == 1\n"
         "loops = {'asyncio', 'anyio', 'trio'} & set(sys.modules)\n"
         "assert not loops, loops\n"
-        "assert 'steno.blocking' not in before, 'import steno is not lazy'\n"
-        "assert 'steno.blocking' in sys.modules\n"
+        "assert 'steno._sync.client' not in before, 'import steno is not lazy'\n"
+        "assert 'steno._sync.client' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program, str(root)], check=True)
 

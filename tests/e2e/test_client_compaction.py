@@ -23,7 +23,7 @@ from steno import (
     connect,
     connect_sync,
 )
-from steno.compaction import COMPACTION_PROMPT, summary_record
+from steno._sansio.summaries import COMPACTION_PROMPT, summary_record
 from steno_protocol import commands, limits
 
 replace = msgspec.structs.replace

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from steno import BadRequest, Position, Unauthorized, Unreachable, connect, connect_sync
-from steno.compaction import should_compact
+from steno._sansio.summaries import should_compact
 
 pytestmark = pytest.mark.anyio
 

@@ -15,20 +15,12 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from steno import (
-    BlockingClient,
-    Incompatible,
-    StenoError,
-    Unreachable,
-    _probe,
-    _spawn,
-    _start_lock,
-    connect_sync,
-)
-from steno._holder import note_of, silence_of
-from steno._start_lock import StartLock
-from steno._target import make_target
-from steno.cli.examining_daemon import examine_daemon
+from steno import BlockingClient, Incompatible, StenoError, Unreachable, connect_sync
+from steno._connect import probe, spawn, start_lock
+from steno._connect.lock_holder import note_of, silence_of
+from steno._connect.start_lock import StartLock
+from steno._connect.target import make_target
+from steno.cli.doctor.daemon import examine_daemon
 from steno_protocol import commands, limits, places
 from steno_protocol.frames import Request
 from support.crowd import wait_until
@@ -278,7 +270,7 @@ def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [0.0]
-    monkeypatch.setattr(_start_lock, "time", Mock(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(start_lock, "time", Mock(monotonic=lambda: now_s[0]))
     with ExitStack() as stack:
         locks = [stack.enter_context(closing(StartLock(str(root), 5.0))) for _ in range(4)]
         turns: list[list[bool]] = []
@@ -290,7 +282,7 @@ def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon
 
 
 def test_who_waits_for_a_daemon_looks_ever_less_often() -> None:
-    pauses = [_spawn._pause_s(waited_s) for waited_s in (0.0, 0.1, 1.0, 5.0, 1000.0)]
+    pauses = [spawn._pause_s(waited_s) for waited_s in (0.0, 0.1, 1.0, 5.0, 1000.0)]
     assert pauses[0] == pauses[1] == limits.START_LOCK_POLL_S
     assert pauses[1] < pauses[2] < pauses[3] <= pauses[4] == limits.RECONNECT_S_MAX
 
@@ -301,13 +293,13 @@ def test_a_socket_that_nobody_listens_at_is_found_deserted_without_a_wait(root: 
         daemon.kill()
     assert (root / places.SOCKET).exists()
     for _ in ("left behind", "removed"):
-        found = _probe.probe(target, 0.0)
-        assert isinstance(found, _probe.Unreachable)
+        found = probe.probe(target, 0.0)
+        assert isinstance(found, probe.Unreachable)
         assert "nobody listens" in found.why
         (root / places.SOCKET).unlink(missing_ok=True)
     with ForegroundDaemon(root):
-        ready = _probe.probe(target, time.monotonic() + limits.PROBE_TIMEOUT_S)
-        assert isinstance(ready, _probe.Ready)
+        ready = probe.probe(target, time.monotonic() + limits.PROBE_TIMEOUT_S)
+        assert isinstance(ready, probe.Ready)
         ready.connection.close()
 
 
@@ -461,7 +453,7 @@ def write_note(root: Path, daemon: ScriptedDaemon) -> None:
 FEW_HANDLES = """
 import os, resource, sys, steno
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-import steno.blocking, steno._holder
+import steno._sync.client, steno._connect.lock_holder
 handles = []
 try:
     while True:

@@ -17,10 +17,10 @@ import msgspec
 import pytest
 
 from steno import connect_sync
-from steno._regular import open_regular
-from steno.cli import examining_sessions
-from steno.cli.examining_root import examine_disk, examine_links, examine_root
-from steno.cli.examining_sessions import examine_sessions
+from steno._system.safe_open import open_regular
+from steno.cli.doctor import sessions
+from steno.cli.doctor.root import examine_disk, examine_links, examine_root
+from steno.cli.doctor.sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.frames import Request
@@ -327,7 +327,7 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
         st_uid, st_mtime, st_mode = os.getuid() + 1, 1.0, stat.S_IFREG
 
     really_lstat = Path.lstat
-    monkeypatch.setattr(examining_sessions, "open_regular", refuse)
+    monkeypatch.setattr(sessions, "open_regular", refuse)
     monkeypatch.setattr(
         Path, "lstat", lambda path: Foreign if path.parent.name == "a" else really_lstat(path)
     )

@@ -13,8 +13,8 @@ import pytest
 import zmq
 
 import steno
-from steno._key_files import client_key
-from steno._remote_connection import new_key_pair
+from steno._connect.remote_connection import new_key_pair
+from steno._system.key_files import client_key
 from steno_protocol import commands, credentials, limits, places
 from steno_protocol.commands import Read, command_name
 from steno_protocol.credentials import ClientKey, KeyPair

@@ -19,7 +19,7 @@ import pytest
 import zmq
 
 import steno
-from steno.cli.examining_daemon import examine_daemon
+from steno.cli.doctor.daemon import examine_daemon
 from steno_protocol import PROTOCOL_MAGIC, limits, places
 from steno_protocol.commands import Stats
 from steno_protocol.records import stamp_of

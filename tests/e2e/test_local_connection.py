@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from steno import _local_connection, connect_sync
-from steno._local_connection import LocalConnection
+from steno import connect_sync
+from steno._connect import local_connection
+from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits, socket_limits
 from support.door import (
     MORE_THAN_FITS,
@@ -190,7 +191,7 @@ def test_soon_is_a_message_that_is_there_or_none(door: Door, connection: LocalCo
 
 WAITING = """
 import sys
-from steno._local_connection import LocalConnection
+from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits
 
 limits.ANSWER_SOON_MS = 60_000
@@ -305,7 +306,7 @@ def test_no_answer_is_waited_for_while_the_request_has_not_gone(
 def driven(connection: LocalConnection, monkeypatch: pytest.MonkeyPatch) -> DrivenClock:
     """The clock that a connection goes by from now on, while nothing happens on it."""
     clock = DrivenClock()
-    monkeypatch.setattr(_local_connection, "time", clock)
+    monkeypatch.setattr(local_connection, "time", clock)
     monkeypatch.setattr(connection, "_news", clock)
     return clock
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from steno._connection import OutOfHandles
-from steno._local_connection import LocalConnection
+from steno._connect.connection import OutOfHandles
+from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits
 from support.door import Door, Failing, fill, handles, is_readable, written
 

@@ -11,8 +11,8 @@ import anyio.lowlevel
 import pytest
 
 import steno
-from steno._local_connection import LocalConnection
-from steno._source import SourceFile
+from steno._connect.local_connection import LocalConnection
+from steno._system.session_file import SourceFile
 from steno.adapters._file_session import FileSession
 from steno.adapters.kosong import StenoLinearStorage
 from steno_protocol import limits

@@ -15,8 +15,8 @@ import anyio.to_thread
 import pytest
 
 import steno
-from steno._probe import Attempt
-from steno._target import Target
+from steno._connect.probe import Attempt
+from steno._connect.target import Target
 from steno_protocol import credentials, limits, places
 from support.command import Steno
 

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from steno import Ack, Client, NotFound, Session, Subscription, connect
-from steno._follower import Follower
+from steno._sansio.follower import Follower
 from support.wire_files import headers_in, wire_documents, wire_file
 from support.witness import Witness, generations_of
 

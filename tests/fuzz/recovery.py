@@ -14,8 +14,8 @@ from steno_protocol.errors import StenoError
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
-from stenod.recovery import key_lookup
-from stenod.recovery.opening import Opened, Opening, save_mark
+from stenod.recovery import file_opening, key_lookup
+from stenod.recovery.file_opening import Opened, Opening, save_mark
 from stenod.rewrite import compaction
 from stenod.sessions.session_folders import Place, Trees
 from stenod.store.handles import FileView
@@ -199,7 +199,7 @@ def _open_and_close(stored: StoredSession) -> Seen | None:
 @contextmanager
 def _wire(stored: StoredSession, opened: Opened) -> Iterator[Opened]:
     opening = Opening(session=SESSION, path=PATH, now=NOW_S, incarnation="first")
-    wire = opening.open_wire(
+    wire = file_opening.open_wire(
         stored.disk,
         stored.disk.open_root(PATH),
         opening,

@@ -234,13 +234,13 @@ def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentPars
         handler
         for handler in sorted(handlers)
         for module, _, function in [handler.partition(":")]
-        if not callable(getattr(import_module(f"steno.cli.{module}"), function, None))
+        if not callable(getattr(import_module(f"steno.cli.commands.{module}"), function, None))
     ]
     assert missing == []
 
 
 def test_every_command_has_its_document_of_json_described(parser: ArgumentParser) -> None:
-    from steno.cli import contract
+    from steno.cli.render import contract
 
     described = contract.__doc__ or ""
     kinds = {line.split()[0] for line in described.splitlines() if line and line[0] != " "}

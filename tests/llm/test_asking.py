@@ -10,10 +10,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from steno._model_limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
-from steno.compaction import Summary, prepare
+from steno._sansio.summaries import Summary, prepare
 from steno.llm import ModelFailed, summarizer
 from steno.llm._asking import World
+from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
 from steno_protocol.errors import BadRequest, Outcome
 from support.model_server import (
     SUMMARY,

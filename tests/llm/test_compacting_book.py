@@ -1,7 +1,7 @@
 """Which sessions a worker looks at, decided without a daemon and without a clock."""
 
-from steno._model_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX
-from steno.cli.compacting_book import Book
+from steno.cli.compaction.schedule import Book
+from steno.llm_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX
 from steno_protocol.replies import SessionEntry
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from steno.compaction import Summary, prepare
+from steno._sansio.summaries import Summary, prepare
 from steno.llm import ModelFailed, summarizer
 from support.command import Steno
 

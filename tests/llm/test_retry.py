@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._model_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
+from steno.llm_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 
 NOON = 1_793_275_200.0
 """Thursday, 29 October 2026, 12:00:00 GMT."""

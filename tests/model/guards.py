@@ -17,7 +17,7 @@ _reset = ContextState.reset
 
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a mail that outlives its checkpoint": (dmail, "outlives", lambda mail, entry: True),
-    "a key that is looked up in vain": (writer.lookup, "look_up", lambda log, path, key: None),
+    "a key that is looked up in vain": (writer.key_lookup, "look_up", lambda log, path, key: None),
     "ids that begin again behind a cut": (floors, "checkpoint_floor", lambda entries, present: 0),
     "a reserved id that a restart gives away": (
         timeline, "unreserved_id", lambda entries, present: 0,

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from sim.network import UNDER_WAY_MAX, Connection
-from steno._exchange import Exchange
-from steno._follower import Follower
-from steno._mirror import Mirror
-from steno._pending import Pending
-from steno._reading import LineReader
-from steno._verbs import mutation
+from steno._sansio.exchange import Exchange
+from steno._sansio.follower import Follower
+from steno._sansio.mirror import Mirror
+from steno._sansio.pending import Pending
+from steno._sansio.reading import LineReader
+from steno._sansio.request_builders import mutation
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset
 from steno_protocol import commands, replies
 from steno_protocol.errors import ErrorCode, Outcome, StenoError, Unreachable

@@ -14,7 +14,8 @@ from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed, Subscriber
-from stenod.recovery.opening import Opened, OpenHow, Opening
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Opened, OpenHow, Opening
 from stenod.runtime.mailbox import Item
 from stenod.writer.writer import Writer
 from support import lines
@@ -81,7 +82,7 @@ class BothDesk(Desk):
             taken_in=how.taken_in,
             doubts=self.doubts,
         )
-        return opening.open_wire(
+        return file_opening.open_wire(
             self.disk,
             self.disk.open_root(PATH),
             opening,

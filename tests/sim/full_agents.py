@@ -8,11 +8,11 @@ from math import inf
 from msgspec.structs import replace
 
 from sim.agents import SESSIONS, Agent, Drawing, Fate, Order, mutation_again, nothing
-from steno._compacting import Begun, Compacting
-from steno._pending import Pending
-from steno._reading import PastReader
-from steno._verbs import mutation
-from steno._wire import WireReader
+from steno._sansio.compaction import Begun, Compacting
+from steno._sansio.pending import Pending
+from steno._sansio.reading import PastReader
+from steno._sansio.request_builders import mutation
+from steno._sansio.wire_events import WireReader
 from steno_protocol import commands, replies
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.replies import Ack

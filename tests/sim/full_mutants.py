@@ -10,7 +10,7 @@ from stenod.core.machine import Machine
 from stenod.core.speculation import Mailing
 from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
-from stenod.recovery import opening
+from stenod.recovery import file_opening
 from stenod.rewrite import compaction
 from stenod.sessions.session import _WireOpener
 from stenod.store.failed_syncs import Doubts
@@ -73,7 +73,7 @@ FULL_MUTANTS = {
         [Patch(compaction, "_lines_named", _lines_of_any_generation)]
     ),
     "a reserved id that the next daemon gives out": WholeMutant(
-        [Patch(opening.timeline, "unreserved_id", _none)], 110
+        [Patch(file_opening.timeline, "unreserved_id", _none)], 110
     ),
     "a second mail in place of the one that waits": WholeMutant(
         [Patch(Machine, "_send", _mail_at_any_time)], 11

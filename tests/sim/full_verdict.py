@@ -12,7 +12,7 @@ from sim.mail_verdict import check_mail
 from sim.rewrites import expected_lines
 from sim.verdict import REWRITE_KINDS
 from sim.whole_verdict import Folder, folders_of, keys_told, stamp_of
-from steno._wire import WireReader
+from steno._sansio.wire_events import WireReader
 from steno_protocol import commands, happenings, places
 from steno_protocol.errors import (
     Busy,

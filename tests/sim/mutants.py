@@ -152,7 +152,7 @@ MUTANTS = {
         KeyTable, "youngest_ms", property(lambda self: 0), try_first=13
     ),
     "a key that is looked up in vain": Mutant(
-        writer.lookup, "look_up", lambda log, path, key: None
+        writer.key_lookup, "look_up", lambda log, path, key: None
     ),
     "a key whose contents are not compared": Mutant(Machine, "_contents", _nothing),
     "a record that is published before it is durable": Mutant(

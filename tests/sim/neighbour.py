@@ -17,7 +17,7 @@ import anyio
 from sim.simulation import run_seed
 from steno_protocol import limits, places
 from steno_protocol.errors import StenoError
-from stenod.recovery.opening import OpenHow
+from stenod.recovery.file_opening import OpenHow
 from support.lines import append, checkpoint, clear, revert, user, uuid7
 from support.simulated_disk import Call, SimulatedDisk
 from support.stored_session import NOW_S

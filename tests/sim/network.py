@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
-from steno._exchange import Exchange
+from steno._sansio.exchange import Exchange
 from steno_protocol.commands import Hello, encode_command
 from steno_protocol.frames import decode_answers
 from steno_protocol.replies import Welcome

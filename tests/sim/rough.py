@@ -25,7 +25,7 @@ from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.feed.feed import Subscriber
-from stenod.recovery.opening import OpenHow
+from stenod.recovery.file_opening import OpenHow
 from stenod.runtime.mailbox import Item
 from support import lines
 from support.simulated_disk import MOMENTS, Effect, PowerCut, ProcessKilled, Survival

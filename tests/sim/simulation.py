@@ -21,7 +21,7 @@ from steno_protocol.replies import Ack
 from stenod.core import timeline
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Subscriber
-from stenod.recovery.opening import OpenHow
+from stenod.recovery.file_opening import OpenHow
 from stenod.sessions.leases import Compactions
 from support.lines import SESSION, compact_begin, foreign, user
 from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival

@@ -51,7 +51,7 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     ),
     "a failed group that is not taken back": (JsonlLog, "take_back", lambda self: None),
     "a key that is looked up in vain": (
-        writer.lookup, "look_up", lambda log, path, key: None,
+        writer.key_lookup, "look_up", lambda log, path, key: None,
     ),
 }  # fmt: skip
 

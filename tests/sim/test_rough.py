@@ -14,7 +14,7 @@ from sim.intruder import MANNERS
 from sim.rough import play_rough
 from steno_protocol.positions import Position
 from stenod.core.lines import Tail
-from stenod.recovery import crash_recovery, key_lookup, opening, tail_repair
+from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
 from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
@@ -63,7 +63,7 @@ def _copy_without_sync(disk: Any, folder: int, name: str, offset: int, data: byt
 
 
 _mend = FileEnd.mend
-_open_context = opening._open_context
+_open_context = file_opening._open_context
 _quarantine = jsonl.quarantine
 
 GUARDS: dict[str, tuple[Any, str, Any]] = {
@@ -83,10 +83,12 @@ GUARDS: dict[str, tuple[Any, str, Any]] = {
         crash_recovery, "prove_left_behind", _nothing,
     ),
     "marks of a rewrite": (crash_recovery, "_was_open", lambda disk, folder, generation: False),
-    "whether a rewrite took place": (crash_recovery, "_took_place", lambda disk, folder, entry: True),
-    "a file that was there until now": (opening, "_open_context", _open_as_if_it_never_was),
+    "whether a rewrite took place": (
+        crash_recovery, "_took_place", lambda disk, folder, entry: True,
+    ),
+    "a file that was there until now": (file_opening, "_open_context", _open_as_if_it_never_was),
     "a replaced file at the end of a writer": (JsonlLog, "leave", _nothing),
-    "where the last event was": (opening, "_last_at", lambda log: Position(0, 0)),
+    "where the last event was": (file_opening, "_last_at", lambda log: Position(0, 0)),
 }  # fmt: skip
 """What nobody looks at any more when this is patched."""
 

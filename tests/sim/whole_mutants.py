@@ -7,9 +7,9 @@ from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from sim.whole import play_whole
-from steno import _exchange, _follower
-from steno._follower import Follower
-from steno._pending import Pending
+from steno._sansio import exchange, follower
+from steno._sansio.follower import Follower
+from steno._sansio.pending import Pending
 from steno_protocol.commands import Subscribe
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
@@ -86,7 +86,7 @@ class WholeMutant:
 
 WHOLE_MUTANTS = {
     "a resend that does not say that it is one": WholeMutant(
-        [Patch(_exchange, "Mutation", ())], 163
+        [Patch(exchange, "Mutation", ())], 163
     ),
     "a timeout that counts as a refusal": WholeMutant(
         [Patch(Pending, "outcome", _believed_at_once)], 0
@@ -105,7 +105,7 @@ WHOLE_MUTANTS = {
         [Patch(Follower, "resume_after", PropertyMock(return_value="start"))], 0
     ),
     "a follower that does not know which session it followed": WholeMutant(
-        [Patch(_follower, "Subscribe", _without_incarnation)], 32
+        [Patch(follower, "Subscribe", _without_incarnation)], 32
     ),
     "a mirror that ends when the disk fails for a moment": WholeMutant(
         [Patch(Follower, "is_asked_again_after", _never)], 21

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any
 
 from sim.agents import Agent, Fate, Order, Reading, Watcher
-from steno._mirror import Mirror
-from steno._wire import WireReader
+from steno._sansio.mirror import Mirror
+from steno._sansio.wire_events import WireReader
 from steno_protocol import commands, happenings, places
 from steno_protocol.context import ContextState
 from steno_protocol.errors import NotFound, StorageFailed, Unreachable

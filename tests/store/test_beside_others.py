@@ -10,7 +10,7 @@ from steno_protocol.commands import Clear, RevertTo
 from steno_protocol.errors import Busy, Corrupt
 from steno_protocol.happenings import Happening
 from stenod.core import timeline
-from stenod.recovery.opening import save_mark
+from stenod.recovery.file_opening import save_mark
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
 from support.simulated_disk import SimulatedDisk, Survival

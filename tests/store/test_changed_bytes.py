@@ -5,7 +5,7 @@ import random
 import pytest
 
 from steno_protocol import limits, places
-from stenod.recovery.opening import save_mark
+from stenod.recovery.file_opening import save_mark
 from support.lines import append, checkpoint, clear, foreign, restore, revert, user
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply

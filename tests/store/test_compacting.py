@@ -13,7 +13,7 @@ from steno_protocol.happenings import Happening
 from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
-from stenod.recovery.opening import Opened, save_mark
+from stenod.recovery.file_opening import Opened, save_mark
 from stenod.rewrite.compaction import choose_cut
 from support.lines import (
     append,

@@ -7,8 +7,8 @@ import pytest
 
 from steno_protocol import limits, places
 from steno_protocol.positions import Position
-from stenod.recovery import key_lookup, opening
-from stenod.recovery.opening import Opened, Opening, save_mark
+from stenod.recovery import file_opening, key_lookup
+from stenod.recovery.file_opening import Opened, Opening, save_mark
 from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply
@@ -41,7 +41,7 @@ def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
 
 def open_events(disk: SimulatedDisk, now_s: float) -> Opened:
     """Open the wire file of the session, whose context is open."""
-    return opening.open_wire(
+    return file_opening.open_wire(
         disk,
         disk.open_root(PATH),
         Opening(session=SESSION, path=PATH, now=now_s, incarnation="first"),

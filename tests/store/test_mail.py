@@ -8,7 +8,7 @@ import pytest
 from steno_protocol import happenings, places
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from stenod.recovery.opening import Opened, save_mark
+from stenod.recovery.file_opening import Opened, save_mark
 from support.lines import (
     append,
     checkpoint,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from steno.cli import mending
 from steno.cli.command_limits import REPAIR_BACKUPS_MAX
-from steno.cli.transcripts import LocalFolder
+from steno.cli.transcripts import repair_in_place
+from steno.cli.transcripts.find import LocalFolder
 from steno_protocol.checks import edits_of
 from steno_protocol.dialects import OtherDialect
 from steno_protocol.errors import Conflict, OutcomeUnknown, StorageFailed, TooLarge
@@ -33,10 +33,10 @@ def talk(tmp_path: Path) -> Path:
 def repair(path: Path) -> str | None:
     """Repair a file as the command does."""
     with closing(LocalFolder(path.parent)) as folder:
-        mending.lock(folder, path.parent)
-        original = mending.original_of(folder, path.name)
+        repair_in_place.lock(folder, path.parent)
+        original = repair_in_place.original_of(folder, path.name)
         _, edits = edits_of(folder.blocks(path.name), OtherDialect())
-        return mending.mend(folder, path, original, edits) if edits else None
+        return repair_in_place.mend(folder, path, original, edits) if edits else None
 
 
 def failure_of(path: Path) -> type[Exception] | None:
@@ -62,7 +62,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, at_call: Callable[[int], None])
         return call
 
     for name in CALLS:
-        monkeypatch.setattr(mending.os, name, counted(getattr(os, name)))
+        monkeypatch.setattr(repair_in_place.os, name, counted(getattr(os, name)))
 
 
 def die_at(number: int, path: Path) -> int:
@@ -151,7 +151,7 @@ def test_new_bytes_are_synced_before_the_name_and_the_name_before_the_end(
         return call
 
     for name in ("fsync", "link", "rename"):
-        monkeypatch.setattr(mending.os, name, noting(name))
+        monkeypatch.setattr(repair_in_place.os, name, noting(name))
     repair(talk)
     assert told == ["fsync", "link", "fsync", "rename", "fsync"]
 
@@ -166,7 +166,7 @@ def test_a_file_that_changes_while_it_is_looked_at_is_left_alone(
             file.write(b"more\n")
         real(*arguments, **options)
 
-    monkeypatch.setattr(mending.os, "link", link)
+    monkeypatch.setattr(repair_in_place.os, "link", link)
     with pytest.raises(Conflict, match="changed while"):
         repair(talk)
     assert talk.read_bytes() == DAMAGED + b"more\n"
@@ -182,7 +182,7 @@ def test_what_is_written_into_the_original_after_its_last_look_is_told(
         writer.write(b"late\n")
         real(*arguments, **options)
 
-    monkeypatch.setattr(mending.os, "rename", rename)
+    monkeypatch.setattr(repair_in_place.os, "rename", rename)
     with writer, pytest.raises(Conflict, match=f"from byte {len(DAMAGED)} on"):
         repair(talk)
     assert talk.read_bytes() == MENDED

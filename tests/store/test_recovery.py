@@ -15,7 +15,7 @@ from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.recovery_point import encode_mark
-from stenod.recovery.opening import save_mark
+from stenod.recovery.file_opening import save_mark
 from stenod.store.handles import write_all
 from stenod.store.names import read_file
 from stenod.store.posix import PosixDisk

@@ -11,7 +11,7 @@ from steno_protocol import places
 from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
-from stenod.recovery.opening import save_mark
+from stenod.recovery.file_opening import save_mark
 from stenod.sessions.verify import verify
 from support.lines import (
     SESSION,

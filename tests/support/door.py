@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from steno._local_connection import LocalConnection
+from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits
 from steno_protocol.zmtp import Inbound, Outbound
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from steno._exchange import Exchange
-from steno._follower import Follower
-from steno._pending import Pending
+from steno._sansio.exchange import Exchange
+from steno._sansio.follower import Follower
+from steno._sansio.pending import Pending
 from steno_protocol import events, replies
 from steno_protocol.commands import AnyCommand, Append, Command, Hello, Stat
 from steno_protocol.errors import ErrorCode, Outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from steno._local_connection import LocalConnection
+from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits
 from stenod.api.clients import Loans
 from stenod.net import local_connection

@@ -10,8 +10,8 @@ from steno_protocol.replies import Ack, Mail, Verification
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
-from stenod.recovery import crash_recovery, key_lookup, opening
-from stenod.recovery.opening import Inspection, Opened, Opening
+from stenod.recovery import crash_recovery, file_opening, key_lookup
+from stenod.recovery.file_opening import Inspection, Opened, Opening
 from stenod.rewrite import delivery, planner
 from stenod.sessions.verify import verify
 from stenod.store.disk import Disk
@@ -58,14 +58,14 @@ class StoredSession:
             proven=proven,
             taken_in=taken_in,
         )
-        return opening.open_session(self.disk, self.disk.open_root(self.path), opening)
+        return file_opening.open_session(self.disk, self.disk.open_root(self.path), opening)
 
     def inspect(self) -> Inspection:
         """Look at it without opening it for writing."""
         folder = self.disk.open_root(self.path)
         handle = self.disk.open_read(folder, places.CONTEXT)
         try:
-            return opening.inspect(self.disk, folder, handle, Doubts())
+            return file_opening.inspect(self.disk, folder, handle, Doubts())
         finally:
             self.disk.close(handle)
             self.disk.close(folder)
@@ -74,7 +74,7 @@ class StoredSession:
         """The D-Mail that waits, told without opening it for writing."""
         folder = self.disk.open_root(self.path)
         try:
-            return opening.pending_mail(self.disk, folder)
+            return file_opening.pending_mail(self.disk, folder)
         finally:
             self.disk.close(folder)
 
@@ -84,7 +84,9 @@ class StoredSession:
         try:
             shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
             present = crash_recovery.present_generation(self.disk, folder)
-            size = opening.readable_size(self.disk, folder, shared.handle, name, present, Doubts())
+            size = file_opening.readable_size(
+                self.disk, folder, shared.handle, name, present, Doubts()
+            )
             return FileView(shared, size)
         finally:
             self.disk.close(folder)
@@ -104,7 +106,7 @@ class StoredSession:
         """Open its wire file for the writer; the context has to be open."""
         opening = Opening(session=SESSION, path=self.path, now=NOW_S, incarnation="wire")
         folder = self.disk.open_root(self.path)
-        return opening.open_wire(
+        return file_opening.open_wire(
             self.disk, folder, opening, stamp=True, context_head=lambda: Position(0, 0)
         )
 

@@ -10,7 +10,7 @@ from steno_protocol import limits, places
 from steno_protocol.commands import Delete, Describe, Fork, List
 from steno_protocol.replies import Deleted, SessionEntry, SessionStat
 from stenod.core import timeline
-from stenod.recovery.opening import Opened
+from stenod.recovery.file_opening import Opened
 from stenod.runtime.config import Config
 from stenod.sessions import fork, metadata, trash
 from stenod.sessions.fork import Wanted

@@ -10,7 +10,8 @@ import msgspec
 from steno_protocol import places
 from steno_protocol.commands import AppendWire
 from stenod.feed.feed import Feed
-from stenod.recovery.opening import Opened, OpenHow, Opening
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Opened, OpenHow, Opening
 from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION
@@ -109,7 +110,7 @@ class WireDesk(Desk):
             taken_in=how.taken_in,
             doubts=self.doubts,
         )
-        return opening.open_wire(
+        return file_opening.open_wire(
             self.disk,
             self.disk.open_root(PATH),
             opening,

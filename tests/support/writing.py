@@ -15,7 +15,8 @@ from steno_protocol.events import Event
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Reply
 from stenod.feed.feed import Feed, Subscriber
-from stenod.recovery.opening import Opened, OpenHow, Opening
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Opened, OpenHow, Opening
 from stenod.runtime.context import Workshop
 from stenod.runtime.mailbox import Item
 from stenod.runtime.statistics import Statistics
@@ -258,7 +259,7 @@ class Desk:
             taken_in=how.taken_in,
             doubts=self.doubts,
         )
-        return opening.open_session(self.disk, self.disk.open_root(PATH), opening)
+        return file_opening.open_session(self.disk, self.disk.open_root(PATH), opening)
 
     async def _read(self, work: Callable[[], T]) -> T:
         await anyio.lowlevel.checkpoint()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._compacting import Compacting, lease_ms
-from steno._messages import encode_messages
-from steno.compaction import (
+from steno._sansio.compaction import Compacting, lease_ms
+from steno._sansio.messages import encode_messages
+from steno._sansio.summaries import (
     COMPACTION_PROMPT,
     Summary,
     prepare,

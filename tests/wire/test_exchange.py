@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 import pytest
 
-from steno._follower import Follower
+from steno._sansio.follower import Follower
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
 from steno_protocol.bundles import decode_bundle

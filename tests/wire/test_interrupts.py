@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from steno._follower import Follower
-from steno._following import Following
-from steno._mirror import Mirror
+from steno._sansio.event_merge import Following
+from steno._sansio.follower import Follower
+from steno._sansio.mirror import Mirror
 from steno.values import RecordsEvent
 from steno_protocol import events
 from steno_protocol.positions import Position

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steno._pending import Pending
+from steno._sansio.pending import Pending
 from steno_protocol import limits, replies
 from steno_protocol.errors import Busy, ErrorCode, Unreachable
 from support.driven_exchange import ACK, Driver

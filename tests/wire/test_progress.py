@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from steno.cli import progress as module
-from steno.cli.output import Output
-from steno.cli.progress import Progress
+from steno.cli.render import progress as module
+from steno.cli.render.output import Output
+from steno.cli.render.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno._reading import LineReader
+from steno._sansio.reading import LineReader
 from steno_protocol import replies
 from steno_protocol.blocks import read_block
 from steno_protocol.positions import Position

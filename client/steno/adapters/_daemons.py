@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from steno._sync.client import BlockingClient, connect_sync
 from steno.adapters._address import Address, prepare_root
-from steno.blocking import BlockingClient, connect_sync
 from steno_protocol.errors import StenoError
 
 _USERS: Final = "users.lock"

@@ -1,9 +1,9 @@
 """The command `steno`: what agents do through the client, done from a shell.
 
-stdout is data, stderr is talk. With `--json` the data are the documents that `steno.cli.contract`
-describes: one object for a command that answers once, one object a line for `read`, `tail`, `grep`,
-`logs` and an `append` from stdin; an error is then one JSON object on stderr (what argparse finds
-wrong with the command line stays text).
+stdout is data, stderr is talk. With `--json` the data are the documents of
+`steno.cli.render.contract`: one object for a command that answers once, one object a line for
+`read`, `tail`, `grep`, `logs` and an `append` from stdin; an error is then one JSON object on
+stderr (what argparse finds wrong with the command line stays text).
 
 Exit codes, a closed table (`steno.cli.exits`):
 

@@ -1,43 +1,12 @@
-"""The subcommand `config`: which options are in force, and where each value came from."""
+"""The file `config.toml` of a root as the command reads it, without a daemon."""
 
-import os
-from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from steno._regular import NotRegular, read_regular
-from steno.cli.connection import connected, endpoint_of, root_of
-from steno.cli.exits import Exit
-from steno.cli.output import Output, printable, table
+from steno._system.safe_open import NotRegular, read_regular
 from steno_protocol import places
-from steno_protocol.commands import Configuration
-from steno_protocol.errors import BadRequest, Unreachable
-from steno_protocol.replies import ConfigurationReport, OptionEntry
-from steno_protocol.settings import OPTIONS, Settings, example, read_settings
-
-
-def config(options: Namespace, output: Output) -> int:
-    """Print the options in force, or with --example a file that has all of them."""
-    if options.example:
-        if output.as_json:
-            output.document({"example": example()})
-        else:
-            output.raw(example().encode())
-        return Exit.DONE
-    root, entries, pid = _in_force(options)
-    rows = [_root_entry(options, root), *entries]
-    if output.as_json:
-        told = [msgspec.structs.asdict(row) for row in rows]
-        output.document({"file": str(root / places.CONFIG), "pid": pid, "options": told})
-        return Exit.DONE
-    for line in table([(row.name, _shown(row.value), row.source) for row in rows]):
-        output.write(printable(line))
-    if pid is not None and not places.is_remote(endpoint_of(options) or ""):
-        for line in unread(entries, read_file(root, {})):
-            output.say(f"{line}: `kill -HUP {pid}`, or `steno restart`")
-    return Exit.DONE
+from steno_protocol.errors import BadRequest
+from steno_protocol.replies import OptionEntry
+from steno_protocol.settings import Settings, read_settings
 
 
 def read_file(root: Path, environ: dict[str, str]) -> Settings:
@@ -61,8 +30,8 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
 def unread(entries: list[OptionEntry], file: Settings) -> list[str]:
     """What the file says and a running daemon has not taken over, in words."""
     return [
-        f"config.toml says {_shown(file.values[entry.name])} for {entry.name}, and the daemon has"
-        f" {_shown(entry.value)}"
+        f"config.toml says {shown_value(file.values[entry.name])} for {entry.name}, and the daemon"
+        f" has {shown_value(entry.value)}"
         for entry in entries
         if entry.name in file.values
         and not entry.source.startswith("environment")
@@ -70,51 +39,6 @@ def unread(entries: list[OptionEntry], file: Settings) -> list[str]:
     ]
 
 
-def _in_force(options: Namespace) -> tuple[Path, list[OptionEntry], int | None]:
-    """The root and the options of the daemon that runs, and its pid; else of one started now.
-
-    Raises:
-        Unreachable: nobody answers at the address that was given.
-        BadRequest: what a daemon would be started with is not valid.
-    """
-    is_address = endpoint_of(options) is not None
-    # Its mistakes are told also when a daemon runs, which took an older file over.
-    found = None if is_address else read_file(root_of(options), dict(os.environ))
-    try:
-        with connected(options, spawn=False) as client:
-            report, _ = client.request(Configuration(), ConfigurationReport)
-            return Path(client.welcome.root), report.options, client.welcome.pid
-    except Unreachable:
-        if found is None:
-            raise
-        return root_of(options), _entries_of(found), None
-
-
-def _entries_of(found: Settings) -> list[OptionEntry]:
-    values: dict[str, Any] = {option.name: found.values[option.name] for option in OPTIONS}
-    values |= {f"mounts.{name}": folder for name, folder in found.mounts.items()}
-    return [
-        OptionEntry(name=name, value=value, source=found.source(name))
-        for name, value in values.items()
-    ]
-
-
-def _root_entry(options: Namespace, root: Path) -> OptionEntry:
-    source = "default"
-    if options.root is not None:
-        source = "option --root"
-    elif options.endpoint is not None:
-        source = "option --endpoint"
-    elif options.socket is not None:
-        source = "option --socket"
-    elif endpoint_of(options) is not None:
-        source = "environment STENO_ENDPOINT"
-    elif os.environ.get("STENO_HOME"):
-        source = "environment STENO_HOME"
-    elif os.environ.get("XDG_STATE_HOME"):
-        source = "environment XDG_STATE_HOME"
-    return OptionEntry(name="root", value=str(root), source=source, live=False)
-
-
-def _shown(value: float | str) -> str:
+def shown_value(value: float | str) -> str:
+    """An option's value as text; `-` for an empty one."""
     return f"{value:.12g}" if isinstance(value, float) else str(value) or "-"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
 
-from steno._target import make_target
-from steno.blocking import BlockingClient, connect_sync
+from steno._connect.target import make_target
+from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.exits import WrongUsage
 from steno_protocol import limits, places
 from steno_protocol.errors import BadRequest, NotFound, Unreachable

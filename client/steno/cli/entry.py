@@ -8,8 +8,8 @@ from io import StringIO
 from typing import TextIO
 
 from steno.cli.exits import Exit, exit_of
-from steno.cli.output import Output, silence
 from steno.cli.parser import build_parser
+from steno.cli.render.output import Output, silence
 from steno_protocol.errors import NotFound, StenoError
 
 Handler = Callable[[Namespace, Output], int]
@@ -95,5 +95,5 @@ def _reason(error: OSError) -> str:
 def _handler(name: str) -> Handler:
     # Fetched when it is called: a command pays for its own imports only.
     module, _, function = name.partition(":")
-    handler: Handler = getattr(import_module(f"steno.cli.{module}"), function)
+    handler: Handler = getattr(import_module(f"steno.cli.commands.{module}"), function)
     return handler

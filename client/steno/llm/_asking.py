@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from steno._model_limits import MODEL_ATTEMPTS_MAX
 from steno.llm._http import Lost, Response, post
 from steno.llm._json import complaint
 from steno.llm._provider import ModelAnswer, Provider, Question, Unusable
 from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
 from steno.llm._secret import OWN_VARIABLE, Secret
+from steno.llm_limits import MODEL_ATTEMPTS_MAX
 from steno_protocol.errors import StenoError
 
 Tell = Callable[[str], None]

@@ -8,9 +8,9 @@ from functools import cache
 import anyio
 import anyio.to_thread
 
-from steno._model_limits import MODEL_ANSWER_BYTES_MAX, MODEL_CONNECT_S
 from steno.llm._address import is_loopback
 from steno.llm._provider import Call
+from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_CONNECT_S
 from steno_protocol import __version__
 
 try:

@@ -16,7 +16,7 @@ from steno_protocol.happenings import Happening
 from steno_protocol.replies import GarbageEntry, GcReport
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Wish
-from stenod.recovery import crash_recovery, opening
+from stenod.recovery import crash_recovery, file_opening
 from stenod.runtime.context import Workshop
 from stenod.sessions import trash
 from stenod.sessions.registry import Registry
@@ -135,7 +135,7 @@ class Collector:
                 for generation in past_generations(self._disk, folder)
                 if generation < present
             ]
-            mail = opening.pending_mail(self._disk, folder)
+            mail = file_opening.pending_mail(self._disk, folder)
         return garbage.droppable(past, entries, present, mail, wish)
 
     def _past(self, folder: int, generation: int) -> Past:

@@ -13,7 +13,7 @@ from steno_protocol import limits
 from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, WholeCommand
 from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
 from steno_protocol.replies import Deleted, SessionStat, Verification
-from stenod.recovery.opening import Inspection
+from stenod.recovery.file_opening import Inspection
 from stenod.runtime.context import Workshop
 from stenod.sessions import fork, metadata, trash
 from stenod.sessions.file_reads import Readable

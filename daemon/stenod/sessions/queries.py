@@ -10,7 +10,7 @@ from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Mail, Sessions
 from stenod.core.machine import Machine
-from stenod.recovery.opening import Inspection
+from stenod.recovery.file_opening import Inspection
 from stenod.runtime.context import Workshop
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.registry import Registry

@@ -10,7 +10,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
-from stenod.recovery.opening import Opened, OpenHow
+from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.context import Workshop
 from stenod.runtime.error_mapping import Refusals, doubted, draining, ended
 from stenod.runtime.executor import Spawn

@@ -15,8 +15,8 @@ from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
-from stenod.recovery import opening
-from stenod.recovery.opening import Inspection, Opened, OpenHow, Opening
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Inspection, Opened, OpenHow, Opening
 from stenod.runtime.context import Workshop
 from stenod.runtime.executor import Spawn
 from stenod.sessions.session_folders import Place, Trees
@@ -79,7 +79,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
     def __call__(self, how: OpenHow) -> Opened:
         with _placed(self.place):
             folder = self.trees.open_folder(self.place, create=how.create, keep=True)
-            opened = opening.open_session(self.disk, folder, self.opening(how))
+            opened = file_opening.open_session(self.disk, folder, self.opening(how))
         self.kept.carry_on(self.place.path, "context", opened)
         return opened
 
@@ -116,7 +116,7 @@ class _WireOpener(msgspec.Struct, frozen=True):
             )
         with _placed(self.opener.place):
             folder = self.opener.trees.open_folder(self.opener.place)
-            wire = opening.open_wire(
+            wire = file_opening.open_wire(
                 self.opener.disk,
                 folder,
                 self.opener.opening(how),

@@ -19,8 +19,8 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Mail, SessionEntry, Sessions, Verification
 from steno_protocol.work_dirs import KIMI_FILE, WorkDir
 from stenod.core import timeline
-from stenod.recovery import crash_recovery, opening
-from stenod.recovery.opening import Inspection
+from stenod.recovery import crash_recovery, file_opening
+from stenod.recovery.file_opening import Inspection
 from stenod.runtime.config import Config
 from stenod.sessions import metadata, verify, work_dirs
 from stenod.sessions.file_reads import Readable
@@ -200,7 +200,7 @@ class Trees:
         try:
             shared = SharedHandle(self._disk, self._disk.open_read(folder, places.CONTEXT))
             try:
-                inspection = opening.inspect(self._disk, folder, shared.handle, self.doubts)
+                inspection = file_opening.inspect(self._disk, folder, shared.handle, self.doubts)
             except BaseException:
                 shared.release()
                 raise
@@ -257,7 +257,7 @@ class Trees:
         except FileNotFoundError:
             raise no_present(self._disk, folder, place) from None
         try:
-            size = opening.readable_size(
+            size = file_opening.readable_size(
                 self._disk, folder, shared.handle, name, generation, self.doubts
             )
         except BaseException:
@@ -307,7 +307,7 @@ class Trees:
         with self.opened(place) as folder:
             if self._disk.stat_name(folder, places.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
-            return opening.pending_mail(self._disk, folder)
+            return file_opening.pending_mail(self._disk, folder)
 
     def description(self, place: Place) -> Description:
         """What people know a session by."""
@@ -607,7 +607,7 @@ def no_present(disk: Disk, folder: int, place: Place) -> NotFound:
     """
     if not past_generations(disk, folder):
         return _no_session(place)
-    told = opening.present_lost(place.path)
+    told = file_opening.present_lost(place.path)
     if place.shared:
         told += ", unless the program that moved it away is about to write another"
     return NotFound(told, session=place.session)

@@ -8,7 +8,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.core.keys import KeyTable
 from stenod.core.speculation import Lines, moved
-from stenod.recovery.opening import Opened
+from stenod.recovery.file_opening import Opened
 from stenod.runtime.error_mapping import with_key
 from stenod.runtime.mailbox import Item
 from stenod.runtime.quotas import Room

@@ -9,7 +9,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.core.speculation import ack_of
 from stenod.recovery import key_lookup
-from stenod.recovery.opening import OpenHow
+from stenod.recovery.file_opening import OpenHow
 from stenod.runtime.context import Workshop
 from stenod.runtime.error_mapping import Refusals
 from stenod.store.jsonl import Replaced

@@ -13,8 +13,8 @@ from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.feed.feed import Feed
-from stenod.recovery import opening
-from stenod.recovery.opening import Opened, OpenHow
+from stenod.recovery import file_opening
+from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.context import Workshop
 from stenod.runtime.error_mapping import ended
 from stenod.store.jsonl import Known
@@ -238,7 +238,7 @@ class OpenFiles:
         self._marked = opened.log.synced
         # The mark only makes the next open quicker: without it everything is still right.
         with contextlib.suppress(OSError):
-            await self._shop.read(lambda: opening.save_mark(opened))
+            await self._shop.read(lambda: file_opening.save_mark(opened))
 
     async def renew_mark(self, opened: Opened) -> None:
         """As `save_mark`, but appends go on meanwhile, unless the last one is not there yet."""
@@ -249,7 +249,7 @@ class OpenFiles:
         self._marked = log.synced
         with contextlib.suppress(OSError):
             # Here, before it changes; the end of the file was written just now, and is in memory.
-            mark = opening.mark_of(log, opened.machine)
+            mark = file_opening.mark_of(log, opened.machine)
             work = partial(log.save_mark, mark, log.generation, log.synced)
             self._is_marking = True
             self._shop.spawn(lambda: self._save(work))
@@ -295,7 +295,7 @@ class OpenFiles:
                     self.publish(opened, self.commit(opened))
                 # What is still on its way comes too late.
                 if self._is_marking or opened.log.synced != self._marked:
-                    opening.save_mark(opened)
+                    file_opening.save_mark(opened)
             with contextlib.suppress(OSError):
                 # Nobody looks later, and another program may have replaced it since the last look.
                 opened.log.leave()

@@ -18,7 +18,7 @@ from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Mailing, Rewrite, RewriteCommand
 from stenod.feed.feed import Feed
-from stenod.recovery.opening import Opened
+from stenod.recovery.file_opening import Opened
 from stenod.rewrite import delivery, planner
 from stenod.rewrite.plan import Plan
 from stenod.runtime.context import Workshop

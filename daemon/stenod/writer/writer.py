@@ -22,7 +22,7 @@ from stenod.core.keys import Applied
 from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
-from stenod.recovery.opening import Opened, OpenHow
+from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.context import Workshop
 from stenod.runtime.error_mapping import Refusals, doubted
 from stenod.runtime.mailbox import Item, Mailbox

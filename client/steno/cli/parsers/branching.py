@@ -14,7 +14,7 @@ from steno.cli.arguments import (
 
 def add_fork(commands: Subcommands) -> None:
     parser = command(
-        commands, "fork", "branching:fork", "make a new session of what this one was",
+        commands, "fork", "fork:fork", "make a new session of what this one was",
         "The new session is complete, or not there at all; this one is not touched. Its wire file"
         " is cut at the same instant as its context. Prints its id. (default: as it is now)",
         example="steno fork demo demo-2 --turn 3",
@@ -41,7 +41,7 @@ def add_fork(commands: Subcommands) -> None:
 
 def add_undo(commands: Subcommands) -> None:
     parser = command(
-        commands, "undo", "branching:undo", "fork a session before its last turns",
+        commands, "undo", "fork:undo", "fork a session before its last turns",
         "The session itself stays as it is. Prints the id of the new one.",
         example="steno undo demo --turns 2",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from steno.cli.arguments import Subcommands, command, key, place, why
 
 def add_verify(commands: Subcommands) -> None:
     parser = command(
-        commands, "verify", "checking:verify", "look for damage in sessions and in any transcript",
+        commands, "verify", "verify:verify", "look for damage in sessions and in any transcript",
         "A session is checked by its daemon, which goes on writing. What is no session id is a"
         " path: a JSONL file, or a folder of them, of whatever program; that needs no daemon."
         " Nothing is changed. Ends with 7 when something is damaged; a note, such as events whose"
@@ -24,7 +24,7 @@ def add_verify(commands: Subcommands) -> None:
 
 def add_repair(commands: Subcommands) -> None:
     parser = command(
-        commands, "repair", "repairing:repair", "say what a repair would do, or do it",
+        commands, "repair", "repair:repair", "say what a repair would do, or do it",
         "Whole records stay, in their order, each on a line of its own; bytes that are no record"
         " are left out. Without --apply nothing is changed. A session is repaired by its daemon and"
         " the damaged file stays as a generation, a damaged state.json beside a new one; a file is"

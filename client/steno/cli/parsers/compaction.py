@@ -2,7 +2,6 @@
 
 import argparse
 
-from steno._model_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX, WATCH_INTERVAL_S
 from steno.cli.arguments import (
     Subcommands,
     between,
@@ -13,12 +12,13 @@ from steno.cli.arguments import (
     seconds,
     why,
 )
+from steno.llm_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX, WATCH_INTERVAL_S
 from steno_protocol import limits
 
 
 def add_compact(commands: Subcommands) -> None:
     parser = command(
-        commands, "compact", "compacting:compact",
+        commands, "compact", "compact:compact",
         "let a model put all but the last messages into fewer words",
         "Others may go on writing meanwhile. Prints the new head. What was summarised can be read,"
         " and brought back with `steno restore`. The key is taken from STENO_LLM_API_KEY, else"

@@ -12,7 +12,7 @@ from steno.cli.arguments import (
 
 def add_timeline(commands: Subcommands) -> None:
     parser = command(
-        commands, "timeline", "history:timeline", "draw what ever happened to a session",
+        commands, "timeline", "timeline:timeline", "draw what ever happened to a session",
         "A tree of its generations: what each rewrite kept and left behind, by whom, when and why.",
         example="steno timeline demo",
     )  # fmt: skip
@@ -21,7 +21,7 @@ def add_timeline(commands: Subcommands) -> None:
 
 def add_restore(commands: Subcommands) -> None:
     parser = command(
-        commands, "restore", "writing:restore", "bring back a generation that was left behind",
+        commands, "restore", "write:restore", "bring back a generation that was left behind",
         "What is there now is left behind in its turn, so a restore can be undone.",
         example="steno restore demo 0",
     )  # fmt: skip

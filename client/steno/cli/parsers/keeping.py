@@ -14,7 +14,7 @@ from steno.cli.arguments import (
 
 def add_title(commands: Subcommands) -> None:
     parser = command(
-        commands, "title", "keeping:title", "show the title of a session, or give it one",
+        commands, "title", "organize:title", "show the title of a session, or give it one",
         "An empty TEXT takes the title away.",
         example="steno title demo 'What is in this folder?'",
     )  # fmt: skip
@@ -25,7 +25,7 @@ def add_title(commands: Subcommands) -> None:
 
 def add_label(commands: Subcommands) -> None:
     parser = command(
-        commands, "label", "keeping:label", "show the labels of a session, or change them",
+        commands, "label", "organize:label", "show the labels of a session, or change them",
         "+LABEL adds one and -LABEL takes one away; plain ones replace all there are. Prints the"
         " labels that the session has then.",
         example="steno label demo +review -draft\nsteno label demo red green",
@@ -44,7 +44,7 @@ def add_label(commands: Subcommands) -> None:
 
 def add_archive(commands: Subcommands) -> None:
     parser = command(
-        commands, "archive", "keeping:archive", "let `steno sessions` leave a session out",
+        commands, "archive", "organize:archive", "let `steno sessions` leave a session out",
         "It can be read, written and found by its id as before.",
         example="steno archive demo",
     )  # fmt: skip
@@ -53,7 +53,7 @@ def add_archive(commands: Subcommands) -> None:
 
 def add_unarchive(commands: Subcommands) -> None:
     parser = command(
-        commands, "unarchive", "keeping:unarchive", "list an archived session again",
+        commands, "unarchive", "organize:unarchive", "list an archived session again",
         example="steno unarchive demo",
     )  # fmt: skip
     _only_session(parser)
@@ -61,7 +61,7 @@ def add_unarchive(commands: Subcommands) -> None:
 
 def add_delete(commands: Subcommands) -> None:
     parser = command(
-        commands, "delete", "keeping:delete", "move a session to the trash",
+        commands, "delete", "organize:delete", "move a session to the trash",
         "The sessions below it go with it. What only one id begins with will do without --key."
         " Asks before it does so when stdin is a terminal. Prints"
         " the folder that the files lie in from then on, and when it expires.",

@@ -26,7 +26,7 @@ def add_dmail(commands: Subcommands) -> None:
 
 def _add_send(commands: Subcommands) -> None:
     parser = command(
-        commands, "send", "mail:send", "send one", "Prints its id once it is durable.",
+        commands, "send", "dmail:send", "send one", "Prints its id once it is durable.",
         example="steno dmail send demo 3 - < insight.txt",
     )  # fmt: skip
     session_argument(parser)
@@ -42,7 +42,7 @@ def _add_send(commands: Subcommands) -> None:
 
 def _add_show(commands: Subcommands) -> None:
     parser = command(
-        commands, "show", "mail:show", "show the one that waits",
+        commands, "show", "dmail:show", "show the one that waits",
         "It only looks; nothing on stdout when none waits.",
         example="steno dmail show demo --json",
     )  # fmt: skip
@@ -51,7 +51,7 @@ def _add_show(commands: Subcommands) -> None:
 
 def _add_deliver(commands: Subcommands) -> None:
     parser = command(
-        commands, "deliver", "mail:deliver", "deliver the one that waits",
+        commands, "deliver", "dmail:deliver", "deliver the one that waits",
         "Prints the new head. What is dropped stays in a file beside the session's own and can be"
         " brought back with `steno restore`.",
         example="steno dmail deliver demo",

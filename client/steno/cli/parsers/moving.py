@@ -13,7 +13,7 @@ FORMATS = ("markdown", "json", "kimi")
 
 def add_export(commands: Subcommands) -> None:
     parser = command(
-        commands, "export", "exporting:export", "write a session down for another program",
+        commands, "export", "export:export", "write a session down for another program",
         "markdown is the conversation for people; json is everything with its cursors, events and"
         " timeline; kimi is a session folder as kimi-cli makes it: its lines without the keys that"
         " steno adds, its older generations, uploads, tasks and subagents. A daemon on another"
@@ -33,7 +33,8 @@ def add_export(commands: Subcommands) -> None:
 
 def add_import(commands: Subcommands) -> None:
     parser = command(
-        commands, "import", "importing:import_sessions", "take in session folders, byte for byte",
+        commands, "import", "import_sessions:import_sessions",
+        "take in session folders, byte for byte",
         "FOLDER is a session folder, a tree of them such as kimi-cli's, or the file <uuid>.jsonl of"
         " a session in kimi-cli's old format. Each session appears"
         " whole or not at all; one that was imported before is passed over, so that a repeat is"

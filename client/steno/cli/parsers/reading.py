@@ -10,12 +10,12 @@ from steno.cli.arguments import (
     position,
     session_argument,
 )
-from steno.cli.moments import since
+from steno.cli.time_arguments import since
 
 
 def add_sessions(commands: Subcommands) -> None:
     parser = command(
-        commands, "sessions", "listing:sessions", "list the sessions",
+        commands, "sessions", "sessions:sessions", "list the sessions",
         "Id, size, generations, last change, title and labels; archived ones are left out. A file"
         " <uuid>.jsonl of kimi-cli is listed as (old format): `steno import` takes it in.",
         example="steno sessions kimi: --label review",
@@ -40,7 +40,7 @@ def add_sessions(commands: Subcommands) -> None:
 
 def add_stat(commands: Subcommands) -> None:
     parser = command(
-        commands, "stat", "looking:stat", "say how a session is",
+        commands, "stat", "stat:stat", "say how a session is",
         "Where it ends, its token counts and checkpoints, its title and labels, its folder. It is"
         " neither created nor repaired.",
         example="steno stat demo",
@@ -50,7 +50,7 @@ def add_stat(commands: Subcommands) -> None:
 
 def add_show(commands: Subcommands) -> None:
     parser = command(
-        commands, "show", "showing:show", "show a conversation to a person",
+        commands, "show", "show:show", "show a conversation to a person",
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
         " and long results are folded, images are named by type and size.",
         example="steno show demo --since 2h\nsteno show demo --at 0:12",
@@ -76,7 +76,7 @@ def add_show(commands: Subcommands) -> None:
 
 def add_read(commands: Subcommands) -> None:
     parser = command(
-        commands, "read", "reading:read", "print records as they lie in the file",
+        commands, "read", "read:read", "print records as they lie in the file",
         "Lines that are no records are passed over and counted on stderr.",
         example="steno read demo --after 0:12 --json",
     )  # fmt: skip
@@ -93,7 +93,7 @@ def add_read(commands: Subcommands) -> None:
 
 def add_tail(commands: Subcommands) -> None:
     parser = command(
-        commands, "tail", "reading:tail", "print the last records",
+        commands, "tail", "read:tail", "print the last records",
         "With -f it goes on with each record once it is durable, without gap or duplicate, across"
         " rewrites and restarts of the daemon.",
         example="steno tail demo -n 3 -f",
@@ -106,8 +106,8 @@ def add_tail(commands: Subcommands) -> None:
         "-f", "--follow", action="store_true", help="go on with what is written from now on"
     )
     parser.add_argument(
-        "--wire", action="store_const", dest="handler", const="events:tail",
-        default="reading:tail", help="the events of the wire file, not the records",
+        "--wire", action="store_const", dest="handler", const="wire:tail",
+        default="read:tail", help="the events of the wire file, not the records",
     )  # fmt: skip
 
 

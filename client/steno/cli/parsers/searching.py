@@ -6,7 +6,7 @@ from steno.cli.parsers.writing import ROLES
 
 def add_grep(commands: Subcommands) -> None:
     parser = command(
-        commands, "grep", "searching:grep", "find text in the messages of sessions",
+        commands, "grep", "grep:grep", "find text in the messages of sessions",
         "Each line of text that matches, with its session, cursor and time: texts, thoughts, tool"
         " calls and their results. Archived sessions are searched, too. Ends with 4 when nothing"
         " matches.",

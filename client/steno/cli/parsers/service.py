@@ -15,7 +15,7 @@ def add_status(commands: Subcommands) -> None:
     command(
         commands,
         "status",
-        "service:status",
+        "lifecycle:status",
         "say how the daemon is; starts none",
         example="steno status --json",
     )
@@ -23,7 +23,7 @@ def add_status(commands: Subcommands) -> None:
 
 def add_start(commands: Subcommands) -> None:
     parser = command(
-        commands, "start", "service:start", "start the daemon and print where it listens",
+        commands, "start", "lifecycle:start", "start the daemon and print where it listens",
         "Prints the address, also when the daemon runs already.",
         example="steno start --root ~/work",
     )  # fmt: skip
@@ -32,7 +32,7 @@ def add_start(commands: Subcommands) -> None:
 
 def add_stop(commands: Subcommands) -> None:
     command(
-        commands, "stop", "service:stop", "let the daemon finish what is queued, and end",
+        commands, "stop", "lifecycle:stop", "let the daemon finish what is queued, and end",
         "Returns when everything is on the disk and the root is free for another daemon.",
         example="steno stop",
     )  # fmt: skip
@@ -42,7 +42,7 @@ def add_restart(commands: Subcommands) -> None:
     parser = command(
         commands,
         "restart",
-        "service:restart",
+        "lifecycle:restart",
         "stop the daemon and start it again",
         example="steno restart",
     )
@@ -65,7 +65,7 @@ def add_logs(commands: Subcommands) -> None:
 
 def add_gc(commands: Subcommands) -> None:
     parser = command(
-        commands, "gc", "garbage:gc", "give up old generations and expired trash",
+        commands, "gc", "gc:gc", "give up old generations and expired trash",
         "Gives up what is asked for and nothing else; the newest generation that a rewrite left"
         " behind always stays, and what a checkpoint or a D-Mail lies in, too.",
         example="steno gc --dry-run --generations-older 90 --keep-generations 5 --trash",
@@ -99,16 +99,16 @@ def add_service(commands: Subcommands) -> None:
     )  # fmt: skip
     inner = actions(parser)
     command(
-        inner, "install", "supervision:install", "write the unit files",
+        inner, "install", "service:install", "write the unit files",
         "A socket that listens always, and the daemon, which starts when somebody connects.",
         example="steno service install",
     )  # fmt: skip
     command(
-        inner, "uninstall", "supervision:uninstall", "remove the files that install wrote",
+        inner, "uninstall", "service:uninstall", "remove the files that install wrote",
         example="steno service uninstall",
     )  # fmt: skip
     command(
-        inner, "show", "supervision:show", "print the files and whether they are installed",
+        inner, "show", "service:show", "print the files and whether they are installed",
         example="steno service show",
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def add_stats(commands: Subcommands) -> None:
 
 def add_config(commands: Subcommands) -> None:
     parser = command(
-        commands, "config", "configuration:config",
+        commands, "config", "config:config",
         "say which options are in force and where each value came from",
         "Asks the daemon if one runs, else reads config.toml and the environment; starts none.",
         example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
@@ -155,7 +155,7 @@ def add_clients(commands: Subcommands) -> None:
     parser = command(
         commands,
         "clients",
-        "service:clients",
+        "lifecycle:clients",
         "say who is connected; starts none",
         example="steno clients demo",
     )

@@ -7,7 +7,7 @@ SHELLS = ("bash", "zsh")
 
 def add_completion(commands: Subcommands) -> None:
     parser = command(
-        commands, "completion", "completing:completion", "print what makes Tab complete `steno`",
+        commands, "completion", "completion:completion", "print what makes Tab complete `steno`",
         "Commands, options and session ids; the ids are looked up in the folders of the root, no"
         " daemon is started for them. Evaluate it where the shell starts, for zsh behind compinit,"
         " or put it where the shell looks.",

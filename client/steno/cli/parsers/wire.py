@@ -21,7 +21,7 @@ _SPEED_MAX: Final = 1e6
 
 def add_wire(commands: Subcommands) -> None:
     parser = command(
-        commands, "wire", "events:wire", "list the events of a session's wire file",
+        commands, "wire", "wire:wire", "list the events of a session's wire file",
         "Position, time, type and payload, one event a line. Lines that are no events are passed"
         " over and counted on stderr; with --strict the first of them ends the command with 1, and"
         " its position is named.",
@@ -36,7 +36,7 @@ def add_wire(commands: Subcommands) -> None:
 
 def add_turns(commands: Subcommands) -> None:
     parser = command(
-        commands, "turns", "events:turns", "list the turns of a session",
+        commands, "turns", "wire:turns", "list the turns of a session",
         "Number, position in the wire file, time, and what the user said. `steno fork --turn`"
         " takes the number.",
         example="steno turns demo",
@@ -46,7 +46,7 @@ def add_turns(commands: Subcommands) -> None:
 
 def add_replay(commands: Subcommands) -> None:
     parser = command(
-        commands, "replay", "events:replay", "list the events with the pauses between them",
+        commands, "replay", "wire:replay", "list the events with the pauses between them",
         f"A pause longer than {REPLAY_PAUSE_S_MAX:g} s is cut to that.",
         example="steno replay demo --speed 10",
     )  # fmt: skip
@@ -60,7 +60,7 @@ def add_replay(commands: Subcommands) -> None:
 
 def add_emit(commands: Subcommands) -> None:
     parser = command(
-        commands, "emit", "writing:emit", "append an event to a session's wire file",
+        commands, "emit", "write:emit", "append an event to a session's wire file",
         "Prints the head of the wire file once the event is durable. Makes the session if there is"
         " none, and says so; in a mount only with --create.",
         example='steno emit demo TurnBegin \'{"user_input": "hi"}\'',

@@ -22,7 +22,7 @@ ROLES: Final = ("user", "assistant", "system", "tool")
 
 def add_open(commands: Subcommands) -> None:
     parser = command(
-        commands, "open", "looking:open_session", "make a session ready, and make it if it is not",
+        commands, "open", "stat:open_session", "make a session ready, and make it if it is not",
         "What a crash left behind is put in order now instead of with the first append. Prints the"
         " head.",
         example="steno open team/planner-1 --exclusive",
@@ -42,7 +42,7 @@ def add_open(commands: Subcommands) -> None:
 
 def add_append(commands: Subcommands) -> None:
     parser = command(
-        commands, "append", "writing:append", "append messages",
+        commands, "append", "write:append", "append messages",
         "Appends TEXT as one message, or the records on stdin, one JSON object a line. Prints the"
         " head of the session once they are durable. Makes the session if there is none, and says"
         " so; in a mount only with --create.",
@@ -61,7 +61,7 @@ def add_append(commands: Subcommands) -> None:
 
 def add_checkpoint(commands: Subcommands) -> None:
     parser = command(
-        commands, "checkpoint", "writing:checkpoint", "mark a place to come back to; prints its id",
+        commands, "checkpoint", "write:checkpoint", "mark a place to come back to; prints its id",
         example="steno checkpoint demo",
     )  # fmt: skip
     session_argument(parser)
@@ -74,7 +74,7 @@ def add_checkpoint(commands: Subcommands) -> None:
 
 def add_revert(commands: Subcommands) -> None:
     parser = command(
-        commands, "revert", "writing:revert", "drop a checkpoint and all that follows it",
+        commands, "revert", "write:revert", "drop a checkpoint and all that follows it",
         "Prints the new head. What is dropped stays in a file beside the session's own and can be"
         " brought back with `steno restore`.",
         example="steno revert demo 3 --why 'wrong way'",
@@ -87,7 +87,7 @@ def add_revert(commands: Subcommands) -> None:
 
 def add_clear(commands: Subcommands) -> None:
     parser = command(
-        commands, "clear", "writing:clear", "drop everything, the system prompt too",
+        commands, "clear", "write:clear", "drop everything, the system prompt too",
         "Prints the new head. What is dropped stays in a file beside the session's own and can be"
         " brought back with `steno restore`.",
         example="steno clear demo",
@@ -99,7 +99,7 @@ def add_clear(commands: Subcommands) -> None:
 
 def add_usage(commands: Subcommands) -> None:
     parser = command(
-        commands, "usage", "writing:usage", "show the token counts, or append one",
+        commands, "usage", "write:usage", "show the token counts, or append one",
         "With TOKENS it appends a token count; without, it prints those that were told.",
         example="steno usage demo 1472",
     )  # fmt: skip
@@ -110,7 +110,7 @@ def add_usage(commands: Subcommands) -> None:
 
 def add_prompt(commands: Subcommands) -> None:
     parser = command(
-        commands, "prompt", "writing:prompt", "show the system prompt, or put one first",
+        commands, "prompt", "write:prompt", "show the system prompt, or put one first",
         "With TEXT (or - for stdin) it writes the system prompt, on a session with content by a"
         " rewrite; without, it prints the present one.",
         example="steno prompt demo - < prompt.md",

@@ -1,0 +1,218 @@
+"""The async client: one connection, any number of tasks and sessions, on asyncio and trio."""
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from steno._async.link import Link
+from steno._async.session import Session
+from steno._connect.target import make_target
+from steno._sansio.argument_checks import given_labels
+from steno._sansio.forks import delete_command
+from steno._sansio.not_picklable import Uncopied
+from steno._sansio.request_builders import ReplyT, open_unfollowed, opening
+from steno.values import Deleted, deleted_of
+from steno_protocol import commands, limits, replies
+from steno_protocol.errors import StenoError
+from steno_protocol.happenings import Happening
+
+
+def connect(
+    root: str | os.PathLike[str] | None = None,
+    *,
+    endpoint: str | None = None,
+    name: str | None = None,
+    spawn: bool = True,
+    timeout: float = limits.REQUEST_TIMEOUT_S,
+    key_file: str | os.PathLike[str] | None = None,
+) -> "Client":
+    """A client of the daemon of `root`, to be used as `async with steno.connect() as client`.
+
+    Args:
+        root: the folder that holds the sessions; None: STENO_HOME, else ~/.local/state/steno.
+        endpoint: where a daemon listens, when it is not to be found through its root; such a
+            daemon is never started.
+        name: who writes, kept in the lines as `_by`; None: the program's name and pid.
+        spawn: start a daemon when none runs, and again when it has died and is needed.
+        timeout: seconds that one request may take, resends included; 0 to 1 000 000.
+        key_file: the key for a daemon on another machine, as `steno keys new` made it.
+
+    Raises:
+        BadRequest: the name or the timeout cannot be one. What keeps the daemon from being reached
+            is raised on entering.
+    """
+    return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
+
+
+class Client(Uncopied):
+    """A connection to a daemon that mends itself; made by `connect`.
+
+    Several tasks may use one client at once. A cancelled call leaves the client sound; whether its
+    command was applied is then not known to the caller, who may repeat it with the same key.
+
+    It is entered once, and belongs to the event loop that it was entered in. On asyncio one task
+    may enter it and another one leave it; on trio that has to be one task.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def __aenter__(self) -> Self:
+        await self._link.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._link.close()
+        if self._link.crash is not None and error is None:
+            raise self._link.crash
+
+    @property
+    def name(self) -> str:
+        """Who writes, the `_by` of the lines."""
+        return self._link.name
+
+    @property
+    def welcome(self) -> replies.Welcome | None:
+        """What the daemon said of itself when it was reached last, its limits included."""
+        return self._link.welcome
+
+    @property
+    def is_inherited(self) -> bool:
+        """True in a child of the process that made this client, where it cannot be used."""
+        return self._link.is_inherited
+
+    async def open(
+        self,
+        session: str,
+        *,
+        follow: bool = True,
+        create: bool = True,
+        exclusive: bool = False,
+        stamp: bool = True,
+        key: str | None = None,
+    ) -> Session:
+        """Open a session for writing, creating it when there is none.
+
+        Args:
+            session: its id, segments joined by `/`.
+            follow: load its history and keep it current; a writer that needs none saves that.
+            create: make the session when there is none, else NotFound.
+            exclusive: Exists when there is one already.
+            stamp: for a new session: mark its lines with `_id` and `_by`, so that a repeat is
+                harmless across crashes. False keeps the caller's bytes as they are.
+            key: names this call, so that a repeat of it is told, too, that it made the session, and
+                is no Exists; a fresh one by default.
+
+        Raises:
+            BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: it is not open.
+            OutcomeUnknown: there was no answer, and it may have been made, or it was and cannot be
+                followed; open it again.
+        """
+        command = opening(
+            session, self._link.name, key, self._link.welcome,
+            create=create, exclusive=exclusive, stamp=stamp,
+        )  # fmt: skip
+        stat = await self._link.ask(command, replies.SessionStat)
+        opened = Session(self._link, session, stat)
+        if follow:
+            try:
+                await opened.load()
+            except StenoError as error:
+                raise open_unfollowed(error, stat, command.key) from error
+        return opened
+
+    def session(self, session: str) -> Session:
+        """A handle to a session, without asking for it: nothing is opened, created or loaded."""
+        return Session(self._link, session, None)
+
+    async def sessions(
+        self,
+        prefix: str = "",
+        *,
+        archived: Literal["no", "only", "all"] = "all",
+        labels: Sequence[str] = (),
+        title: str = "",
+    ) -> list[replies.SessionEntry]:
+        """The sessions whose id begins with `prefix`, ordered by id.
+
+        Args:
+            archived: whether archived sessions are left out, the only ones, or among the others.
+            labels: only sessions that bear all of these.
+            title: only sessions whose title contains this, whatever its case.
+        """
+        entries: list[replies.SessionEntry] = []
+        more = True
+        while more:
+            after = entries[-1].session if entries else ""
+            asked = commands.List(
+                prefix=prefix,
+                after=after,
+                archived=archived,
+                labels=given_labels(labels),
+                title=title,
+            )
+            page = await self._link.ask(asked, replies.Sessions)
+            entries += page.sessions
+            more = page.more
+        return entries
+
+    async def stat(self, session: str) -> replies.SessionStat:
+        """The numbers of a session at its head; it is neither created nor repaired."""
+        return await self._link.ask(commands.Stat(session=session), replies.SessionStat)
+
+    async def timeline(self, session: str) -> list[Happening]:
+        """What ever happened to a session, oldest first."""
+        report = await self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
+        return report.entries
+
+    async def delete(self, session: str, *, key: str | None = None) -> Deleted:
+        """Move a session to the trash, with the sessions below it.
+
+        Args:
+            key: names this deletion for ever: a repeat gets the first answer, also when a session
+                of the same id was made since.
+
+        Returns:
+            Where its files lie now, and until when; the move is on the disk.
+
+        Raises:
+            NotFound: there is no such session.
+            OutcomeUnknown: it may have been moved; repeat with the error's `key`.
+        """
+        asked = delete_command(session, self._link.name, key)
+        return deleted_of(await self._link.ask(asked, replies.Deleted))
+
+    async def status(self) -> replies.StatusReport:
+        """How the daemon is."""
+        return await self._link.ask(commands.Status(), replies.StatusReport)
+
+    async def clients(self, session: str | None = None) -> replies.ClientsReport:
+        """Who is connected, or who follows `session`."""
+        return await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
+
+    async def drain(self) -> None:
+        """Ask the daemon to finish what is queued, sync it, and end.
+
+        It is started again by the next request of a client that may spawn.
+        """
+        await self._link.ask(commands.Drain(), replies.Done)
+
+    async def request(
+        self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
+    ) -> tuple[ReplyT, bytes]:
+        """Send any command of the protocol, for programs that go below the verbs.
+
+        Args:
+            kind: what the reply has to be.
+            records: the record frames that go with the command.
+
+        Returns:
+            The reply, and the block of lines that came with it.
+        """
+        return await self._link.request(command, kind, records)

@@ -1,0 +1,489 @@
+"""The async client's link: the tasks that keep one connection, and all that is under way on it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
+
+from steno._async.readable import asyncio_loop, whenever_readable
+from steno._connect.absence import StartFailed
+from steno._connect.connect import connect as connect_now
+from steno._connect.connect import is_killed, tell_restart
+from steno._connect.connection import Connection
+from steno._connect.probe import Ready, hello_of
+from steno._connect.target import Target
+from steno._sansio.exchange import Exchange
+from steno._sansio.follower import Follower
+from steno._sansio.mirror import Mirror
+from steno._sansio.pending import Pending
+from steno._sansio.request_builders import ReplyT, expected, seconds
+from steno._system import fork_guard
+from steno_protocol import commands, limits, replies
+from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
+from steno_protocol.positions import Position
+
+
+class Link:
+    """A connection to a daemon that mends itself while its tasks run.
+
+    Attributes:
+        name: who writes.
+        timeout: seconds that one request may take.
+        welcome: what the daemon said of itself.
+        is_inherited: this process was forked from the one that made the link.
+        farewells: what is asked before hanging up, so that nobody waits for this client in vain.
+    """
+
+    def __init__(self, target: Target, timeout: float) -> None:
+        self.name = target.name
+        self.timeout = seconds(timeout)
+        self.welcome: replies.Welcome | None = None
+        self.is_inherited = False
+        self.farewells: set[commands.Command] = set()
+        self._target = target
+        self._exchange = Exchange(hello_of(target))
+        self._connection: Connection | None = None
+        self._armed = inf
+        self._crash: Exception | None = None
+        self._is_open = False
+        self._was_opened = False
+        self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_turn = False
+        self._tasks: anyio.abc.TaskGroup
+        self._owner: asyncio.Task[None] | None = None
+        self._timer: anyio.Event
+        self._wanted: anyio.Event
+        fork_guard.guard(self)
+
+    async def open(self) -> None:
+        """Connect, and begin the tasks that keep the connection.
+
+        Raises:
+            Unreachable: there is no daemon, and none was to be started or could be.
+            Incompatible: what answers is not the daemon that was wanted.
+            BadRequest: it was opened before; what is open stays so.
+        """
+        if self._was_opened:
+            # A second connection would take the place of the first, and its end be that of both.
+            raise BadRequest(
+                "the client was entered before, and is one connection: use it where it is open, or"
+                " make another one with `connect`"
+            )
+        self._was_opened = True
+        try:
+            await self._open()
+        except BaseException:
+            self._was_opened = False
+            raise
+
+    async def _open(self) -> None:
+        self._target = await anyio.to_thread.run_sync(self._target.resolved)
+        self._adopt(await self._reach(needs_daemon=True))
+        self._timer = anyio.Event()
+        self._wanted = anyio.Event()
+        self._loop = asyncio_loop()
+        self._tasks = anyio.create_task_group()
+        if self._loop is None:
+            await self._tasks.__aenter__()
+            self._start()
+        else:
+            # Of a task of their own: whoever leaves a task group has to be who entered it, and
+            # asyncio's programs close in other tasks what they open (fixtures, generators, hooks).
+            self._owner = self._loop.create_task(self._own_tasks(), name="steno client")
+            self._owner.add_done_callback(self._ended)
+        self._is_open = True
+
+    async def close(self) -> None:
+        """End the tasks and the connection; whoever waits is told so.
+
+        On asyncio any task may do so, on trio the one that opened. Closing twice is harmless.
+
+        Raises:
+            BadRequest: it was never opened, or in another event loop, where it stays open.
+        """
+        if self._is_closed:
+            await anyio.lowlevel.checkpoint()
+            return
+        if not self._was_opened:
+            self.check_open()
+        self.check_loop()
+        try:
+            await self._say_farewell()
+        finally:
+            await self._end()
+            self._is_closed = True
+
+    async def _end(self) -> None:
+        self._refuse_all()
+        self._tasks.cancel_scope.cancel()
+        if self._owner is not None:
+            with anyio.CancelScope(shield=True):
+                # Not the task itself: whoever is cancelled here would cancel it, too.
+                await asyncio.wait([self._owner])
+            if not self._owner.cancelled():
+                self._owner.result()
+            return
+        try:
+            # Without an error of the body: a task group would wrap it into an ExceptionGroup.
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            self._hang_up("the client was closed")
+
+    @property
+    def crash(self) -> Exception | None:
+        """The fault of ours that ended the tasks, if one did."""
+        return self._crash
+
+    def inherit(self) -> None:
+        """See `_fork.Inherited`."""
+        self.is_inherited = True
+        if self._connection is not None:
+            self._connection.let_go()
+
+    def check_open(self) -> None:
+        """Raise BadRequest if the client cannot be used any more."""
+        if self.is_inherited:
+            raise fork_guard.inherited_error()
+        if not self._is_open:
+            raise BadRequest("the client is not connected: use it inside `async with`")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raise BadRequest in another event loop of asyncio than the client's: nothing wakes there.
+
+        On trio a client cannot outlive the run that it was opened in.
+        """
+        if self._loop is not None and self._loop is not _running_loop():
+            raise BadRequest(
+                "the client belongs to another event loop: make one in this loop with `connect`"
+            )
+
+    async def ask(self, command: commands.Command, kind: type[ReplyT]) -> ReplyT:
+        """Send a command and wait for its reply, which has to be of this kind."""
+        return (await self.request(command, kind))[0]
+
+    async def request(
+        self, command: commands.Command, kind: type[ReplyT], records: Sequence[bytes] = ()
+    ) -> tuple[ReplyT, bytes]:
+        """As `ask`, with records that go with the command and the block that comes back."""
+        return await self.finish(self.begin(command, records), kind)
+
+    def begin(self, command: commands.Command, records: Sequence[bytes] = ()) -> Pending:
+        """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
+        self.check_open()
+        pending = self._exchange.submit(command, records, _nothing, time.monotonic(), self.timeout)
+        self._push()
+        return pending
+
+    async def finish(self, pending: Pending, kind: type[ReplyT]) -> tuple[ReplyT, bytes]:
+        """Wait for the answer to what was begun, which has to be of this kind."""
+        try:
+            if pending.is_done:
+                await anyio.lowlevel.checkpoint()
+            elif self._loop is None:
+                event = anyio.Event()
+                pending.wake = event.set
+                await event.wait()
+            else:
+                # What an event is made of, at a fifth of its price.
+                answered = self._loop.create_future()
+                pending.wake = partial(_wake, answered)
+                await answered
+        finally:
+            self._exchange.forget(pending)
+        reply, block = pending.result()
+        return expected(reply, kind), block
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody waits for what was begun any more; safe in a finaliser."""
+        self._exchange.forget(pending)
+
+    def follow(self, follower: Follower) -> None:
+        """Begin a subscription."""
+        self.check_open()
+        self._exchange.follow(follower, time.monotonic(), self.timeout)
+        self._push()
+
+    def unfollow(self, follower: Follower) -> None:
+        """End a subscription."""
+        self._exchange.unfollow(follower)
+        self._push()
+
+    def abandon(self, follower: Follower) -> None:
+        """End a subscription a little later; safe in a finaliser."""
+        self._exchange.abandon(follower)
+
+    def consumed(self, follower: Follower) -> None:
+        """Give credit for what was popped."""
+        self._exchange.consumed(follower, time.monotonic())
+        if self._exchange.outbox:
+            self._push()
+
+    async def reach(self, mirror: Mirror, position: Position | None, *, urgent: bool) -> None:
+        """Wait until the mirror contains everything before `position`.
+
+        Args:
+            urgent: a daemon is started for it; else it waits until somebody else does so.
+        """
+        has_come = mirror.arrival(position)
+        if has_come():
+            return
+        self.check_loop()
+        mirror.follower.waiters += urgent
+        try:
+            while not has_come():
+                event = anyio.Event()
+                mirror.wake_at(has_come, event.set)
+                self._push()
+                try:
+                    await event.wait()
+                finally:
+                    mirror.forget(event.set)
+        finally:
+            mirror.follower.waiters -= urgent
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    async def _say_farewell(self) -> None:
+        if self._connection is None:
+            # Nobody is to be started for it.
+            return
+        for command in list(self.farewells):
+            with anyio.move_on_after(limits.COMPACTION_ABORT_S, shield=True), suppress(StenoError):
+                await self.ask(command, replies.Done)
+
+    def _start(self) -> None:
+        self._tasks.start_soon(self._guarded, self._keep_time)
+        self._tasks.start_soon(self._guarded, self._keep_connected)
+
+    async def _own_tasks(self) -> None:
+        async with self._tasks:
+            self._start()
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        # Also when a program cancels all tasks that it finds: nobody may wait for ever after that.
+        self._refuse_all()
+        self._hang_up("the client was closed")
+
+    def _refuse_all(self) -> None:
+        self._is_open = False
+        self._exchange.fail(Unreachable("the client was closed"), for_ever=True)
+
+    def _push(self) -> None:
+        """Send what there is to send, and look after what that may have stirred."""
+        connection = self._connection
+        if connection is None:
+            self._wanted.set()
+            self._set_timer()
+            return
+        if self._is_turn:
+            # What the other tasks of this turn of the loop send goes together at its end.
+            return
+        if self._loop is None or self._exchange.is_lone:
+            self._flush(connection)
+            self._look(connection)
+        else:
+            self._gather(self._loop)
+
+    def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send nothing before the end of this turn of the loop, and then all at once."""
+        if not self._is_turn:
+            self._is_turn = True
+            loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_turn = False
+        connection = self._connection
+        if connection is None:
+            # It was lost in this turn.
+            self._push()
+            return
+        try:
+            self._flush(connection)
+        except Exception as error:
+            self._break(error)
+        else:
+            self._look(connection)
+
+    def _look(self, connection: Connection) -> None:
+        # Nobody would be called for what is there.
+        if connection.tells_once and connection.has_messages:
+            self._take_in(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        self._exchange.flush(connection.send)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._exchange.alarm < self._armed:
+            self._timer.set()
+
+    def _pump(self, connection: Connection) -> bool:
+        """Take in what has come, up to a turn; True when there is more."""
+        try:
+            now = time.monotonic()
+            was_lone = self._exchange.is_lone
+            messages = connection.receive(limits.CLIENT_TURN_MESSAGES)
+            for frames in messages:
+                self._exchange.receive(frames, now)
+            self._exchange.tick(now)
+            is_stirred = bool(self._exchange.outbox)
+            self._flush(connection)
+        except Exception as error:
+            self._break(error)
+            return False
+        if messages and not was_lone and self._loop is not None:
+            # Those who were answered together are about to ask together.
+            self._gather(self._loop)
+        if len(messages) < limits.CLIENT_TURN_MESSAGES and not is_stirred:
+            return False
+        # Sending has used up the signal of what came meanwhile.
+        return connection.has_messages or bool(self._exchange.outbox and connection.can_send)
+
+    def _take_in(self, connection: Connection) -> None:
+        """Take in what has come, and the rest of it once others had their turn."""
+        if connection is not self._connection or not self._pump(connection):
+            return
+        if self._loop is None:
+            self._tasks.start_soon(self._catch_up, connection)
+        else:
+            # No task: what asyncio's loop calls by itself is none, and anyio starts none there.
+            self._loop.call_soon(self._take_in, connection)
+
+    async def _catch_up(self, connection: Connection) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._take_in(connection)
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._timer = anyio.Event()
+            self._armed = self._exchange.alarm
+            with anyio.move_on_after(self._armed - time.monotonic()):
+                await self._timer.wait()
+            self._exchange.tick(time.monotonic())
+            if self._connection is not None:
+                self._push()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            if self._connection is not None:
+                await self._serve(self._connection)
+                self._hang_up("the connection to the daemon was lost")
+            await self._connect_again()
+
+    async def _serve(self, connection: Connection) -> None:
+        """Receive until the connection ends."""
+        async with anyio.create_task_group() as tasks:
+            take_in = partial(self._take_in, connection)
+            tasks.start_soon(self._guarded, partial(whenever_readable, connection.fd, take_in))
+            while not connection.is_lost():
+                await anyio.wait_readable(connection.monitor_fd)
+            tasks.cancel_scope.cancel()
+
+    async def _connect_again(self) -> None:
+        """Connect as soon as anybody needs it, and start a daemon for whoever waits.
+
+        For a follower alone only one that was killed: `steno stop` stops what is watched, too.
+        """
+        pause_s = limits.RECONNECT_S
+        while not self._exchange.wants_connection:
+            await self._until_wanted(inf)
+        while True:
+            try:
+                self._adopt(await self._reach(needs_daemon=self._exchange.needs_daemon))
+                return
+            except StartFailed as error:
+                self._exchange.fail(error)
+            except Unreachable as error:
+                self._exchange.trouble = error.message
+            await self._until_wanted(pause_s)
+            pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
+
+    async def _until_wanted(self, pause_s: float) -> None:
+        self._wanted = anyio.Event()
+        with anyio.move_on_after(pause_s):
+            await self._wanted.wait()
+
+    async def _reach(self, *, needs_daemon: bool) -> Ready:
+        deadline = time.monotonic() + self.timeout
+        attempt = _Attempt(self._target, deadline, needs_daemon=needs_daemon)
+        try:
+            return await anyio.to_thread.run_sync(attempt.run, abandon_on_cancel=True)
+        except BaseException:
+            attempt.abandon()
+            raise
+
+    def _adopt(self, ready: Ready) -> None:
+        self._connection = ready.connection
+        self.welcome = ready.welcome
+        self._exchange.connected(ready.welcome, time.monotonic())
+
+    def _hang_up(self, why: str) -> None:
+        self._exchange.disconnected(why)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _guarded(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run one of the client's tasks; what ends it reaches everybody who waits."""
+        try:
+            await task()
+        except Exception as error:
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        if not isinstance(error, StenoError):
+            self._crash = error
+            error = Internal(f"the client failed: {error!r}; please report it")
+        self._exchange.fail(error, for_ever=True)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _wake(answered: asyncio.Future[None]) -> None:
+    if not answered.done():
+        answered.set_result(None)
+
+
+def _nothing() -> None:
+    """Nobody sleeps on a request before its answer is waited for."""
+
+
+class _Attempt:
+    """One attempt to connect in a thread, whose fruit is thrown away when nobody waits for it."""
+
+    def __init__(self, target: Target, deadline: float, *, needs_daemon: bool) -> None:
+        self._target = target
+        self._deadline = deadline
+        self._needs_daemon = needs_daemon
+        self._ready: Ready | None = None
+        self._is_abandoned = False
+
+    def run(self) -> Ready:
+        is_revival = not self._needs_daemon and self._target.spawn and is_killed(self._target)
+        may_spawn = self._needs_daemon or is_revival
+        target = self._target if may_spawn else self._target.without_spawn()
+        self._ready = connect_now(target, self._deadline)
+        if is_revival:
+            tell_restart(self._ready)
+        if self._is_abandoned:
+            self._ready.connection.close()
+        return self._ready
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        if self._ready is not None:
+            self._ready.connection.close()

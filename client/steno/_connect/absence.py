@@ -1,0 +1,55 @@
+"""Errors about a daemon that is not there, and what the caller can do."""
+
+import time
+from pathlib import Path
+
+from steno._connect.probe import NeedsRestart, Unreachable
+from steno._connect.target import Target, start_command
+from steno_protocol import errors, places
+
+
+class StartFailed(errors.Unreachable):
+    """No daemon runs and none could be started; waiting does not help."""
+
+
+def not_there(
+    target: Target, outcome: NeedsRestart | Unreachable, began: float
+) -> errors.StenoError:
+    """What is said when there is no daemon to be had; it was waited for since `began`."""
+    if isinstance(outcome, NeedsRestart):
+        return errors.Incompatible(
+            f"the daemon at {outcome.endpoint} is too old ({outcome.why}): `steno restart`"
+        )
+    silent = _silent(target, time.monotonic() - began)
+    if silent is not None:
+        return silent
+    return errors.Unreachable(f"no daemon: {outcome.why}; {_remedy(target)}")
+
+
+def _remedy(target: Target) -> str:
+    """How a daemon comes to be where this one was looked for, and no other one elsewhere."""
+    if target.endpoint is not None:
+        if places.is_remote(target.endpoint):
+            return "see on that machine, with `steno status`, whether it runs and listens there"
+        return "an address starts none: start the daemon of its root, `steno start --root DIR`"
+    assert target.root is not None
+    if target.spawn:
+        return f"see {Path(target.root, places.LOG)}"
+    return f"start it with `{start_command(target.root)}`"
+
+
+def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
+    """What is said of a daemon that holds the wanted root and does not answer, if one does."""
+    if target.root is None or target.endpoint is not None:
+        return None
+    # Imported only now: who finds its daemon has no need of it.
+    from steno._connect.lock_holder import holder_of, silence_of  # noqa: PLC0415
+
+    holder = holder_of(Path(target.root))
+    if holder is None:
+        return None
+    silence = silence_of(holder)
+    return errors.Unreachable(
+        f"{silence.told}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
+        " tells more"
+    )

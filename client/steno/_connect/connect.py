@@ -1,0 +1,62 @@
+"""A greeted connection to the daemon, which is found or started."""
+
+import time
+from pathlib import Path
+
+from steno._connect.absence import not_there
+from steno._connect.probe import Ready, probe, probe_deadline
+from steno._connect.target import Target
+
+
+def connect(target: Target, deadline: float) -> Ready:
+    """Connect to the wanted daemon, starting it when there is none and `target.spawn` says so.
+
+    Blocks until `deadline` at the most; the connection in the answer has been greeted.
+
+    Raises:
+        Unreachable: there is none, and none was to be started or could be.
+        Incompatible: what answers is not the daemon that was wanted.
+    """
+    began = time.monotonic()
+    outcome = probe(target, probe_deadline(target, deadline))
+    if isinstance(outcome, Ready):
+        return outcome
+    if not target.spawn:
+        raise not_there(target, outcome, began)
+    # Imported only now: a one-shot command that finds its daemon does not pay for subprocess.
+    from steno._connect.spawn import ensure  # noqa: PLC0415
+
+    return ensure(target, began, deadline)
+
+
+def is_killed(target: Target) -> bool:
+    """True when the wanted daemon is one of this machine that ended without a word.
+
+    One that was stopped, or had nobody to serve any more, took its note away first.
+    """
+    if target.root is None or target.endpoint is not None:
+        return False
+    # Imported only now: who finds its daemon has no need of it.
+    from steno._connect.lock_holder import is_free, note_of  # noqa: PLC0415
+
+    root = Path(target.root)
+    try:
+        return note_of(root) is not None and is_free(root)
+    except OSError:
+        return False
+
+
+def tell_restart(ready: Ready) -> None:
+    """Log that the daemon of a connection was killed and that a follower started it again.
+
+    A program that has no logging set up shows it on stderr.
+    """
+    # Imported only now: a one-shot command has nothing to log.
+    import logging  # noqa: PLC0415
+
+    logging.getLogger("steno").warning(
+        "the daemon of %s was killed and runs again, as pid %d; nothing that was acknowledged is"
+        " lost",
+        ready.welcome.root,
+        ready.welcome.pid,
+    )

@@ -1,0 +1,102 @@
+"""Who holds a root, and what is said of a daemon that does so and does not answer."""
+
+import fcntl
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from steno._system.safe_open import open_regular, read_regular
+from steno_protocol import places
+from steno_protocol.places import LockNote
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """What is wrong with a daemon that does not answer, and what to do about it."""
+
+    told: str
+    remedy: str
+
+
+def is_free(root: Path) -> bool:
+    """True when no daemon holds the root."""
+    try:
+        with open_regular(root / places.LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
+def note_of(root: Path) -> LockNote | None:
+    """What the daemon that holds the root, or held it when it was killed, says of itself.
+
+    None before it answers for the first time, and when it has ended.
+    """
+    try:
+        return places.decode_lock_note(read_regular(root / places.LOCK))
+    except OSError:
+        return None
+
+
+def holder_of(root: Path) -> LockNote | None:
+    """The note of the daemon that holds the root now; None if none does, or it is just starting."""
+    # The lock is tried only where a note lies: to hold it, if for an instant, is to keep a daemon
+    # that starts in that instant from it.
+    note = note_of(root)
+    return None if note is None or is_free(root) else note
+
+
+def silence_of(note: LockNote) -> Silence:
+    """Why the daemon that wrote this note, and holds its root, does not answer."""
+    held = f"pid {note.pid} holds {note.root}"
+    user = _user_of(note.pid)
+    if user not in (None, os.geteuid()):
+        return Silence(
+            f"{held} and listens to user {user} alone",
+            "run steno as that user, or choose another root with --root or STENO_HOME",
+        )
+    if _is_stopped(note.pid):
+        return Silence(f"{held} and is stopped", f"let it go on: kill -CONT {note.pid}")
+    socket = Path(note.endpoint.removeprefix("ipc://"))
+    if not socket.exists():
+        return Silence(
+            f"{held}, but its socket {socket} is gone",
+            f"kill {note.pid}: it drains, and the next command starts another",
+        )
+    if _lacks_handles(note.pid):
+        return Silence(
+            f"{held} and has no file handle left for another client",
+            f"end some of its clients, or allow the next one more (ulimit -n) and kill {note.pid}:"
+            " it drains",
+        )
+    log = Path(note.root, places.LOG)
+    return Silence(f"{held} and does not answer", f"see {log}; if it hangs, kill {note.pid}")
+
+
+def _user_of(pid: int) -> int | None:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}").stat().st_uid
+    return None
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError, IndexError):
+        # The name in brackets may hold anything, so what follows the last one counts.
+        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return told.rpartition(")")[2].split()[0] in {"T", "t"}
+    return False
+
+
+def _lacks_handles(pid: int) -> bool:
+    """Whether it has seven eighths of what it may have, and so ends new connections at once."""
+    with suppress(OSError, ValueError):
+        # First, because a system without it has no `prlimit` either.
+        taken = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 (a count, and no Paths are made)
+        most, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        return taken + 1 >= most * 7 // 8
+    return False

@@ -1,0 +1,185 @@
+"""Is the wanted daemon there? One attempt to connect and greet, with three named outcomes."""
+
+import os
+import time
+
+import msgspec
+
+from steno._connect.connection import Connection, OutOfHandles
+from steno._connect.endpoints import connection_to
+from steno._connect.target import Target
+from steno_protocol import errors, limits, places
+from steno_protocol.commands import Hello
+from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
+from steno_protocol.frames import decode_answers, encode_request
+from steno_protocol.replies import ErrorReply, Welcome
+from steno_protocol.version import PROTOCOL_VERSION
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The daemon answers, and it is the right one; the connection is the caller's now."""
+
+    connection: Connection
+    welcome: Welcome
+
+
+class NeedsRestart(msgspec.Struct, frozen=True):
+    """A daemon of an older protocol answers; it can be asked to drain."""
+
+    endpoint: str
+    why: str
+
+
+class Unreachable(msgspec.Struct, frozen=True):
+    """Nobody answers, or not in time."""
+
+    endpoint: str
+    why: str
+
+
+Outcome = Ready | NeedsRestart | Unreachable
+
+
+def hello_of(target: Target) -> Hello:
+    """The greeting of a client."""
+    return Hello(protocol=PROTOCOL_VERSION, name=target.name, pid=os.getpid())
+
+
+def probe(target: Target, deadline: float) -> Outcome:
+    """Connect and greet; blocks until `deadline` at the most.
+
+    A pid is never looked at: only an answer says that a daemon is there.
+
+    Raises:
+        Incompatible: what answers is another root's daemon, or speaks a newer protocol.
+        Unauthorized: the daemon is there and does not let this client in.
+        OutOfHandles: this process cannot make a connection.
+    """
+    outcome = Attempt(target, deadline).go_on(deadline)
+    assert outcome is not None
+    return outcome
+
+
+class Attempt:
+    """One attempt to connect and greet, gone on with until it has an outcome.
+
+    The connection is the attempt's own unless the outcome is Ready; whoever gives it up before it
+    has one closes it.
+
+    Args:
+        target: the wanted daemon.
+        deadline: when it is over.
+    """
+
+    def __init__(self, target: Target, deadline: float) -> None:
+        self._target = target
+        self._deadline = deadline
+        self._connection: Connection | None = None
+        self._has_greeted = False
+
+    def go_on(self, until: float) -> Outcome | None:
+        """Block until there is an outcome, at most until `until`: None if there is none by then.
+
+        Raises:
+            Incompatible, Unauthorized, OutOfHandles: as `probe`; it is over.
+        """
+        if self._connection is None:
+            endpoint = self._target.address()
+            try:
+                self._connection = connection_to(endpoint, self._target.key)
+            except OutOfHandles:
+                raise
+            except errors.Unreachable as error:
+                return Unreachable(endpoint, error.message)
+        try:
+            outcome = self._greet(self._connection, min(until, self._deadline))
+        except BaseException:
+            self.close()
+            raise
+        if outcome is not None and not isinstance(outcome, Ready):
+            self.close()
+        return outcome
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _greet(self, connection: Connection, until: float) -> Outcome | None:
+        if not self._has_greeted:
+            if not connection.wait_until_ready(until):
+                return self._unready(connection)
+            connection.send(encode_request(b"hello", hello_of(self._target), ()))
+            self._has_greeted = True
+        return self._await_welcome(connection, until)
+
+    def _unready(self, connection: Connection) -> Outcome | None:
+        if not connection.is_lost() and time.monotonic() < self._deadline:
+            return None
+        if connection.is_refused:
+            raise _refused(self._target, connection.endpoint)
+        return Unreachable(connection.endpoint, _silence(self._target, connection.endpoint))
+
+    def _await_welcome(self, connection: Connection, until: float) -> Outcome | None:
+        endpoint = connection.endpoint
+        while True:
+            # The daemon may ask first whether we are there, by a message that holds no answer.
+            for frames in connection.receive(1):
+                for answer in decode_answers(frames):
+                    return _judge(connection, self._target, answer.body)
+            if connection.is_lost():
+                return Unreachable(endpoint, f"the daemon at {endpoint} hung up")
+            now = time.monotonic()
+            if now >= self._deadline:
+                return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
+            if now >= until:
+                return None
+            connection.wait(until)
+
+
+def _silence(target: Target, endpoint: str) -> str:
+    if target.key is None:
+        return f"nobody listens at {endpoint}"
+    return f"nobody answers at {endpoint}, or it is not the daemon that the key file was made for"
+
+
+def _refused(target: Target, endpoint: str) -> Unauthorized:
+    shown = "without a key" if target.key is None else f"with the key {target.key.own.public}"
+    return Unauthorized(
+        f"the daemon at {endpoint} does not let this client in {shown}: `steno keys new` on its"
+        " machine makes a key file, `steno keys list` shows who is let in"
+    )
+
+
+def _judge(connection: Connection, target: Target, body: object) -> Outcome:
+    endpoint = connection.endpoint
+    match body:
+        case Welcome(protocol=protocol) if protocol > PROTOCOL_VERSION:
+            raise Incompatible(
+                f"the daemon at {endpoint} speaks protocol {protocol}, this client speaks"
+                f" {PROTOCOL_VERSION}: update the client"
+            )
+        case Welcome(protocol=protocol) if protocol < PROTOCOL_VERSION:
+            return NeedsRestart(endpoint, f"it speaks protocol {protocol}")
+        case Welcome(root=root) if target.root is not None and root != target.root:
+            raise Incompatible(
+                f"the daemon at {endpoint} serves {root}, not {target.root}: give the endpoint of"
+                " the right one, or another --socket to one of them"
+            )
+        case Welcome():
+            return Ready(connection, body)
+        case ErrorReply(code=ErrorCode.INCOMPATIBLE):
+            return NeedsRestart(endpoint, body.message)
+        case ErrorReply(code=ErrorCode.SHUTTING_DOWN):
+            return Unreachable(endpoint, f"the daemon at {endpoint} is shutting down")
+        case ErrorReply():
+            raise body.exception()
+        case _:
+            raise Incompatible(f"the daemon at {endpoint} answered hello with something else")
+
+
+def probe_deadline(target: Target, deadline: float) -> float:
+    """When one probe has to be over."""
+    is_remote = target.endpoint is not None and places.is_remote(target.endpoint)
+    timeout_s = limits.REMOTE_PROBE_TIMEOUT_S if is_remote else limits.PROBE_TIMEOUT_S
+    return min(deadline, time.monotonic() + timeout_s)

@@ -1,0 +1,146 @@
+"""A daemon is there when a client wants one: started if there is none, and never two of them.
+
+1. Get a turn by the start lock of the root; whoever waits for one keeps looking whether a daemon
+   is there.
+2. Probe: another client may have started it since.
+3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
+   returns once it answers; then probe again. One that was killed meanwhile, or takes too long, is
+   run again.
+
+The lock only spares needless starts. That there are never two daemons is the work of the lock that
+the daemon itself holds for its life: a second one ends with exit code 3, and we connect to the
+first.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final, assert_never
+
+from steno._connect.absence import StartFailed, not_there
+from steno._connect.endpoints import connection_to
+from steno._connect.lock_holder import holder_of
+from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_deadline
+from steno._connect.start_lock import StartLock
+from steno._connect.target import Target
+from steno._system.folders import make_private
+from steno_protocol import limits, places
+from steno_protocol.commands import Drain
+from steno_protocol.frames import encode_request
+
+_EXIT_HELD: Final = 3
+"""`stenod` says so when another daemon holds the root."""
+
+
+def ensure(target: Target, began: float, deadline: float) -> Ready:
+    """Connect to the wanted daemon, which did not answer since `began`; start it if need be.
+
+    Raises:
+        StartFailed: there is none, and it could not be started.
+        Unreachable: it did not answer before `deadline`.
+        Incompatible: what answers is not the daemon that was wanted.
+    """
+    assert target.root is not None
+    patience_s = min(limits.START_LOCK_S, (deadline - time.monotonic()) / 2)
+    starts_left = limits.STARTS_MAX
+    with closing(_start_lock(target.root, patience_s)) as lock:
+        while True:
+            may_start = lock.try_turn()
+            outcome = probe(target, probe_deadline(target, deadline))
+            match outcome:
+                case Ready():
+                    return outcome
+                case NeedsRestart() if may_start:
+                    _drain(outcome, deadline)
+                case Unreachable() if may_start and holder_of(Path(target.root)) is None:
+                    starts_left -= 1
+                    _start(target.root, deadline, is_last=not starts_left)
+                    outcome = probe(target, probe_deadline(target, deadline))
+                    if isinstance(outcome, Ready):
+                        return outcome
+                case NeedsRestart() | Unreachable():
+                    pass
+                case _:
+                    assert_never(outcome)
+            if time.monotonic() >= deadline:
+                raise not_there(target, outcome, began)
+            time.sleep(_pause_s(lock.waited_s))
+
+
+def _pause_s(waited_s: float) -> float:
+    """How long to wait until the next look: the longer it takes, the more may be waiting."""
+    pause_s = waited_s / limits.START_LOCK_POLLS_MAX
+    return max(limits.START_LOCK_POLL_S, min(pause_s, limits.RECONNECT_S_MAX))
+
+
+def _start_lock(root: str, patience_s: float) -> StartLock:
+    try:
+        make_private(Path(root))
+        return StartLock(root, patience_s)
+    except OSError as error:
+        # What lies there is told of as a file that "exists".
+        is_taken = isinstance(error, FileExistsError | NotADirectoryError)
+        what = f"{error.filename} is no folder" if is_taken else error
+        raise StartFailed(
+            f"the root {root} cannot be used: {what}; choose another with root=, --root or"
+            " STENO_HOME"
+        ) from error
+
+
+def _start(root: str, deadline: float, *, is_last: bool) -> None:
+    """Run `stenod`, and come back when there may be a daemon.
+
+    One that was killed, or is not ready in time, says nothing against another try: the machine may
+    be busy with a hundred other clients, one of which has started it meanwhile.
+    """
+    # -P: the folder that an agent happens to work in must not lend its modules to the daemon.
+    command = [sys.executable, "-P", "-m", "stenod", "--root", root]
+    timeout_s = max(0.1, min(limits.SPAWN_TIMEOUT_S, deadline - time.monotonic()))
+    try:
+        with os.fdopen(os.memfd_create("stenod"), "w+b") as talk:
+            done = subprocess.run(  # noqa: S603 (our own interpreter and module)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # A file and not a pipe: a pipe would be read until the daemon itself ends. In
+                # memory, because there may be no folder for temporary files.
+                stderr=talk,
+                timeout=timeout_s,
+                check=False,
+            )
+            talk.seek(0)
+            said = talk.read(4096).decode(errors="replace").strip()
+    except OSError as error:
+        raise StartFailed(f"stenod cannot be run as {' '.join(command)}: {error}") from error
+    except subprocess.TimeoutExpired:
+        if not is_last and time.monotonic() < deadline:
+            return
+        raise StartFailed(
+            f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, places.LOG)}"
+        ) from None
+    if done.returncode in (0, _EXIT_HELD):
+        return
+    if said:
+        raise StartFailed(f"stenod could not start (exit code {done.returncode}) and said: {said}")
+    if is_last:
+        raise StartFailed(
+            f"stenod was started {limits.STARTS_MAX} times and ended each time without a word (exit"
+            f" code {done.returncode}): is it killed, or short of memory? See"
+            f" {Path(root, places.LOG)}"
+        )
+
+
+def _drain(old: NeedsRestart, deadline: float) -> None:
+    """Ask an old daemon to end, and wait until it hangs up; it is never killed."""
+    connection = connection_to(old.endpoint)
+    try:
+        if connection.wait_until_ready(min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)):
+            connection.send(encode_request(b"drain", Drain(), ()))
+        while not connection.is_lost() and time.monotonic() < deadline:
+            connection.receive(limits.CLIENT_TURN_MESSAGES)
+            connection.wait(deadline)
+    finally:
+        connection.close()

@@ -1,0 +1,70 @@
+"""Whose turn it is to start a daemon: one client's, and a next one's when that takes too long."""
+
+import fcntl
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Final
+
+from steno._system import fork_guard
+from steno_protocol import limits, places
+
+_BYTE_LOCK: Final = struct.Struct("hhqqi0q")
+"""type, from where, start, length, pid: `struct flock` of fcntl(2), in the machine's own layout."""
+
+
+class StartLock:
+    """The start lock of a root; open until `close`.
+
+    Whoever holds it may be stopped, so it is not waited for for ever: every `patience_s` one more
+    of those who wait gets a turn. Never all of them together: hundreds of interpreters that start
+    at once keep each other from ever being ready.
+
+    Args:
+        root: the root, which is there.
+        patience_s: how long one turn is waited for.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, root: str, patience_s: float) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._handle = fork_guard.closed_in_child(
+            os.open(Path(root, places.START_LOCK), flags, 0o600)
+        )
+        self._patience_s = max(patience_s, limits.START_LOCK_POLL_S)
+        self._began = time.monotonic()
+        self._is_held = False
+
+    @property
+    def waited_s(self) -> float:
+        """How long it is open."""
+        return time.monotonic() - self._began
+
+    def try_turn(self) -> bool:
+        """Whether it is our turn, which lasts until `close`."""
+        turn = int(self.waited_s / self._patience_s)
+        self._is_held = self._is_held or self._try_first() or (turn > 0 and self._try_byte(turn))
+        return self._is_held
+
+    def close(self) -> None:
+        """Give the turn back, and close the file."""
+        fork_guard.close(self._handle)
+
+    def _try_first(self) -> bool:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _try_byte(self, turn: int) -> bool:
+        # Of the open file, as the first turn: threads of one process are to wait for each other.
+        wanted = _BYTE_LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, turn, 1, 0)
+        try:
+            fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, wanted)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True

@@ -1,0 +1,159 @@
+"""Which daemon a client wants: its root, where it listens, and who is asking."""
+
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steno._sansio.argument_checks import briefly, given_text
+from steno._system.safe_open import read_regular
+from steno_protocol import limits, places
+from steno_protocol.errors import BadRequest
+
+if TYPE_CHECKING:
+    from steno_protocol.credentials import ClientKey
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The daemon that a client wants.
+
+    Attributes:
+        root: the folder whose daemon it is; in a resolved target without symbolic links, or None:
+            whoever answers at `endpoint`.
+        endpoint: where to connect; None: where the daemon of `root` says that it listens.
+        spawn: start a daemon when none runs.
+        name: the client's name, the `_by` of the lines that it writes.
+        key: what it shows to a daemon on another machine.
+    """
+
+    root: str | None
+    endpoint: str | None
+    spawn: bool
+    name: str
+    key: "ClientKey | None" = None
+
+    def resolved(self) -> "Target":
+        """The same daemon, whatever the working folder becomes; looks at the file system.
+
+        Raises:
+            BadRequest: the path of the root is no UTF-8.
+        """
+        if self.root is None and self.endpoint is not None:
+            return self
+        return msgspec.structs.replace(self, root=_real_root(self.root))
+
+    def without_spawn(self) -> "Target":
+        """The same daemon, if it runs."""
+        return msgspec.structs.replace(self, spawn=False)
+
+    def address(self) -> str:
+        """Where to connect now; a daemon that was restarted may listen elsewhere.
+
+        Raises:
+            Unauthorized: somebody else could listen there in its place.
+        """
+        if self.endpoint is not None:
+            return self.endpoint
+        assert self.root is not None
+        return _noted_endpoint(self.root) or _derived_endpoint(self.root)
+
+
+def make_target(
+    root: str | os.PathLike[str] | None,
+    endpoint: str | None,
+    name: str | None,
+    *,
+    spawn: bool,
+    key_file: str | os.PathLike[str] | None = None,
+) -> Target:
+    """What the arguments of `connect` mean, not yet resolved.
+
+    Raises:
+        BadRequest: the name, the root or the endpoint cannot be one, or the file holds no key.
+        NotFound, Unauthorized: the key file is not there, or not ours alone.
+    """
+    return Target(
+        root=None if root is None else _path(root, "root"),
+        endpoint=None if endpoint is None else _endpoint(endpoint),
+        spawn=spawn and endpoint is None,
+        name=_default_name() if name is None else places.check_name(name),
+        key=None if key_file is None else _client_key(key_file),
+    )
+
+
+def start_command(root: str) -> str:
+    """The command that starts the daemon of a root, with the root unless it is the caller's own."""
+    if root == _real_root(None):
+        return "steno start"
+    # Imported only now: this is for errors.
+    import shlex  # noqa: PLC0415
+
+    return f"steno start --root {shlex.quote(root)}"
+
+
+def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
+    # Imported only now: most clients are on the daemon's own machine and have no key.
+    from steno._system.key_files import client_key  # noqa: PLC0415
+
+    return client_key(_path(path, "key_file"))
+
+
+def _path(path: Any, what: str) -> str:
+    """A path as text, of what `open` would take for one."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        text = "\0"
+    if "\0" in text:
+        raise BadRequest(f"the {what} is {briefly(path)}: give a path, as text or a pathlib.Path")
+    return text
+
+
+def _endpoint(endpoint: str) -> str:
+    return places.check_endpoint(given_text(endpoint, "the endpoint"))
+
+
+def _real_root(root: str | None) -> str:
+    given = None if root is None else os.path.expanduser(root)  # noqa: PTH111 (as text)
+    home = os.path.expanduser("~")  # noqa: PTH111 (as text)
+    path = os.path.realpath(places.root_folder(given, os.environ, home))
+    return places.check_path(path, "root")
+
+
+def _noted_endpoint(root: str) -> str | None:
+    try:
+        note = places.decode_lock_note(read_regular(Path(root, places.LOCK)))
+    except OSError:
+        return None
+    return None if note is None else note.endpoint
+
+
+def _derived_endpoint(root: str) -> str:
+    path = places.socket_path(root, None, os.environ, os.getuid())
+    folder = os.path.dirname(path)  # noqa: PTH120 (as text)
+    if folder != root:
+        _check_socket_folder(folder)
+    return f"ipc://{path}"
+
+
+def _check_socket_folder(folder: str) -> None:
+    """What is not there, a daemon makes for its user alone."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for found in (os.lstat(folder), os.stat(folder)):  # noqa: PTH116 (as text)
+            places.check_socket_folder(
+                folder, owner=found.st_uid, mode=found.st_mode, own=os.getuid()
+            )
+
+
+def _default_name() -> str:
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    if program.startswith("-") or not program:
+        # `-` and `-c` stand where a program that has no file has its name.
+        program = "python"
+    suffix = f"-{os.getpid()}"
+    stem = re.sub(r"[^A-Za-z0-9_.@+-]", "_", program)
+    return stem[: limits.NAME_CHARS_MAX - len(suffix)] + suffix

@@ -1,0 +1,1 @@
+"""Requests, replies and events as values: no socket, clock or file."""

@@ -1,0 +1,227 @@
+"""One compaction as the commands to send, and what their replies mean; pure but for new keys."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from steno._sansio.argument_checks import check_function, given_number, given_text
+from steno._sansio.keys import new_key
+from steno._sansio.messages import encode_messages
+from steno._sansio.reading import PastReader
+from steno._sansio.summaries import (
+    Summary,
+    estimated_tokens,
+    prepare,
+    recorded_summary,
+    summary_parts,
+    summary_record,
+    summary_text,
+    summary_tokens,
+)
+from steno.values import Ack, Compacted
+from steno_protocol import commands, happenings, limits, replies
+from steno_protocol.context import CHARS_PER_TOKEN, ContextState, Message
+from steno_protocol.errors import Expired
+from steno_protocol.happenings import Happening
+from steno_protocol.places import check_key
+from steno_protocol.positions import Position
+from steno_protocol.records import text_chars
+
+
+class Compacting:
+    """A compaction until it has something to summarise.
+
+    The caller sends `begin` and gives the reply to `begun`. From then on it sends `abort` wherever
+    it stops before the end.
+
+    Args:
+        session: its id.
+        by: who compacts.
+        key: names the compaction for ever; it is the name of its lease, too.
+        preserve: how many of the last user and assistant messages stay as they are.
+        lease_ms: after how long without a word it counts as abandoned.
+    """
+
+    def __init__(
+        self, session: str, by: str, key: str | None, preserve: int, lease_ms: int
+    ) -> None:
+        self.key = new_key() if key is None else check_key(key)
+        self.begin = commands.CompactBegin(
+            session=session, lease=self.key, preserve=preserve, lease_ms=lease_ms, by=by
+        )
+        self.abort = commands.CompactAbort(session=session, lease=self.key)
+
+    def begun(self, reply: replies.Compaction) -> "Begun | None":
+        """What there is to do, or None when that is nothing."""
+        return Begun(self.begin, reply) if reply.messages else None
+
+    def applied(self, entries: Sequence[Happening]) -> "Applied | None":
+        """The compaction of this key in the session's timeline, None when there was none."""
+        at: dict[int, str] = {}
+        for entry in entries:
+            match entry:
+                case Happening(
+                    kind=happenings.COMPACTING,
+                    details={"checkpoint_id": int(number), "at": str(begun)},
+                ):
+                    at[number] = begun
+                case Happening(
+                    kind=happenings.COMPACTED,
+                    details={
+                        "from": int(source),
+                        "checkpoint_id": int(number),
+                        "summarised": int(lines),
+                        "lines": int(head),
+                    },
+                ) if entry.key == self.key:
+                    cut = Position(source, lines)
+                    return Applied(
+                        session=self.begin.session,
+                        lease=self.key,
+                        head=Position(entry.generation, head),
+                        cut=cut,
+                        at=Position.parse(at[number]) if number in at else cut,
+                        checkpoint_id=number,
+                    )
+                case _:
+                    pass
+        return None
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A compaction that has something to summarise.
+
+    The caller reads `past`, has its `request` answered, and sends the commit of `commit_fields` and
+    `commit_record`.
+    """
+
+    begin: commands.CompactBegin
+    reply: replies.Compaction
+
+    @property
+    def renewal_s(self) -> float:
+        """How often `begin` is sent again while the model thinks, in seconds."""
+        return (self.reply.lease_ms or self.begin.lease_ms) / 3000
+
+    def past(self) -> PastReader:
+        """What reads the lines that are summarised."""
+        return PastReader(self.begin.session, Position.parse(self.reply.cut), None)
+
+    def request(self, past: ContextState, instruction: str | None) -> list[Message]:
+        """What the model is asked."""
+        return prepare(past.history, instruction)
+
+    def commit_record(self, summary: str | Summary) -> list[bytes]:
+        """The record that goes with the commit.
+
+        Raises:
+            BadRequest: the summary is none, or has no text.
+            TooLarge: it is over the limit of a record.
+        """
+        return encode_messages(summary_record(summary))
+
+    def commit_fields(self, summary: str | Summary, why: str | None) -> dict[str, Any]:
+        """The fields of the commit beside those that every mutation has."""
+        return {
+            "lease": self.begin.lease,
+            "cut": self.reply.cut,
+            "at": self.reply.at,
+            "checkpoint_id": self.reply.checkpoint_id,
+            # A daemon that does not tell it does not ask for it either.
+            "incarnation": self.reply.incarnation or None,
+            "summary_tokens": summary_tokens(summary),
+            "why": why,
+        }
+
+    def result(self, ack: Ack, summary: str | Summary) -> Compacted:
+        """What the caller is told."""
+        text = summary_text(summary_parts(summary))
+        tokens = summary_tokens(summary)
+        number = ack.checkpoint_id
+        return Compacted(
+            ack=ack,
+            messages=self.reply.messages,
+            summary=text,
+            tokens=estimated_tokens(text) if tokens is None else tokens,
+            checkpoint_id=self.reply.checkpoint_id if number is None else number,
+            cut=Position.parse(self.reply.cut),
+            at=Position.parse(self.reply.at),
+        )
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A compaction of the past, whose command is repeated.
+
+    The caller reads `made` and `summarised`, and sends the commit of `commit_fields` and
+    `commit_record`, which is answered as the first one was. It could never be applied: it speaks of
+    a generation that was left behind.
+    """
+
+    session: str
+    lease: str
+    head: Position
+    cut: Position
+    at: Position
+    checkpoint_id: int
+
+    def made(self) -> PastReader:
+        """What reads the session as it was right after the compaction."""
+        return PastReader(self.session, self.head, None)
+
+    def summarised(self) -> PastReader:
+        """What reads the lines that were summarised."""
+        return PastReader(self.session, self.cut, None)
+
+    def commit_record(self, made: ContextState) -> list[bytes]:
+        """The record that goes with the commit: the summary that was put in."""
+        return encode_messages(made.history[0])
+
+    def commit_fields(self) -> dict[str, Any]:
+        """The fields of the commit beside those that every mutation has."""
+        return {
+            "lease": self.lease,
+            "cut": str(self.cut),
+            "at": str(self.at),
+            "checkpoint_id": self.checkpoint_id,
+        }
+
+    def result(self, ack: Ack, made: ContextState, summarised: ContextState) -> Compacted:
+        """What the caller is told."""
+        summary, *kept = made.history
+        text = recorded_summary(summary)
+        kept_chars = sum(text_chars(message["content"]) for message in kept)
+        tokens = made.token_count - kept_chars // CHARS_PER_TOKEN
+        # The daemon's own estimate is of the whole message: no model had told a number.
+        is_estimate = tokens == text_chars(summary["content"]) // CHARS_PER_TOKEN
+        return Compacted(
+            ack=ack,
+            messages=len(summarised.history),
+            summary=text,
+            tokens=estimated_tokens(text) if is_estimate else tokens,
+            checkpoint_id=self.checkpoint_id,
+            cut=self.cut,
+            at=self.at,
+        )
+
+
+def check_asking(summarize: object, instruction: object) -> None:
+    """Raise BadRequest if no model can be asked so: before anything is, and before the lease."""
+    check_function(summarize, "summarize")
+    if instruction is not None:
+        given_text(instruction, "instruction")
+
+
+def lease_ms(lease_s: float) -> int:
+    """A lease in whole milliseconds, within its limits; raises BadRequest when it is no number."""
+    lease = 1000 * given_number(lease_s, "lease, in seconds,")
+    return int(max(1, min(lease, limits.COMPACTION_LEASE_MS_MAX)))
+
+
+def too_late(session: str, timeout_s: float | None) -> Expired:
+    """What is said when a model takes too long."""
+    return Expired(
+        f"there was no summary within {timeout_s} s: nothing was changed; allow more time, or ask"
+        " a faster model",
+        session=session,
+    )

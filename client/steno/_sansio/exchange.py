@@ -1,0 +1,496 @@
+"""What is under way between one client and its daemon: pure, without socket and without clock.
+
+The driver (async or blocking) owns the socket and the time. It calls `submit`, `receive`,
+`connected`, `disconnected` and `tick`, has `flush` send what lies in `outbox`, and calls `tick`
+again when `alarm` is reached.
+
+An interrupt (an exception of a signal handler) may end any call here half-way. The driver then
+drops the connection and calls `disconnected`: what was not taken in as a whole comes again on the
+next one, as after every loss of a connection.
+
+The life of a request:
+
+    submitted --connected--> under way --answer--> done
+                  ^             | no answer for `interval_s`: sent again, `repeat` set
+                  |             | busy, shutting_down, expired: sent again after `backoff_s`
+                  +-------------+ disconnected: waits for `connected`, then sent again
+    and at its deadline it is done with Unreachable or OutcomeUnknown, wherever it is.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from math import inf
+from typing import Final
+
+import msgspec
+
+from steno._sansio.follower import Follower
+from steno._sansio.headers import encode_header
+from steno._sansio.pending import Pending
+from steno._sansio.slow_requests import Lookups
+from steno_protocol import events, limits
+from steno_protocol.bundles import can_be_bundled, encode_bundle
+from steno_protocol.commands import (
+    Command,
+    Drain,
+    Grant,
+    Hello,
+    Mutation,
+    Unsubscribe,
+)
+from steno_protocol.errors import (
+    BadRequest,
+    Busy,
+    ErrorCode,
+    Incompatible,
+    Outcome,
+    StenoError,
+)
+from steno_protocol.frames import Answer, decode_answers
+from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
+from steno_protocol.version import PROTOCOL_MAGIC
+
+_BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
+"""How long nothing is heard of a slow connection at the most, while it carries events."""
+
+
+class Exchange:
+    """All requests and subscriptions of one client.
+
+    Attributes:
+        outbox: requests to send, each as its frames; empty while there is no connection.
+        alarm: when `tick` has to be called next, on the caller's clock in seconds; `inf` for never.
+        trouble: why there is no connection, for the error of a request that waited in vain.
+    """
+
+    def __init__(self, hello: Hello) -> None:
+        self.outbox: deque[list[bytes]] = deque()
+        self.alarm = inf
+        self.trouble: str | None = None
+        self._hello = hello
+        self._clock_offset_ms: int | None = None
+        self._number = 0
+        self._pending: dict[bytes, Pending] = {}
+        self._lookups = Lookups()
+        self._followers: dict[bytes, Follower] = {}
+        self._abandoned: deque[Follower] = deque()
+        self._failure: StenoError | None = None
+        self._bundle_requests = 0
+        self._heard_at = -inf
+        # Of this connection: all that was asked, and what was before the last answer.
+        self._asked_bytes = self._answered_bytes = 0
+
+    # --- requests --------------------------------------------------------------------------------
+
+    @property
+    def needs_daemon(self) -> bool:
+        """True while somebody waits for an answer."""
+        return bool(self._pending) or any(f.is_awaited for f in self._followers.values())
+
+    @property
+    def wants_connection(self) -> bool:
+        """True while somebody waits for an answer or follows a session."""
+        return bool(self._pending or self._followers)
+
+    @property
+    def is_lone(self) -> bool:
+        """True while at most one request is under way: nothing else could go together with it."""
+        return len(self._pending) <= 1
+
+    @property
+    def deadline(self) -> float:
+        """When the first of those who wait for an answer gives up; `inf` when nobody waits."""
+        # Copied in one step, here and below: a finaliser or another thread may `forget` meanwhile.
+        requests = (pending.deadline for pending in list(self._pending.values()))
+        return min((*requests, *(f.deadline for f in self._followers.values())), default=inf)
+
+    @property
+    def is_connected(self) -> bool:
+        """True between `connected` and `disconnected`."""
+        return self._clock_offset_ms is not None
+
+    def submit(
+        self,
+        command: Command,
+        records: Sequence[bytes],
+        wake: Callable[[], None],
+        now: float,
+        timeout_s: float,
+    ) -> Pending:
+        """Begin a request; `wake` is called once it is done.
+
+        Raises:
+            TooLarge, BadRequest: it cannot be sent at all.
+            Busy: this client has `CLIENT_REQUESTS_MAX` requests under way.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if len(self._pending) >= limits.CLIENT_REQUESTS_MAX:
+            raise Busy(f"this client has {len(self._pending)} requests under way: wait for some")
+        pending = Pending(self._next_id(b"r"), command, records, wake, now, timeout_s)
+        if self.is_connected:
+            self._send(pending, now)
+        else:
+            encode_header(command)
+        self._pending[pending.id] = pending
+        self._arm(min(pending.due, pending.deadline))
+        return pending
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody waits for this request any more; its answer will be ignored."""
+        self._pending.pop(pending.id, None)
+        self._lookups.end(pending)
+
+    def fail(self, error: StenoError, *, for_ever: bool = False) -> None:
+        """End everything that is under way with `error`; `for_ever` refuses what comes later too.
+
+        A mutation that may have been applied ends with OutcomeUnknown instead.
+        """
+        if for_ever:
+            self._failure = error
+        for pending in list(self._pending.values()):
+            self._finish(pending, pending.outcome(error))
+        for follower in list(self._followers.values()):
+            if for_ever or follower.is_awaited:
+                self._end(follower, error)
+
+    # --- the connection --------------------------------------------------------------------------
+
+    def connected(self, welcome: Welcome, now: float) -> None:
+        """The daemon of this welcome is there: send what waits, follow again."""
+        self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
+        self._bundle_requests = welcome.limits.get("bundle_requests_max", 0)
+        self.trouble = None
+        for pending in list(self._pending.values()):
+            self._send(pending, now)
+            self._arm(pending.due)
+        for follower in list(self._followers.values()):
+            if follower.inbox:
+                # An interrupt came before it was told.
+                follower.wake()
+            # What was received and not consumed counts against no window any more, so it has to be
+            # consumed before more is asked for.
+            follower.stalled = bool(follower.inbox)
+            if not follower.stalled:
+                self._subscribe(follower, now)
+
+    def disconnected(self, why: str) -> None:
+        """The connection ended: whatever was under way on it gets no answer any more."""
+        self._clock_offset_ms = None
+        self.trouble = why
+        self.outbox.clear()
+        self._lookups.forget_all()
+        self._asked_bytes = self._answered_bytes = 0
+        for pending in list(self._pending.values()):
+            if isinstance(pending.command, Drain) and pending.copies:
+                # It was asked to end, and it ended.
+                self._resolve(pending, Done(), b"")
+            pending.uncertain = pending.uncertain or pending.copies > 0
+            pending.copies = 0
+            pending.due = inf
+        for follower in self._followers.values():
+            follower.name = None
+            follower.has_caught_up = False
+            follower.due = inf
+
+    def flush(self, send: Callable[[Sequence[bytes]], bool]) -> None:
+        """Send what is in the outbox, as far as `send` takes messages, which is False when not."""
+        while self.outbox:
+            count, message = self._next_message()
+            if not send(message):
+                return
+            for _ in range(count):
+                self.outbox.popleft()
+
+    def receive(self, frames: Sequence[bytes], now: float) -> None:
+        """Take in one message from the daemon.
+
+        Raises:
+            Incompatible: it is not of this protocol.
+        """
+        self._heard_at = now
+        try:
+            for answer in decode_answers(frames):
+                self._take(answer, now)
+        except BadRequest as error:
+            raise Incompatible(
+                f"the daemon sent what this client cannot read ({error.message}): restart it, so"
+                " that both are of one version"
+            ) from None
+        if self._lookups.waiting:
+            self._go_on_looking(now)
+
+    def tick(self, now: float) -> None:
+        """Do what is due: send again, give up, ask again for subscriptions."""
+        while self._abandoned:
+            self.unfollow(self._abandoned[0])
+            # Who waits for its mirror need not do so any more.
+            self._abandoned.popleft().wake()
+        if self._lookups.waiting:
+            self._go_on_looking(now)
+        if now < self.alarm:
+            return
+        self.alarm = inf
+        for pending in list(self._pending.values()):
+            self._tick_request(pending, now)
+        for request_id, follower in list(self._followers.items()):
+            self._tick_follower(request_id, follower, now)
+
+    # --- subscriptions ---------------------------------------------------------------------------
+
+    def follow(self, follower: Follower, now: float, timeout_s: float) -> None:
+        """Begin to follow a session; the follower's `wake` is called after each event.
+
+        Raises:
+            TooLarge, BadRequest: it cannot be asked for at all.
+        """
+        if self._failure is not None:
+            raise self._failure
+        # Here it is its caller's mistake; on the next connection it would end everybody's.
+        encode_header(follower.asked_as("s"))
+        follower.deadline = now + timeout_s
+        follower.timeout_s = timeout_s
+        self._followers[self._next_id(b"s")] = follower
+        self._arm(follower.deadline)
+        if self.is_connected:
+            self._subscribe(follower, now)
+
+    def consumed(self, follower: Follower, now: float) -> None:
+        """Give the daemon credit for what was popped, in portions of half a window."""
+        if follower.stalled:
+            if not follower.inbox and self.is_connected:
+                self._subscribe(follower, now)
+        elif follower.owed_bytes * 2 >= follower.window and follower.name is not None:
+            self._grant(follower.name, follower.owed_bytes)
+            follower.owed_bytes = 0
+
+    def unfollow(self, follower: Follower) -> None:
+        """End a subscription; ending it twice is harmless."""
+        if self._drop_ids(follower):
+            self._unsubscribe(follower)
+
+    def abandon(self, follower: Follower) -> None:
+        """As `unfollow`, at the next tick; may be called by a garbage collector, in any thread."""
+        self._abandoned.append(follower)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _next_message(self) -> tuple[int, Sequence[bytes]]:
+        """How many of those who wait go next, and their message."""
+        bundled: list[Sequence[bytes]] = []
+        size = 0
+        for request in islice(self.outbox, self._bundle_requests):
+            size += sum(map(len, request))
+            if size > limits.TOGETHER_BYTES_MAX or not can_be_bundled(request):
+                break
+            bundled.append(request)
+        if not bundled:
+            return 1, self.outbox[0]
+        return len(bundled), [encode_bundle(bundled)]
+
+    def _go_on_looking(self, now: float) -> None:
+        while (pending := self._lookups.next()) is not None:
+            if pending.id in self._pending:
+                self._send(pending, now)
+                self._arm(pending.due)
+            else:
+                self._lookups.end(pending)
+
+    def _send(self, pending: Pending, now: float) -> None:
+        assert self._clock_offset_ms is not None
+        if not self._lookups.admits(pending):
+            pending.due = inf
+            return
+        command = pending.command
+        deadline_ms = max(0, int(pending.deadline * 1000) + self._clock_offset_ms)
+        if pending.uncertain and isinstance(command, Mutation):
+            command = msgspec.structs.replace(command, deadline_ms=deadline_ms, repeat=True)
+        else:
+            command = msgspec.structs.replace(command, deadline_ms=deadline_ms)
+        header = encode_header(command)
+        self.outbox.append([PROTOCOL_MAGIC, pending.id, header, *pending.records])
+        pending.copies += 1
+        self._asked_bytes += len(header) + pending.size
+        pending.asked_bytes = self._asked_bytes
+        pending.due = now + pending.interval_s + self._way_s()
+
+    def _way_s(self) -> float:
+        """How long a slow connection takes for what is under way on it, there and back.
+
+        A copy of what is still on its way would only make that longer, the more of them the worse.
+        """
+        under_way = self._asked_bytes - self._answered_bytes
+        is_much = under_way >= limits.LENT_FRAME_BYTES
+        return min(under_way / limits.SLOW_BYTES_S, limits.REQUEST_TIMEOUT_S) if is_much else 0.0
+
+    def _take(self, answer: Answer, now: float) -> None:
+        pending = self._pending.get(answer.id)
+        if pending is not None:
+            self._take_answer(pending, answer, now)
+        elif answer.id in self._followers:
+            self._take_event(answer, now)
+        elif isinstance(answer.body, Subscribed):
+            # An attempt that was given up has its answer after all: nobody takes what it sends.
+            command = Unsubscribe(subscription=answer.id.decode())
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
+        elif isinstance(answer.body, Welcome):
+            self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
+
+    def _take_answer(self, pending: Pending, answer: Answer, now: float) -> None:
+        body = answer.body
+        self._answered_bytes = max(self._answered_bytes, pending.asked_bytes)
+        if isinstance(body, events.Event):
+            pending.copies = max(0, pending.copies - 1)
+            return
+        if not isinstance(body, ErrorReply):
+            self._resolve(pending, body, answer.block)
+            return
+        # Not before: what an interrupt keeps from being resolved may have been applied.
+        pending.copies = max(0, pending.copies - 1)
+        if isinstance(pending.command, Drain) and body.code is ErrorCode.SHUTTING_DOWN:
+            self._resolve(pending, Done(), b"")
+        elif pending.is_retried_after(body.code):
+            self._retry_later(pending, body, now)
+        elif pending.copies and body.outcome is Outcome.NOT_APPLIED:
+            # Another copy is still queued and may be applied: only its answer is final.
+            pending.refusal = body.exception(pending.key)
+        else:
+            self._finish(pending, pending.refused(body))
+
+    def _retry_later(self, pending: Pending, body: ErrorReply, now: float) -> None:
+        pending.refusal = body.exception(pending.key)
+        if body.code is ErrorCode.EXPIRED:
+            # Our idea of its clock is wrong, for instance after one of the machines slept.
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"h"), encode_header(self._hello)])
+        if not pending.copies:
+            # Clients that were refused together should not come back together.
+            pending.due = now + pending.backoff_s * (1 + self._number % 8 / 16)
+            pending.backoff_s = min(2 * pending.backoff_s, limits.RESEND_S)
+            self._arm(pending.due)
+
+    def _tick_request(self, pending: Pending, now: float) -> None:
+        if now >= pending.deadline:
+            self._finish(pending, pending.timed_out(self.trouble))
+            return
+        if now >= pending.due and self.is_connected:
+            if pending.copies:
+                pending.uncertain = True
+                pending.interval_s = min(2 * pending.interval_s, limits.RESEND_S_MAX)
+            self._send(pending, now)
+        self._arm(min(pending.due, pending.deadline))
+
+    def _finish(self, pending: Pending, error: StenoError) -> None:
+        pending.error = error
+        self.forget(pending)
+        pending.wake()
+
+    def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
+        # The reply makes it done; forgotten before that, nobody would ever do so.
+        pending.block = block
+        pending.reply = reply
+        self.forget(pending)
+        pending.wake()
+
+    def _take_event(self, answer: Answer, now: float) -> None:
+        follower = self._followers[answer.id]
+        if follower.name is None:
+            # Of an attempt that was given up: another one is about to be made.
+            return
+        match answer.body:
+            case Subscribed() as reply:
+                follower.begin(reply)
+            case ErrorReply() as reply if follower.is_asked_again_after(reply.code):
+                self._subscribe_later(follower, now)
+                return
+            case ErrorReply() as reply:
+                self._end(follower, reply.exception())
+                return
+            case events.Event() as event:
+                if not follower.take(event, answer.block):
+                    self._unsubscribe(follower)
+                    self._subscribe_later(follower, now)
+                elif follower.error is not None:
+                    self._end(follower, follower.error)
+                    return
+            case _:
+                return
+        if follower.deadline != inf:
+            # Each piece of a long backlog is a sign of life.
+            follower.deadline = now + follower.timeout_s
+        follower.wake()
+        self.consumed(follower, now)
+
+    def _subscribe(self, follower: Follower, now: float) -> None:
+        # A new name and a new request id for each attempt: what an earlier one still sends is then
+        # nobody's, and cannot be mistaken for an event of this one.
+        request_id = self._next_id(b"s")
+        # At no instant without an id: who has none is never asked for again.
+        self._followers[request_id] = follower
+        self._drop_ids(follower, but=request_id)
+        self._unsubscribe(follower)
+        follower.name = request_id.decode()
+        follower.stalled = False
+        follower.has_caught_up = False
+        follower.asked_at = now
+        follower.due = now + follower.interval_s
+        # A daemon that is slow to answer because much is asked of it must not be asked ever more.
+        follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
+        self._arm(min(follower.due, follower.deadline))
+        asked = follower.asked_as(follower.name)
+        self.outbox.append([PROTOCOL_MAGIC, request_id, encode_header(asked)])
+
+    def _subscribe_later(self, follower: Follower, now: float) -> None:
+        follower.name = None
+        follower.due = now + follower.backoff_s
+        follower.backoff_s = min(2 * follower.backoff_s, limits.RESEND_S)
+        self._arm(follower.due)
+
+    def _tick_follower(self, request_id: bytes, follower: Follower, now: float) -> None:
+        if now >= follower.deadline:
+            self._end(follower, follower.timed_out(self.trouble))
+        elif now >= follower.due and self.is_connected:
+            if self._may_be_coming(follower, now):
+                follower.due = self._heard_at + _BLOCK_WAY_S
+            else:
+                self._subscribe(follower, now)
+        if request_id in self._followers:
+            self._arm(min(follower.due, follower.deadline))
+
+    def _may_be_coming(self, follower: Follower, now: float) -> bool:
+        """Whether its answer may be behind what comes: others' events, or those of a lost try."""
+        is_early = now < follower.asked_at + limits.PEER_EVENTS_BYTES_MAX / limits.SLOW_BYTES_S
+        return follower.name is not None and is_early and now < self._heard_at + _BLOCK_WAY_S
+
+    def _end(self, follower: Follower, error: StenoError) -> None:
+        self.unfollow(follower)
+        follower.error = error
+        follower.wake()
+
+    def _unsubscribe(self, follower: Follower) -> None:
+        if follower.name is not None and self.is_connected:
+            command = Unsubscribe(subscription=follower.name)
+            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
+        follower.name = None
+
+    def _grant(self, name: str, owed_bytes: int) -> None:
+        while owed_bytes:
+            portion = min(owed_bytes, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
+            command = Grant(subscription=name, bytes=portion)
+            # Under the id of its subscription: a daemon that forgot it answers with an event.
+            self.outbox.append([PROTOCOL_MAGIC, name.encode(), encode_header(command)])
+            owed_bytes -= portion
+
+    def _drop_ids(self, follower: Follower, but: bytes | None = None) -> bool:
+        """Forget the ids of a follower, except one; False when there were none."""
+        ids = [each for each, other in self._followers.items() if other is follower and each != but]
+        for each in ids:
+            self._followers.pop(each, None)
+        return bool(ids)
+
+    def _next_id(self, kind: bytes) -> bytes:
+        self._number += 1
+        return b"%s%d" % (kind, self._number)
+
+    def _arm(self, due: float) -> None:
+        self.alarm = min(self.alarm, due)

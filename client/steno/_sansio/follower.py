@@ -1,0 +1,233 @@
+"""One subscription as the client sees it: how far it has come, and what it owes the daemon."""
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import assert_never
+
+from steno._sansio.pending import RETRIED
+from steno.values import DmailEvent, File, Live, RecordsEvent, Reset, SubscriptionEvent
+from steno_protocol import events, limits
+from steno_protocol.commands import Subscribe
+from steno_protocol.errors import ErrorCode, NotFound, StenoError, Unreachable
+from steno_protocol.positions import Position
+from steno_protocol.replies import Subscribed
+
+
+class Follower:
+    """A session's events in order, without gap or duplicate, across reconnects.
+
+    An event is in the inbox exactly when `position` is behind it, and out of it exactly when the
+    caller has it, wherever an interrupt comes. An interrupt, as another thread, comes where a call
+    begins or returns, so there is none between the statements that change the two.
+
+    Attributes:
+        session: the session that is followed.
+        file: which of its files.
+        after: where to begin, until the first answer says where that is.
+        position: everything before it was received; a resumption continues here.
+        incarnation: which making of the session `position` speaks of.
+        checkpoint_floor: ids below it were given out before the lines after the beginning tell of
+            any.
+        inbox: received and not yet consumed; the window bounds its bytes.
+        is_live: the first backlog was received.
+        has_caught_up: so was that of the present attempt.
+        error: why the subscription is over, if it is.
+        name: of the present attempt, None while there is none.
+        asked_at: when the present attempt was made.
+        due: when to ask again unless an answer came, on the clock of the exchange.
+        interval_s: how long the next attempt waits for its answer.
+        deadline: when to give up, while the beginning is awaited.
+        until_live: the beginning is awaited until the backlog is there, not only until the answer.
+        waiters: callers who cannot go on before more has come.
+        stalled: the daemon was told to stop, or was lost, with events in the inbox; it is asked
+            again once they are consumed, so that the inbox never grows beyond one window.
+    """
+
+    __slots__ = (
+        "after", "asked_at", "backoff_s", "checkpoint_floor", "deadline", "due", "error", "file",
+        "has_caught_up", "inbox", "incarnation", "interval_s", "is_live", "name", "owed_bytes",
+        "position", "session", "stalled", "timeout_s", "until_live", "waiters", "wake", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        session: str,
+        after: str,
+        wake: Callable[[], None],
+        *,
+        file: File = "context",
+        window: int = limits.SUBSCRIPTION_WINDOW_BYTES,
+        until_live: bool = False,
+    ) -> None:
+        self.session = session
+        self.file: File = file
+        self.after = after
+        self.position: Position | None = None
+        self.incarnation: str | None = None
+        self.checkpoint_floor = 0
+        self.inbox: deque[SubscriptionEvent] = deque()
+        self.is_live = False
+        self.has_caught_up = False
+        self.error: StenoError | None = None
+        self.name: str | None = None
+        self.asked_at = -inf
+        self.due = inf
+        self.interval_s = limits.RESEND_S
+        self.deadline = inf
+        self.timeout_s = limits.REQUEST_TIMEOUT_S
+        self.until_live = until_live
+        self.waiters = 0
+        self.backoff_s = limits.BUSY_RETRY_S
+        self.stalled = False
+        self.owed_bytes = 0
+        self.window = window
+        self.wake = wake
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while a caller waits for what only a daemon can give."""
+        return self.deadline != inf or self.waiters > 0
+
+    @property
+    def is_current(self) -> bool:
+        """True once the backlog of the present attempt was received, or nothing more will be."""
+        return self.has_caught_up or self.error is not None
+
+    @property
+    def resume_after(self) -> str:
+        """The `after` of the next attempt."""
+        return self.after if self.position is None else str(self.position)
+
+    def is_asked_again_after(self, code: ErrorCode) -> bool:
+        """Whether the next attempt may be taken after one was refused in this way."""
+        # Nobody could renew a mirror that was ended because the disk failed for a moment.
+        is_mirror = self.until_live and self.is_live
+        return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
+
+    def timed_out(self, trouble: str | None) -> StenoError:
+        """What it ends with at its deadline; `trouble` is why there is no connection."""
+        because = f" ({trouble})" if trouble else ""
+        return Unreachable(
+            f"the subscription was not answered in time{because}: see `steno status`",
+            session=self.session,
+        )
+
+    def asked_as(self, name: str) -> Subscribe:
+        """The command that asks for what comes next, as the subscription of this name."""
+        return Subscribe(
+            session=self.session,
+            subscription=name,
+            file=self.file,
+            after=self.resume_after,
+            window=self.window,
+            incarnation=self.incarnation,
+        )
+
+    def begin(self, reply: Subscribed) -> None:
+        """The daemon said yes."""
+        self.due = inf
+        self.interval_s = limits.RESEND_S
+        self.owed_bytes = 0
+        if not self.until_live:
+            self.deadline = inf
+        if self.position is None:
+            self.incarnation = reply.incarnation
+            self.checkpoint_floor = reply.checkpoint_floor
+            self.position = _start(self.after, Position.parse(reply.head))
+
+    def take(self, event: events.AnyEvent, block: bytes) -> bool:
+        """Take one event in; False when it does not follow what was received before."""
+        if self.position is None and not isinstance(event, events.Lagged | events.Gone):
+            # The answer that says where it begins was lost on the way.
+            return False
+        match event:
+            case events.Records():
+                return self._take_records(event, block)
+            case events.Live():
+                self._take_live(event)
+            case events.Reset():
+                self._take_reset(event)
+            case events.DmailEvent():
+                told = DmailEvent(event.state, event.id, event.checkpoint_id, self.file)
+                self.inbox.append(told)
+            case events.Lagged():
+                self.stalled = True
+                self.name = None
+            case events.Gone():
+                self.error = NotFound(
+                    f"the session cannot be followed any longer ({event.why}): open it again",
+                    session=self.session,
+                )
+            case _:
+                assert_never(event)
+        return True
+
+    def pop(self) -> SubscriptionEvent:
+        """The oldest event that was not consumed; its bytes are then owed to the daemon."""
+        event = self.inbox[0]
+        # No `popleft`: an interrupt as it returns would take the event along.
+        del self.inbox[0]
+        try:
+            self.owed_bytes += _cost_bytes(event)
+        except BaseException:
+            self.inbox.appendleft(event)
+            raise
+        return event
+
+    def put_back(self, event: SubscriptionEvent) -> None:
+        """Undo a `pop` whose event did not reach the caller."""
+        self.inbox.appendleft(event)
+        self.owed_bytes -= _cost_bytes(event)
+
+    def _take_records(self, event: events.Records, block: bytes) -> bool:
+        first = Position.parse(event.first)
+        # A jump forward is a line too long to be given to any reader, which the daemon passed over.
+        if self.position is None or first < self.position or first[0] != self.position[0]:
+            return False
+        taken = RecordsEvent(first, Position.parse(event.next), block, self.file)
+        self.position = taken.next
+        self.inbox += (taken,)
+        return True
+
+    def _take_live(self, event: events.Live) -> None:
+        self.backoff_s = limits.BUSY_RETRY_S
+        self.deadline = inf
+        self.has_caught_up = True
+        if not self.is_live:
+            taken = Live(Position.parse(event.head), self.file)
+            self.is_live = True
+            self.inbox += (taken,)
+
+    def _take_reset(self, event: events.Reset) -> None:
+        kept = event.kept
+        if self.position is not None:
+            kept = min(kept, self.position.line)
+        position = Position(event.generation, kept)
+        taken = Reset(
+            event.generation,
+            kept,
+            event.why,
+            event.incarnation,
+            Position.parse(event.head),
+            self.file,
+            event.checkpoint_floor,
+        )
+        self.position = position
+        self.incarnation = event.incarnation
+        self.inbox += (taken,)
+
+
+def _cost_bytes(event: SubscriptionEvent) -> int:
+    """What an event uses up of the window."""
+    return len(event.block) + limits.EVENT_COST_BYTES if isinstance(event, RecordsEvent) else 0
+
+
+def _start(after: str, head: Position) -> Position:
+    match after:
+        case "start":
+            return Position(head.generation, 0)
+        case "now":
+            return head
+        case _:
+            return Position.parse(after)

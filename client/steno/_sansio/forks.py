@@ -1,0 +1,113 @@
+"""Forks and descriptions as commands; pure but for new keys."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from steno._sansio.argument_checks import given_labels, given_number
+from steno._sansio.keys import new_key
+from steno._sansio.request_builders import PositionLike, position_text
+from steno_protocol import limits
+from steno_protocol.commands import Delete, Describe, Fork
+from steno_protocol.errors import BadRequest
+from steno_protocol.places import check_key
+
+_SUFFIX_CHARS = len("-undo-") + 8
+
+
+def fork_command(
+    session: str,
+    by: str,
+    new_session: str,
+    at: PositionLike | None,
+    checkpoint: int | None,
+    turn: int | None,
+    title: str | None,
+    key: str | None,
+) -> Fork:
+    """The command that forks a session at one instant.
+
+    Raises:
+        BadRequest: more than one instant is given, or what is given cannot be one.
+    """
+    if at == "now":
+        at = None
+    if sum(given is not None for given in (at, checkpoint, turn)) > 1:
+        raise BadRequest(
+            "a fork is at one instant: give at, checkpoint or turn, or none of them for now",
+            session=session,
+        )
+    return Fork(
+        session=session,
+        new_session=new_session,
+        key=_key(key),
+        at=None if at is None else position_text(at),
+        checkpoint_id=checkpoint,
+        turn=turn,
+        title=title,
+        by=by,
+    )
+
+
+def undo_command(
+    session: str, by: str, turns: int, new_session: str | None, title: str | None, key: str | None
+) -> Fork:
+    """The command that forks a session before its last turns.
+
+    Raises:
+        BadRequest: there is nothing to undo.
+    """
+    if given_number(turns, "turns") < 1:
+        raise BadRequest(
+            f"{turns} turns cannot be undone: give 1 for the last turn, 2 for the last two",
+            session=session,
+        )
+    key = _key(key)
+    name = undo_name(session, key) if new_session is None else new_session
+    return Fork(session=session, new_session=name, key=key, undo=turns, title=title, by=by)
+
+
+def undo_name(session: str, key: str) -> str:
+    """A session id for an undo that was given none: the same for a repeat with the same key.
+
+    >>> undo_name("team/planner", "k1")
+    'team/planner-undo-72b8f9d8'
+    """
+    folder, slash, name = session.rpartition("/")
+    longest = min(
+        limits.SESSION_SEGMENT_CHARS_MAX,
+        limits.SESSION_ID_CHARS_MAX - len(folder) - len(slash),
+    )
+    return f"{folder}{slash}{name[: longest - _SUFFIX_CHARS]}-undo-{crc32(key.encode()):08x}"
+
+
+def describe_command(
+    session: str,
+    title: str | None,
+    labels: Sequence[str] | None,
+    archived: bool | None,
+    *,
+    replace_damaged: bool,
+) -> Describe:
+    """The command that sets what people know a session by.
+
+    Raises:
+        BadRequest: nothing is to be set, or the labels are no list of them.
+    """
+    if title is None and labels is None and archived is None and not replace_damaged:
+        raise BadRequest("give a title, labels or archived: there is nothing to set")
+    return Describe(
+        session=session,
+        title=title,
+        labels=None if labels is None else given_labels(labels),
+        archived=archived,
+        replace_damaged=replace_damaged,
+    )
+
+
+def delete_command(session: str, by: str, key: str | None) -> Delete:
+    """The command that moves a session to the trash."""
+    return Delete(session=session, key=_key(key), by=by)
+
+
+def _key(key: str | None) -> str:
+    return new_key() if key is None else check_key(key)

@@ -1,0 +1,297 @@
+"""A session's lines, read block by block: what to ask next, and what came; pure.
+
+The first block comes from the daemon, which tells where the file lies. If the reader can open it,
+and the daemon then says that it is the one and how far it may be read, the rest comes from there.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from steno._sansio.pending import Pending
+from steno._sansio.request_builders import PositionLike, position_text
+from steno.values import Record, decode_object
+from steno_protocol import limits
+from steno_protocol.blocks import Bytes, read_lines
+from steno_protocol.commands import Read
+from steno_protocol.context import ContextState
+from steno_protocol.errors import BadRequest, Corrupt, NotFound
+from steno_protocol.floors import checkpoint_floor
+from steno_protocol.happenings import Happening
+from steno_protocol.lines import split_lines
+from steno_protocol.positions import Position, new_position
+from steno_protocol.replies import Lines, Source
+
+PastState = PositionLike | int
+"""A position, or a generation (its end)."""
+
+
+class OpenedFile(Bytes, Protocol):
+    """A file that the reader has opened by itself.
+
+    Attributes:
+        identity: what tells it from every other.
+        size: how far it may be read; nothing of it until the daemon has told.
+    """
+
+    identity: str
+    size: int
+
+
+class LineQueue:
+    """Lines in order, to be taken one by one with their cursors or a block at a time without."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[tuple[Position, deque[bytes]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def __iter__(self) -> Iterator[tuple[Position, bytes]]:
+        for first, lines in self._blocks:
+            for number, line in enumerate(lines, first.line):
+                yield Position(first.generation, number), line
+
+    def add(self, first: Position, lines: list[bytes]) -> None:
+        """Lines that follow one another, the first of them at `first`."""
+        if lines:
+            self._blocks.append((first, deque(lines)))
+
+    def popleft(self) -> tuple[Position, bytes]:
+        """The next line and its cursor."""
+        first, lines = self._blocks.popleft()
+        line = lines.popleft()
+        if lines:
+            self._blocks.appendleft((Position(first.generation, first.line + 1), lines))
+        return first, line
+
+    def pop_block(self) -> tuple[Position, deque[bytes]]:
+        """The next lines that follow one another, and the cursor of the first of them."""
+        return self._blocks.popleft()
+
+    def put_back(self, first: Position, lines: deque[bytes]) -> None:
+        """What is left of a block that was popped."""
+        if lines:
+            self._blocks.appendleft((first, lines))
+
+
+class LineReader:
+    """The lines between two positions of one generation, in order.
+
+    Attributes:
+        lines: what has come and was not taken: cursor and bytes, newline included.
+        damaged: lines that were passed over so far.
+        ahead: the request for the next block, when it was asked for ahead of its use.
+        told: the file that a block came from, until it was opened or could not be.
+    """
+
+    def __init__(
+        self, session: str, after: PositionLike | None, until: PositionLike | None = None
+    ) -> None:
+        self.lines = LineQueue()
+        self.damaged: int = 0
+        self.ahead: Pending | None = None
+        self.told: Source | None = None
+        self._file: OpenedFile | None = None
+        self._may_open = True
+        self._session = session
+        self._after = None if after is None else position_text(after)
+        self._until = None if until is None else position_text(until)
+        self._offset: int | None = None
+        self._bytes_max = limits.BLOCK_BYTES
+        self._is_done = False
+
+    @property
+    def generation(self) -> int:
+        """The generation that is read; known once something has come."""
+        return 0 if self._after is None else Position.parse(self._after).generation
+
+    @property
+    def end(self) -> Position | None:
+        """Where it has come to, behind lines that were passed over, too; None before anything."""
+        return None if self._after is None else Position.parse(self._after)
+
+    def next_command(self) -> Read | None:
+        """What to ask for, or None at the end."""
+        if self._is_done:
+            return None
+        return Read(
+            session=self._session,
+            after=self._after,
+            until=self._until,
+            offset=self._offset,
+            bytes_max=self._bytes_max,
+            opened=self._file.identity if self._file is not None else None,
+        )
+
+    def take(self, reply: Lines, block: bytes) -> None:
+        """Take in the answer to `next_command`."""
+        lines = split_lines(block)
+        end = Position.parse(reply.next)
+        # Counted from the end: lines that were skipped come before the block.
+        first = end.line - len(lines)
+        self.lines.add(Position(end.generation, first), lines)
+        self.damaged += reply.skipped
+        stands_still = reply.next == self._after and not lines
+        self._after = reply.next
+        self._offset = reply.offset
+        # The first lines come soon; who reads on for long asks less often.
+        self._bytes_max = min(2 * self._bytes_max, limits.READ_AHEAD_BYTES_MAX)
+        self._believe(reply.source)
+        is_end = reply.next in (reply.head, self._until)
+        self._is_done = is_end or (stands_still and not self.has_file)
+
+    def use(self, file: OpenedFile | None) -> None:
+        """The file that was told of was opened by the reader, or could not be."""
+        self.told = None
+        self._file = file
+        self._may_open = file is not None
+
+    @property
+    def has_file(self) -> bool:
+        """True while the next lines may be read from the file."""
+        return (
+            self._file is not None and self._offset is not None and self._offset < self._file.size
+        )
+
+    def take_from_file(self, bytes_max: int) -> bool:
+        """Take in the next lines of the file; blocks.
+
+        Returns:
+            False when it gave none, so that only the daemon can tell what is the matter with it.
+        """
+        file, offset = self._file, self._offset
+        assert file is not None
+        assert offset is not None
+        assert self._after is not None
+        after = Position.parse(self._after)
+        until = Position.parse(self._until).line if self._until is not None else None
+        try:
+            block, lines = read_lines(file, after.line, offset, bytes_max, until)
+        except (OSError, BadRequest):
+            self.use(None)
+            return False
+        if block.next == after.line:
+            self.use(None)
+            return False
+        self.lines.add(Position(after.generation, block.first), lines)
+        self.damaged += block.skipped
+        self._after = str(Position(after.generation, block.next))
+        self._offset = block.offset
+        self._is_done = self._after == self._until
+        return True
+
+    def _believe(self, source: Source | None) -> None:
+        """What the daemon says of the file; it is the opened one if no other is meant."""
+        if self._file is None:
+            self.told = source if self._may_open else None
+        elif source is not None and source.identity == self._file.identity:
+            self._file.size = source.size
+        else:
+            self._file = None
+
+    def records(self, *, strict: bool) -> Iterator[Record]:
+        """The records of what has come, taken as they are asked for.
+
+        Raises:
+            Corrupt: `strict`, and the next line is no JSON object.
+        """
+        while self.lines:
+            (generation, number), lines = self.lines.pop_block()
+            try:
+                while lines:
+                    line = lines.popleft()
+                    cursor = new_position(Position, (generation, number))
+                    number += 1
+                    value = decode_object(line)
+                    if value is not None:
+                        yield Record(cursor, value, line)
+                    elif line.strip():
+                        self._pass_over(cursor, strict=strict)
+            finally:
+                self.lines.put_back(Position(generation, number), lines)
+
+    def _pass_over(self, cursor: Position, *, strict: bool) -> None:
+        if strict:
+            raise Corrupt(
+                f"the line at {cursor} is no JSON object: read on behind it, or without strict,"
+                " which passes such lines over",
+                session=self._session,
+            )
+        self.damaged += 1
+
+
+class PastReader:
+    """A past state of a session, built from the lines before a position of any generation."""
+
+    def __init__(self, session: str, at: PastState | None, checkpoint: int | None) -> None:
+        self._session = session
+        self._checkpoint = checkpoint
+        self._state: ContextState | None = None
+        after, self._until = _span(at)
+        self.reader = LineReader(session, after, self._until)
+
+    def absorb(self) -> None:
+        """Apply the lines that have come."""
+        lines = self.reader.lines
+        while lines:
+            cursor, line = lines.popleft()
+            if self._state is None:
+                self._state = ContextState(cursor.generation)
+            missing = cursor.line - self._state.head.line
+            self._state.apply_lines([b"passed over\n"] * missing)
+            self._state.apply_lines([line])
+
+    @property
+    def tells_no_checkpoint(self) -> bool:
+        """True when only the timeline can tell which id a checkpoint would have got."""
+        return self._state is None or not self._state.checkpoints
+
+    def state(self, entries: Sequence[Happening] = ()) -> ContextState:
+        """The state, once everything was absorbed.
+
+        Args:
+            entries: the session's timeline, where the lines tell of no checkpoint and its
+                `n_checkpoints` is wanted.
+
+        Raises:
+            NotFound: it has no such checkpoint, or ends before the position.
+        """
+        end = self.reader.end
+        if self._until is not None and end is not None:
+            check_reached(self._session, self._until, end)
+        state = self._state
+        if state is None:
+            state = ContextState(self.reader.generation)
+        if self._checkpoint is None:
+            generation, line = state.head
+            state.reset(generation, line, checkpoint_floor(entries, generation))
+            return state
+        for number, cursor in state.checkpoints:
+            if number == self._checkpoint:
+                state.reset(cursor.generation, cursor.line, number)
+                return state
+        raise NotFound(
+            f"there is no checkpoint {self._checkpoint} in generation {state.head.generation},"
+            f" which has {[number for number, _ in state.checkpoints]}: name another generation",
+            session=self._session,
+        )
+
+
+def check_reached(session: str, position: Position, end: Position) -> None:
+    """Raise NotFound when what was read up to `position` ended before it, at `end`."""
+    if end < position:
+        raise NotFound(
+            f"there is no position {position}: generation {end.generation} ends at {end}; name"
+            " that, or one before it",
+            session=session,
+        )
+
+
+def _span(at: PastState | None) -> tuple[Position | None, Position | None]:
+    if at is None:
+        return None, None
+    if isinstance(at, int):
+        return Position(at, 0), None
+    until = Position.parse(position_text(at))
+    return Position(until.generation, 0), until

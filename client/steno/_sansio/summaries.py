@@ -1,0 +1,225 @@
+"""Compaction, the part that a model sees: what it is asked, and what its answer becomes.
+
+Pure. `Session.compact` does the rest; a program of another kind can build its own on these parts.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeGuard, cast
+
+import msgspec
+
+from steno._sansio.argument_checks import given_number
+from steno._sansio.transcript import THOUGHTS, told
+from steno_protocol import limits
+from steno_protocol.context import CHARS_PER_TOKEN, Message
+from steno_protocol.errors import BadRequest
+
+__all__ = [
+    "COMPACTION_PROMPT",
+    "COMPACTION_RATIO",
+    "COMPACTION_RESERVED_TOKENS",
+    "COMPACTION_SYSTEM_PROMPT",
+    "BlockingSummarize",
+    "Summarize",
+    "Summary",
+    "prepare",
+    "should_compact",
+    "summary_record",
+]
+
+COMPACTION_RATIO: Final = 0.85
+"""Part of a model's context that may be full before a session should be compacted."""
+
+COMPACTION_RESERVED_TOKENS: Final = 50_000
+"""Tokens of a model's context that should stay free for its answers and its tools' results."""
+
+COMPACTION_SYSTEM_PROMPT: Final = (
+    "You write the notes from which an agent goes on with its work after its conversation was cut."
+    " You answer with the notes alone."
+)
+"""The system prompt for the model that summarises."""
+
+COMPACTION_PROMPT: Final = """\
+The messages above are the older part of an agent's conversation. They are about to be removed, and
+what you write now is all that the agent will still know of them. You call no tools and continue no
+conversation: you only write the notes.
+
+If there is not room for everything, this comes first, in this order:
+
+1. The current task: what was asked for, what was being done last, and what the next step is.
+2. Errors and their solutions: messages word for word, the cause, and what helped; of attempts that
+   failed only what they taught.
+3. The state of the code: which files were made or changed and how they are now, not how they came
+   to be so. A short piece as it stands; of a long one its signatures and the lines that matter.
+4. The environment: where things lie, versions, services, commands that work.
+5. Decisions: what was chosen, what was rejected, and why.
+6. What is still to do.
+
+Names, paths, numbers and identifiers stay exact. What is unknown is left out, never guessed. What
+was said several times is said once.
+
+Write these sections, each in its tags, with "none" in one that stays empty:
+
+<current_focus>
+The task, where it stands, the next step.
+</current_focus>
+
+<environment>
+One line for each fact.
+</environment>
+
+<completed_tasks>
+One line for each task and its result.
+</completed_tasks>
+
+<active_issues>
+One line for each problem or open task, and what is known about it.
+</active_issues>
+
+<code_state>
+For each file that matters: its path, what it is for, and its state or the decisive lines.
+</code_state>
+
+<important_context>
+Decisions with their reasons, wishes of the user, and all else that the agent needs.
+</important_context>"""
+"""What stands behind the messages; it asks for tagged sections."""
+
+_INSTRUCTION: Final = """\
+The user asks for the following in these notes. It goes before the order of priority given above
+wherever the two differ:
+
+"""
+
+_INTRODUCTION: Final = (
+    "<system>The older part of this conversation was removed to make room. The notes that follow"
+    " were made of it and stand in its place; the messages after them are as they were.</system>"
+)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a model answered.
+
+    Attributes:
+        content: its text, or its content parts; parts that it thought in are dropped.
+        output_tokens: how many tokens the answer has, as the model counted them; None is an
+            estimate by its text.
+    """
+
+    content: str | Sequence[Mapping[str, Any]]
+    output_tokens: int | None = None
+
+
+Summarize = Callable[[list[Message]], Awaitable[str | Summary]]
+"""Asks a model: takes the messages of one request, and returns what the model answered."""
+
+BlockingSummarize = Callable[[list[Message]], str | Summary]
+"""As `Summarize`, for the blocking client."""
+
+
+def should_compact(
+    token_count: int,
+    max_context_size: int,
+    reserved: int = COMPACTION_RESERVED_TOKENS,
+    ratio: float = COMPACTION_RATIO,
+) -> bool:
+    """True when a context is so full that it should be compacted.
+
+    Args:
+        token_count: tokens in it, those that no model has counted yet included.
+        max_context_size: tokens that the model can take.
+        reserved: tokens that should stay free; with a model that takes fewer, give a smaller
+            number, or the answer is always True.
+        ratio: part of `max_context_size` that may be full.
+    """
+    for name, number in (
+        ("token_count", token_count), ("max_context_size", max_context_size),
+        ("reserved", reserved), ("ratio", ratio),
+    ):  # fmt: skip
+        given_number(number, name)
+    return token_count >= max_context_size * ratio or token_count + reserved >= max_context_size
+
+
+def prepare(messages: Sequence[Message], instruction: str | None = None) -> list[Message]:
+    """The request that asks a model to summarise `messages`.
+
+    It is one user message: a text part for each message, with its number and role, then the prompt.
+    Parts that a model thought in are left out; calls of tools are named with their arguments, their
+    results with the id of the call; of an image its type and size are told.
+
+    Args:
+        messages: the messages to summarise, oldest first; whatever they contain, they are read.
+        instruction: what the caller wants of the summary; it goes before the prompt's own order.
+    """
+    parts = [_text_part(told(number, each)) for number, each in enumerate(messages, 1)]
+    prompt = COMPACTION_PROMPT
+    if instruction is not None and instruction.strip():
+        prompt = f"{prompt}\n\n{_INSTRUCTION}{instruction.strip()}"
+    return [{"role": "user", "content": [*parts, _text_part(prompt)]}]
+
+
+def summary_record(summary: str | Summary) -> Message:
+    """The message that takes the place of what was summarised.
+
+    Raises:
+        BadRequest: the summary is none, or has no text besides what a model thought.
+    """
+    parts = summary_parts(summary)
+    return {"role": "user", "content": [_text_part(_INTRODUCTION), *parts]}
+
+
+def summary_parts(summary: str | Summary) -> list[Message]:
+    """The content parts of a summary, without those that a model thought in.
+
+    Raises:
+        BadRequest: as `summary_record`.
+    """
+    # It comes from the caller's code, which no type checker may have seen.
+    content: Any = summary.content if isinstance(summary, Summary) else summary
+    if isinstance(content, str):
+        parts = [_text_part(content)]
+    elif _is_parts(content):
+        parts = [dict(part) for part in content if part.get("type") not in THOUGHTS]
+    else:
+        raise BadRequest(
+            f"the summary is a {type(content).__name__}: return a str, or a Summary of a text or of"
+            " content parts; nothing was changed"
+        )
+    if not summary_text(parts).strip():
+        raise BadRequest("the summary has no text: ask the model again; nothing was changed")
+    return parts
+
+
+def summary_text(parts: Sequence[Message]) -> str:
+    """The text of a summary's parts."""
+    texts = (part.get("text") for part in parts if part.get("type") == "text")
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def recorded_summary(record: Message) -> str:
+    """The text of the summary that `summary_record`, or another client, made a message of."""
+    content = record.get("content")
+    if not _is_parts(content):
+        return str(content)
+    return summary_text([dict(part) for part in content if part != _text_part(_INTRODUCTION)])
+
+
+def summary_tokens(summary: str | Summary) -> int | None:
+    """How many tokens a summary has, as its model told it, or None."""
+    tokens = summary.output_tokens if isinstance(summary, Summary) else None
+    # What a model's server tells is not ours to trust.
+    return tokens if type(tokens) is int and 0 <= tokens <= limits.COUNT_MAX else None
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has."""
+    return len(text) // CHARS_PER_TOKEN
+
+
+def _is_parts(content: Any) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    is_sequence = isinstance(content, Sequence) and not isinstance(content, bytes)
+    return is_sequence and all(isinstance(part, Mapping) for part in cast("list[Any]", content))
+
+
+def _text_part(text: str) -> Message:
+    return {"type": "text", "text": text}

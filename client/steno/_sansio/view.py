@@ -1,0 +1,148 @@
+"""What both kinds of session show without asking the daemon: the mirror, under its public names."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from weakref import ref
+
+from steno._sansio.mirror import Mirror
+from steno._sansio.not_picklable import Uncopied
+from steno._sansio.request_builders import not_followed
+from steno._sansio.summaries import COMPACTION_RATIO, COMPACTION_RESERVED_TOKENS, should_compact
+from steno_protocol import places
+from steno_protocol.context import ContextState, Message, UsageEntry
+from steno_protocol.errors import BadRequest
+from steno_protocol.positions import Position
+from steno_protocol.replies import SessionStat
+
+
+class SessionView(Uncopied):
+    """One session as this process sees it.
+
+    Attributes:
+        id: the session id.
+    """
+
+    def __init__(self, session: str, stat: SessionStat | None) -> None:
+        self.id = session
+        self._opened = stat
+        self._mirror: Mirror | None = None
+        self._is_changed = False
+
+    def _mirror_finder(self) -> Callable[[], Mirror | None]:
+        """What finds the mirror of this session as long as it has one, and keeps nothing alive."""
+        session = ref(self)
+
+        def mirror_of() -> Mirror | None:
+            found = session()
+            return None if found is None else found._mirror
+
+        return mirror_of
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r}>"
+
+    @property
+    def is_following(self) -> bool:
+        """True when the session has a mirror here."""
+        return self._mirror is not None
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages in order, without steno's own keys.
+
+        Each time a new list, which belongs to the caller and does not follow the session. The
+        messages in it are shared with every other such list: change a copy of one, not itself.
+        """
+        return self._followed().history
+
+    @property
+    def token_count(self) -> int:
+        """The last token count that was told, 0 before the first."""
+        return self._state().token_count
+
+    @property
+    def token_count_with_pending(self) -> int:
+        """The token count plus an estimate of the messages that no model has counted yet."""
+        return self._state().token_count_with_pending
+
+    def should_compact(
+        self,
+        max_context_size: int,
+        reserved: int = COMPACTION_RESERVED_TOKENS,
+        ratio: float = COMPACTION_RATIO,
+    ) -> bool:
+        """True when the session is so full that it should be compacted.
+
+        That is, when `token_count_with_pending` reaches `ratio` of `max_context_size`, or leaves no
+        more than `reserved` of it.
+
+        Args:
+            max_context_size: tokens that the model can take.
+            reserved: tokens that should stay free; for a model that takes fewer, give a smaller
+                number, or the answer is always True.
+            ratio: part of `max_context_size` that may be full.
+        """
+        return should_compact(self.token_count_with_pending, max_context_size, reserved, ratio)
+
+    @property
+    def n_checkpoints(self) -> int:
+        """The id that the next checkpoint gets."""
+        return self._state().n_checkpoints
+
+    @property
+    def checkpoints(self) -> Sequence[tuple[int, Position]]:
+        """Id and cursor of every checkpoint, oldest first."""
+        return self._state().checkpoints
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The system prompt, None when there is none."""
+        return self._state().system_prompt
+
+    @property
+    def head(self) -> Position:
+        """Up to where this mirror has seen everything."""
+        return self._state().head
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which making of the session this is: another one after it was deleted and made again.
+
+        That of the mirror and its `head`; without a mirror as the last `stat` or `open` told it,
+        None before one did.
+        """
+        if self._mirror is not None:
+            return self._mirror.incarnation
+        return (self._opened.incarnation or None) if self._opened is not None else None
+
+    @property
+    def damaged(self) -> int:
+        """Lines of the present generation that are no records and were passed over."""
+        return self._state().damaged
+
+    def usage_history(self) -> list[UsageEntry]:
+        """Every token count of the present generation with its cursor, oldest first."""
+        return self._state().usage_history
+
+    @property
+    def file_backend(self) -> Path:
+        """The path of `context.jsonl`; only the daemon may write it."""
+        if self._opened is None:
+            raise BadRequest("the session was not opened: its folder is not known", session=self.id)
+        return Path(self._opened.folder, places.CONTEXT)
+
+    def _followed(self) -> Mirror:
+        if self._mirror is None:
+            raise not_followed(self.id)
+        self._mirror.check()
+        return self._mirror
+
+    def _state(self) -> ContextState:
+        return self._followed().state
+
+    def _refuse_when_changed(self) -> None:
+        if self._mirror is not None and self._is_changed:
+            raise RuntimeError(
+                f"session {self.id} is loaded already and was changed since: its history is"
+                " current, restore() has nothing to do"
+            )

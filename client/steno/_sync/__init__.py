@@ -1,0 +1,1 @@
+"""The blocking client: the same verbs, shared by threads."""

@@ -1,0 +1,151 @@
+"""A session's events for a `for` loop."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from steno._sansio.argument_checks import given_seconds
+from steno._sansio.event_merge import Following
+from steno._sansio.follower import Follower
+from steno._sansio.mirror import Mirror
+from steno._sansio.not_picklable import Uncopied
+from steno._sync.connection_lock import Turnstile
+from steno.values import File, SubscriptionEvent
+from steno_protocol.errors import Busy
+
+if TYPE_CHECKING:
+    from steno._sync.link import BlockingLink
+
+
+class BlockingSubscription(Iterator[SubscriptionEvent], Uncopied):
+    """A session's events in order, across rewrites, reconnects and restarts of the daemon.
+
+    As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
+    as long as it is told. Threads that share one share its events: each goes to one of them.
+
+    One from `now` on has begun when it is made: what is acknowledged later is delivered.
+    """
+
+    def __init__(
+        self,
+        link: "BlockingLink",
+        session: str,
+        starts: Sequence[tuple[File, str]],
+        incarnation: str | None = None,
+        mirror_of: Callable[[], Mirror | None] | None = None,
+    ) -> None:
+        self._is_closed = True
+        self._link = link
+        self._following = Following(session, starts, _nothing, incarnation, mirror_of)
+        # Beside the turns of the connection: to take an event waits for no answer of the daemon.
+        self._turns = Turnstile()
+        self._is_closed = False
+        for follower in self._following.followers:
+            link.follow(follower)
+        if not self._following.has_begun:
+            self._begin()
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which making of the session the events taken so far are of.
+
+        To be saved beside the position after an event, and given with it to `subscribe`. None
+        before the daemon's first answer. With both files it changes once both were told so.
+        """
+        return self._following.incarnation
+
+    def __next__(self) -> SubscriptionEvent:
+        event = self.next_event()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next_event(self, timeout: float | None = None) -> SubscriptionEvent | None:
+        """The next event; None when there was none within `timeout` seconds, or at the end.
+
+        Raises:
+            NotFound: the session cannot be followed any longer.
+        """
+        given_seconds(timeout, "timeout")
+        deadline = inf if timeout is None else time.monotonic() + timeout
+        while not self._is_closed and self._link.wait_until(self._has_news, timeout):
+            taken = None
+            self._turns.take_before(inf)
+            try:
+                try:
+                    taken = self._take()
+                finally:
+                    self._turns.give_back()
+                if taken is not None:
+                    self._link.consumed(taken[1])
+                    return taken[0]
+            except BaseException:
+                if taken is not None:
+                    # An interrupt: the event does not reach the caller, the next call has it.
+                    taken[1].put_back(taken[0])
+                raise
+            # Another thread took what there was.
+            timeout = None if timeout is None else deadline - time.monotonic()
+        return None
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._is_closed = True
+        # From a signal handler in the middle of `_take` it is not to be cleared.
+        with suppress(Busy):
+            self._turns.take_before(inf)
+            try:
+                self._following.clear()
+            finally:
+                self._turns.give_back()
+        for follower in self._following.followers:
+            self._link.unfollow(follower)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._is_closed:
+            for follower in self._following.followers:
+                self._link.abandon(follower)
+
+    def _take(self) -> tuple[SubscriptionEvent, Follower] | None:
+        """The next event and to whom it came; None when there is none, or not any more."""
+        if self._is_closed:
+            return None
+        if self._following.has_events:
+            return self._following.pop()
+        if self._following.error is not None:
+            raise self._following.error
+        return None
+
+    def _begin(self) -> None:
+        """Wait until the daemon has said where `now` is."""
+        try:
+            self._link.wait_until(self._is_answered)
+            if self._following.error is not None:
+                raise self._following.error
+        except BaseException:
+            self.close()
+            raise
+
+    def _is_answered(self) -> bool:
+        return self._following.has_begun or self._following.error is not None
+
+    def _has_news(self) -> bool:
+        return self._following.has_events or self._following.error is not None or self._is_closed
+
+
+def _nothing() -> None:
+    """Nobody sleeps on a subscription of the blocking client: it looks for itself."""

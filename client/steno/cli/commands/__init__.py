@@ -1,0 +1,1 @@
+"""The handlers of the subcommands, imported when they are called."""

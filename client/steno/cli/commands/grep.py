@@ -1,0 +1,142 @@
+"""The subcommand `grep`: text found in the messages of many sessions, read block by block."""
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from steno._sync.client import BlockingClient
+from steno.cli.commands.read import tell_damaged
+from steno.cli.connection import connected
+from steno.cli.exits import Exit, WrongUsage
+from steno.cli.render import contract
+from steno.cli.render.output import Output, printable
+from steno.cli.render.progress import Progress
+from steno.cli.render.texts import texts_of
+from steno.cli.render.times import written_at
+from steno.cli.render.wording import moment
+from steno.values import Record
+from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
+
+
+class Hit(NamedTuple):
+    """One line of text that matches, and where the first match in it lies."""
+
+    record: Record
+    line: str
+    start: int
+    end: int
+
+
+class Search:
+    """What is looked for, and how many lines were no records."""
+
+    def __init__(self, pattern: re.Pattern[str], role: str | None) -> None:
+        self._pattern = pattern
+        self._role = role
+        self.damaged = 0
+
+    def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
+        """The hits in a session, in order; none in one that has gone meanwhile."""
+        records = client.session(session).records()
+        try:
+            for record in records:
+                if self._role is None or record.record.get("role") == self._role:
+                    yield from self._in_record(record)
+        except NotFound:
+            return
+        finally:
+            self.damaged += records.damaged
+
+    def _in_record(self, record: Record) -> Iterator[Hit]:
+        for text in texts_of(record.record):
+            # One look at the whole text passes over most of them.
+            if self._pattern.search(text) is None:
+                continue
+            for line in text.split("\n"):
+                found = self._pattern.search(line)
+                if found is not None:
+                    yield Hit(record, line, *found.span())
+
+
+def grep(options: Namespace, output: Output) -> int:
+    """Print every hit in the sessions with a prefix; one that cannot be read ends no search."""
+    search = Search(_pattern(options), options.role)
+    has_sessions = has_hits = has_failed = False
+    with connected(options) as client, Progress(output, "searching") as progress:
+        for entry in progress.over(client.sessions(options.prefix or "")):
+            has_sessions = True
+            try:
+                for hit in search.hits(client, entry.session):
+                    has_hits = True
+                    progress.make_room()
+                    _print(options, output, entry.session, hit)
+                    if options.files_with_matches:
+                        break
+            except (Unreachable, OutcomeUnknown):
+                # Nobody is left to ask for the others.
+                raise
+            except StenoError as error:
+                has_failed = True
+                progress.make_room()
+                output.error(error)
+            output.flush()
+    tell_damaged(output, search.damaged)
+    if options.prefix and not has_sessions:
+        # That nothing was found says nothing where nothing was looked through.
+        output.say(f"no session begins with {options.prefix!r}")
+    if has_failed:
+        return Exit.FAILED
+    return Exit.DONE if has_hits else Exit.NOT_FOUND
+
+
+def _pattern(options: Namespace) -> re.Pattern[str]:
+    text = re.escape(options.pattern) if options.fixed_strings else options.pattern
+    # ^ and $ are the ends of a line also where a text of many lines is looked through at once.
+    flags = re.MULTILINE | (re.IGNORECASE if options.ignore_case else 0)
+    try:
+        return re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise WrongUsage(
+            f"{options.pattern!r} is no regular expression: {error}; -F takes it as plain text"
+        ) from None
+
+
+def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
+    if options.files_with_matches:
+        if output.as_json:
+            output.document({"session": session})
+        else:
+            output.write(printable(session))
+        return
+    at = written_at(hit.record.record)
+    role = str(hit.record.record.get("role"))
+    if output.as_json:
+        output.document(contract.hit(session, hit.record.cursor, at, role, hit.line))
+        return
+    head = f"{printable(session)}  {hit.record.cursor}  {moment(at) if at is not None else '-'}"
+    room = None if output.width is None else max(20, output.width - len(head) - 2)
+    before, found, after = _cut(hit, room)
+    output.write(
+        f"{output.style(head, 'dim')}  {before}{output.style(found, 'bold', 'red')}{after}"
+    )
+
+
+def _cut(hit: Hit, room: int | None) -> tuple[str, str, str]:
+    """The line before, in and after the match, as far as there is room around the match."""
+    start, end, line = hit.start, hit.end, hit.line
+    if room is None or len(line) <= room:
+        parts = line[:start], line[start:end], line[end:]
+    else:
+        first = min(max(0, start - room // 3), max(0, len(line) - room))
+        last = first + room
+        head = "…" if first else ""
+        tail = "…" if last < len(line) else ""
+        begin, stop = first + len(head), last - len(tail)
+        parts = (
+            head + line[begin : max(begin, start)],
+            line[max(begin, start) : min(end, stop)],
+            line[max(begin, min(end, stop)) : stop] + tail,
+        )
+    before, found, after = (printable(part.replace("\t", " "), one_line=True) for part in parts)
+    return before, found, after

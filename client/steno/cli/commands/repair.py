@@ -1,0 +1,211 @@
+"""The subcommand `repair`: what would be done about damage, and with --apply doing it."""
+
+from argparse import Namespace
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from steno.cli.commands.verify import patient, told, verify_session
+from steno.cli.connection import connected
+from steno.cli.exits import Exit
+from steno.cli.render import contract
+from steno.cli.render.output import Output, printable
+from steno.cli.render.progress import Progress
+from steno.cli.render.wording import count
+from steno.cli.transcripts import repair_in_place
+from steno.cli.transcripts.find import LocalFolder, Transcripts, is_session_id, transcripts_at
+from steno_protocol import places
+from steno_protocol.checks import Check, check_file, edits_of
+from steno_protocol.commands import Open
+from steno_protocol.damage import Edit
+from steno_protocol.dialects import Dialect, dialect_of
+from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.replies import CheckFinding, SessionStat
+
+_BY_REPAIR: Final = frozenset({"cut", "split", "end"})
+_BY_OPENING: Final = "opening"
+_BY_REPLACING: Final = "replace"
+
+
+def repair(options: Namespace, output: Output) -> int:
+    """Repair a session through its daemon, or a file or folder in place."""
+    if is_session_id(options.target):
+        return _repair_session(options, output)
+    return _repair_path(options, output)
+
+
+# --- a session -----------------------------------------------------------------------------------
+
+
+def _repair_session(options: Namespace, output: Output) -> int:
+    session: str = options.target
+    with connected(patient(options)) as client:
+        with Progress(output, "checking") as progress:
+            progress.tell(session)
+            report = verify_session(client, session)
+        if options.apply:
+            # Opening it puts its end right, which is not a repair's to do.
+            opening = Open(session=session, create=False, by=client.name)
+            client.request(opening, SessionStat)
+        remedies = {*_BY_REPAIR, _BY_OPENING, _BY_REPLACING}
+        found = [each for each in report.findings if each.remedy in remedies]
+        is_rewrite = any(each.remedy in _BY_REPAIR for each in found)
+        is_state_damaged = any(each.remedy == _BY_REPLACING for each in found)
+        ack = None
+        if options.apply and is_rewrite:
+            ack = client.session(session).repair(report, why=options.why, key=options.key)
+        if options.apply and is_state_damaged:
+            client.session(session).describe(replace_damaged=True)
+    is_applied = bool(options.apply and found)
+    if output.as_json:
+        kept_in, head = (None, None) if ack is None else (str(ack.rotated), str(ack.head))
+        output.document(
+            contract.repaired(session, None, found, applied=is_applied, kept_in=kept_in, head=head)
+        )
+        return Exit.DONE
+    _tell(output, session, report.findings, found)
+    if ack is not None:
+        output.write(str(ack.head))
+        output.say(f"{session} is repaired; the damaged file is {ack.rotated}")
+    elif is_applied and any(each.remedy == _BY_OPENING for each in found):
+        output.say(f"{session} is repaired; what was cut is in its folder {places.QUARANTINE}")
+    elif not is_applied:
+        _tell_undone(output, session, found)
+    if is_applied and is_state_damaged:
+        kept = places.damaged_state_file(1)
+        output.say(
+            f"{session} has a new {places.STATE}, and the damaged one is {kept} beside it (or the"
+            " highest number there): set title, labels and archive anew"
+        )
+    return Exit.DONE
+
+
+# --- a file or folder ----------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """What a repair of one file comes to."""
+
+    findings: list[CheckFinding]
+    repaired: list[CheckFinding]
+    edits: list[Edit]
+    original: repair_in_place.Original
+
+
+def _repair_path(options: Namespace, output: Output) -> int:
+    has_failed = False
+    for found in transcripts_at(options.target):
+        for name in found.names:
+            try:
+                _repair_file(options, output, found, name)
+            except StenoError as error:
+                if len(found.names) == 1:
+                    raise
+                has_failed = True
+                output.error(error)
+    return Exit.FAILED if has_failed else Exit.DONE
+
+
+def _repair_file(options: Namespace, output: Output, found: Transcripts, name: str) -> None:
+    path = found.folder / name
+    with closing(LocalFolder(found.folder)) as folder:
+        if options.apply:
+            repair_in_place.lock(folder, found.folder)
+        with Progress(output, "checking") as progress:
+            progress.tell(str(path))
+            plan = _plan(folder, found, name)
+        if plan.edits:
+            _check_ours_to_repair(found, name)
+        kept = None
+        if options.apply and plan.edits:
+            repair_in_place.check_at_rest(plan.original, path)
+            kept = repair_in_place.mend(folder, path, plan.original, plan.edits)
+    if output.as_json:
+        kept_in = None if kept is None else str(found.folder / kept)
+        output.document(
+            contract.repaired(
+                None,
+                str(path),
+                plan.repaired,
+                applied=kept is not None,
+                kept_in=kept_in,
+                head=None,
+            )
+        )
+        return
+    _tell(output, str(found.folder), plan.findings, plan.repaired)
+    if kept is not None:
+        output.write(printable(str(found.folder / kept)))
+        output.say(f"{path} is repaired; what it was is {kept}, beside it")
+    else:
+        _tell_undone(output, str(path), plan.repaired)
+
+
+def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
+    """Look through a file twice: for the words, and for the edits."""
+    original = repair_in_place.original_of(folder, name)
+
+    def dialect() -> Dialect:
+        return dialect_of(name, in_session=found.is_session)
+
+    check = Check()
+    check_file(check, name, folder.blocks(name), dialect())
+    scanner, edits = edits_of(folder.blocks(name), dialect())
+    repaired = [each for each in check.findings if each.remedy in _BY_REPAIR]
+    return _Plan(check.findings, repaired, edits, original._replace(size=scanner.size))
+
+
+def _check_ours_to_repair(found: Transcripts, name: str) -> None:
+    """Refuse to change, behind the daemon's back, what its timeline speaks of."""
+    is_told_of = name in (places.CONTEXT, places.TIMELINE) or places.generation_of(name) is not None
+    if found.is_owned and is_told_of:
+        raise BadRequest(
+            f"{found.folder / name} belongs to a session that a daemon of steno looks after, and"
+            " its timeline tells of positions in it: `steno repair SESSION` repairs it, with"
+            f" {_session_of(found)}"
+        )
+
+
+def _session_of(found: Transcripts) -> str:
+    """Which root and session a folder is, as far as its path tells."""
+    for above in found.folder.parents:
+        if above.name == places.SESSIONS and (above.parent / places.LOCK).exists():
+            session = found.folder.relative_to(above)
+            return f"--root {above.parent} and the session {session}"
+    return "the root or mount that it lies in"
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _tell(
+    output: Output, where: str, findings: list[CheckFinding], repaired: list[CheckFinding]
+) -> None:
+    for finding in findings:
+        if finding in repaired:
+            line = f":{finding.line}" if finding.line else ""
+            place = f"{where}/{finding.file}{line}"
+            output.write(printable(f"{place}: {finding.what}: {_done(finding)}", one_line=True))
+        elif finding.damage:
+            output.say(told(finding, where, where))
+
+
+def _done(finding: CheckFinding) -> str:
+    match finding.remedy:
+        case "split":
+            return "its whole record stays" if finding.records == 1 else "each gets its own line"
+        case "end":
+            return "it gets its newline"
+        case "opening":
+            return "a copy goes to quarantine/, and it is cut"
+        case "replace":
+            return f"it stays as {places.STATE}.damaged-N, and a new one begins"
+        case _:
+            return f"{count(finding.bytes, 'byte')} from byte {finding.offset} on are left out"
+
+
+def _tell_undone(output: Output, where: str, repaired: list[CheckFinding]) -> None:
+    if repaired:
+        places_found = count(len(repaired), "place")
+        output.say(f"{where}: {places_found} to repair; nothing was changed, --apply does it")
+    else:
+        output.say(f"{where}: there is nothing to repair")

@@ -1,0 +1,86 @@
+"""The subcommand `stats`: what the daemon did, for people, programs and Prometheus."""
+
+from argparse import Namespace
+
+from steno.cli.connection import connected
+from steno.cli.exits import Exit, WrongUsage
+from steno.cli.render import contract
+from steno.cli.render.output import Output, printable, table
+from steno.cli.render.wording import count, duration, number, size
+from steno_protocol.commands import Stats
+from steno_protocol.metrics import prometheus_text
+from steno_protocol.replies import HistogramReport, StatsReport
+
+_BAR_CHARS = 30
+
+
+def stats(options: Namespace, output: Output) -> int:
+    """Print the daemon's numbers."""
+    if options.format == "prometheus" and output.as_json:
+        raise WrongUsage("--json and --format prometheus are two formats: give one of them")
+    with connected(options, spawn=False) as client:
+        report, _ = client.request(Stats(), StatsReport)
+    if options.format == "prometheus":
+        output.raw(prometheus_text(report).encode())
+    elif output.as_json:
+        output.document(contract.stats(report))
+    else:
+        _show(report, output)
+    return Exit.DONE
+
+
+def _show(report: StatsReport, output: Output) -> None:
+    for line in table(_rows(report)):
+        output.write(printable(line))
+    output.write()
+    _show_histogram("commands a group", report.groups, "", output)
+    output.write()
+    _show_histogram("sync took, ms", report.sync_s, "ms", output)
+
+
+def _rows(report: StatsReport) -> list[tuple[str, str]]:
+    appended = f"{count(report.appended_records, 'record')}, {size(report.appended_bytes)}"
+    waiting = f"{count(report.queued, 'command')}, {size(report.queued_bytes)}"
+    clients = f"{number(report.clients)}, {count(report.subscribers, 'subscription')}"
+    if report.turned_away:
+        clients += f", {number(report.turned_away)} turned away"
+    return [
+        ("up for", duration(report.uptime_s)),
+        ("appended", appended),
+        ("syncs", f"{number(sum(report.sync_s.counts))}, {number(report.slow_syncs)} slow"),
+        ("rewrites", _by_name(report.rewrites)),
+        ("errors", _by_name(report.errors)),
+        ("queued", f"{waiting}, {number(report.queued_most)} for the busiest file"),
+        ("sessions", f"{number(report.sessions_open)} open"),
+        ("clients", clients),
+        ("not read", f"{count(report.dropped, 'message')}, {number(report.lagged)} lagged"),
+        ("ignored", count(report.ignored, "message")),
+        ("process", f"{count(report.open_files, 'open file')}, {size(report.resident_bytes)}"),
+    ]
+
+
+def _by_name(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number(counts[name])} {name}" for name in sorted(counts)) or "none"
+
+
+def _show_histogram(title: str, report: HistogramReport, unit: str, output: Output) -> None:
+    """The buckets between the first and the last that anything fell into."""
+    output.write(output.style(title, "bold"))
+    filled = [index for index, many in enumerate(report.counts) if many]
+    if not filled:
+        output.write("  none yet")
+        return
+    factor = 1000 if unit == "ms" else 1
+    names = [f"<= {bound * factor:g}" for bound in report.bounds]
+    names.append(f"> {report.bounds[-1] * factor:g}")
+    most = max(report.counts)
+    rows = [
+        (f"  {names[index]}", number(report.counts[index]), _bar(report.counts[index], most))
+        for index in range(filled[0], filled[-1] + 1)
+    ]
+    for line in table(rows, right=frozenset({1})):
+        output.write(line)
+
+
+def _bar(many: int, most: int) -> str:
+    return "█" * -(-many * _BAR_CHARS // most)

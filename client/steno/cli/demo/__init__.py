@@ -1,0 +1,1 @@
+"""The demo: its processes, its course and its proofs."""

@@ -1,0 +1,1 @@
+"""The examinations of `steno doctor`, one a subject."""

@@ -1,0 +1,53 @@
+"""The doctor's look at who may come from another machine: the daemon's own key, and the list."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from steno._system.key_files import read_private
+from steno.cli.configuration import read_file
+from steno.cli.doctor.findings import Finding, ok, problem
+from steno.cli.render.wording import count
+from steno_protocol import credentials
+from steno_protocol.errors import BadRequest, StenoError
+
+
+def examine_keys(_: Namespace, root: Path) -> Iterator[Finding]:
+    """Whether the files of keys are there, sound, and no business of anybody else."""
+    folder = root / credentials.KEYS_FOLDER
+    yield from _examine_own(folder / credentials.SERVER_FILE, _address(root))
+    yield from _examine_list(folder / credentials.CLIENTS_FILE)
+
+
+def _examine_own(path: Path, address: str) -> Iterator[Finding]:
+    if not address and not os.path.lexists(path):
+        return
+    try:
+        credentials.decode_pair(read_private(str(path)), str(path))
+    except StenoError as error:
+        told = error.message
+        if address:
+            told += f"; a daemon that is to listen at {address} does not start without it"
+        yield problem("keys", told, "mend it, or move it away and let `steno keys new` make one")
+
+
+def _examine_list(path: Path) -> Iterator[Finding]:
+    if not os.path.lexists(path):
+        yield ok("keys", "nobody from another machine is let in")
+        return
+    try:
+        clients = credentials.decode_clients(read_private(str(path)), str(path))
+    except StenoError as error:
+        told = f"{error.message}; until then nobody from another machine is let in"
+        yield problem("keys", told, "mend it: `steno keys list` reads it as the daemon does")
+    else:
+        yield ok("keys", f"{count(len(clients), 'client')} may come from other machines")
+
+
+def _address(root: Path) -> str:
+    try:
+        return read_file(root, dict(os.environ)).text("network.listen")
+    except BadRequest:
+        # The look at the configuration tells.
+        return ""

@@ -1,0 +1,112 @@
+"""A session as Markdown that a person reads or files away; pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from steno.cli.render.parts import described, text_of
+from steno.cli.render.times import written_at
+from steno.cli.render.wording import count, moment
+from steno.values import Record
+from steno_protocol._json import is_array, is_object
+from steno_protocol.replies import SessionStat
+
+
+def head_of(stat: SessionStat) -> Iterator[str]:
+    """The lines before the first message."""
+    yield f"# {stat.title or stat.session}"
+    yield ""
+    told = [f"session `{stat.session}`", f"up to `{stat.head}`"]
+    if stat.labels:
+        told.append("labels " + ", ".join(stat.labels))
+    if stat.forked_from:
+        told.append(f"made of `{stat.forked_from}`")
+    yield ", ".join(told)
+    yield ""
+
+
+class Markdown:
+    """Renders the records of one session in order."""
+
+    def __init__(self) -> None:
+        self._called: dict[str, str] = {}
+
+    def record(self, record: Record) -> Iterator[str]:
+        """The lines that show one record, a blank one last."""
+        value = record.record
+        match value.get("role"):
+            case "_system_prompt":
+                yield "## system prompt"
+                yield ""
+                yield from _paragraph(value.get("content"))
+            case "_checkpoint":
+                yield f"*checkpoint {value.get('id')}*"
+                yield ""
+            case "_usage":
+                tokens = value.get("token_count")
+                yield f"*{count(tokens, 'token') if isinstance(tokens, int) else 'tokens unknown'}*"
+                yield ""
+            case role:
+                yield from self._message(str(role), value)
+
+    def _message(self, role: str, value: dict[str, Any]) -> Iterator[str]:
+        at, by = written_at(value), value.get("_by")
+        name = self._called.get(str(value.get("tool_call_id"))) if role == "tool" else None
+        who = [role, name, by if isinstance(by, str) else None]
+        when = [moment(at)] if at is not None else []
+        yield "## " + " · ".join([*(each for each in who if each), *when])
+        yield ""
+        yield from self._content(value.get("content"), is_result=role == "tool")
+        calls = value.get("tool_calls")
+        for call in calls if is_array(calls) else []:
+            yield from self._call(call)
+
+    def _content(self, content: object, *, is_result: bool) -> Iterator[str]:
+        if not is_array(content):
+            content = [] if content is None else [{"type": "text", "text": content}]
+        for part in content:
+            kind = part.get("type") if is_object(part) else None
+            if not is_object(part) or not isinstance(kind, str):
+                yield from _fenced(text_of(part), "json")
+            elif kind == "text":
+                text = part.get("text")
+                yield from _fenced(str(text)) if is_result else _paragraph(text)
+            elif kind == "think":
+                yield from _folded(str(part.get("think")))
+            else:
+                yield f"`[{described(kind, part)}]`"
+                yield ""
+
+    def _call(self, call: object) -> Iterator[str]:
+        function = call.get("function") if is_object(call) else None
+        if not is_object(call) or not is_object(function):
+            yield from _fenced(text_of(call), "json")
+            return
+        name = str(function.get("name"))
+        self._called[str(call.get("id"))] = name
+        yield f"Calls `{name}`:"
+        yield ""
+        yield from _fenced(text_of(function.get("arguments")), "json")
+
+
+def _paragraph(text: object) -> Iterator[str]:
+    yield text_of(text)
+    yield ""
+
+
+def _folded(text: str) -> Iterator[str]:
+    yield "<details><summary>thought</summary>"
+    yield ""
+    yield from _paragraph(text)
+    yield "</details>"
+    yield ""
+
+
+def _fenced(text: str, language: str = "") -> Iterator[str]:
+    """Text as it is, in a fence that is longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    yield fence + language
+    yield text.rstrip("\n")
+    yield fence
+    yield ""

@@ -1,0 +1,262 @@
+"""A session's generations as a tree: what each rewrite kept, what it left behind; pure.
+
+    ○ generation 0 · 6 lines · context_1.jsonl
+    │   2026-11-21 13:22:56  created by planner
+    │
+    ├─○ generation 1 · 3 lines · context_2.jsonl
+    │     2026-11-21 13:22:57  reverted to checkpoint 0 by planner: wrong turn
+    │     3 lines kept, 3 left behind
+    │
+    ● generation 2 · 6 lines · now
+        2026-11-21 13:22:58  generation 0 restored by planner
+
+The leftmost column leads from the beginning to the present; a branch is what is no longer part of
+it. `◌` marks a generation that another program began, which is told from the files alone.
+"""
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from steno.cli.render.output import printable
+from steno.cli.render.parts import folded
+from steno.cli.render.wording import count, moment, number, size
+from steno_protocol import happenings
+from steno_protocol.happenings import Happening
+from steno_protocol.places import generation_file
+from steno_protocol.positions import Position
+
+Style = Callable[..., str]
+
+_MAKES_GENERATION = frozenset({*happenings.REWRITES, happenings.ROTATED})
+
+
+@dataclass(slots=True)
+class Generation:
+    """One generation: how it began, what happened to it, and what grew from it.
+
+    Attributes:
+        number: of the generation.
+        lines: at its end, None when nobody counted them.
+        bytes: at its end, None when nobody told.
+        made: the rewrite that began it; None for the first one.
+        notes: what happened to it besides.
+        children: generations that continue its content, oldest first.
+    """
+
+    number: int
+    lines: int | None = None
+    bytes: int | None = None
+    made: Happening | None = None
+    notes: list[Happening] = field(default_factory=list[Happening])
+    children: "list[Generation]" = field(default_factory=list["Generation"])
+
+
+def draw(
+    entries: Sequence[Happening], head: Position, width: int | None, style: Style
+) -> list[str]:
+    """The lines of the tree.
+
+    Args:
+        entries: the session's timeline, oldest first.
+        head: where the session ends now.
+        width: columns to fit into, None for lines as long as they are.
+        style: how to colour.
+    """
+    generations = grow(entries, head)
+    first = generations[min(generations)]
+    trunk = _lineage(generations, head.generation)
+    drawing = _Drawing(head.generation, trunk, width, style)
+    return list(drawing.chain(first, ""))
+
+
+def grow(entries: Sequence[Happening], head: Position) -> dict[int, Generation]:
+    """The generations by number, each with its children: the tree as data."""
+    numbers = {head.generation, *(max(0, entry.generation) for entry in entries)}
+    made = {e.generation: e for e in entries if e.kind in _MAKES_GENERATION}
+    if made:
+        # What the first rewrite that is known of left behind has no entry of its own.
+        numbers.add(max(0, min(made) - 1))
+    generations = {each: Generation(each, made=made.get(each)) for each in sorted(numbers)}
+    for entry in entries:
+        if entry.kind not in _MAKES_GENERATION:
+            generations[entry.generation].notes.append(entry)
+    ordered = list(generations.values())
+    for before, after in pairwise(ordered):
+        _measure(before, after.made)
+        _parent(generations, before, after).children.append(after)
+    generations[head.generation].lines = head.line
+    return generations
+
+
+def _measure(generation: Generation, next_rewrite: Happening | None) -> None:
+    """What a rewrite tells of the file that it left behind."""
+    if next_rewrite is None:
+        return
+    lines, old = next_rewrite.details.get("old_lines"), next_rewrite.details.get("old")
+    generation.lines = lines if isinstance(lines, int) else None
+    if isinstance(old, list) and old and isinstance(old[0], int):
+        generation.bytes = old[0]
+
+
+def _parent(
+    generations: dict[int, Generation], before: Generation, after: Generation
+) -> Generation:
+    """Whose content a generation continues: that of the one named in `from`, or the one before."""
+    if after.made is not None:
+        source = after.made.details.get("from")
+        if isinstance(source, int) and source in generations and source < after.number:
+            return generations[source]
+    return before
+
+
+def _lineage(generations: dict[int, Generation], present: int) -> set[int]:
+    parents = {
+        child.number: each.number for each in generations.values() for child in each.children
+    }
+    lineage = {present}
+    while present in parents:
+        present = parents[present]
+        lineage.add(present)
+    return lineage
+
+
+class _Drawing:
+    """Lines of a tree whose trunk stays in one column, however long the history is."""
+
+    def __init__(self, present: int, trunk: set[int], width: int | None, style: Style) -> None:
+        self._present = present
+        self._trunk = trunk
+        self._width = width
+        self._style = style
+
+    def chain(self, first: Generation, margin: str) -> Iterator[str]:
+        """A generation and what continues it in the same column, their branches between."""
+        generation: Generation | None = first
+        while generation is not None:
+            following = self._following(generation)
+            branches = [child for child in generation.children if child is not following]
+            yield margin + self._title(generation)
+            bar = "│" if following is not None or branches else " "
+            yield from self._story(generation, f"{margin}{bar}   ")
+            for branch in branches:
+                yield f"{margin}│"
+                has_more = following is not None or branch is not branches[-1]
+                yield from self._branch(branch, margin, has_more=has_more)
+            if following is not None:
+                yield f"{margin}│"
+            generation = following
+
+    def _branch(self, branch: Generation, margin: str, *, has_more: bool) -> Iterator[str]:
+        lines = self.chain(branch, "")
+        yield f"{margin}{'├' if has_more else '└'}─{next(lines)}"
+        for line in lines:
+            yield f"{margin}{'│' if has_more else ' '} {line}".rstrip()
+
+    def _following(self, generation: Generation) -> Generation | None:
+        """The child that goes on in the same column: the way to the present, else the latest."""
+        for child in generation.children:
+            if child.number in self._trunk:
+                return child
+        return generation.children[-1] if generation.children else None
+
+    def _title(self, generation: Generation) -> str:
+        is_present = generation.number == self._present
+        parts = [f"generation {generation.number}"]
+        if generation.lines is not None:
+            parts.append(count(generation.lines, "line"))
+        elif generation.bytes is not None:
+            parts.append(size(generation.bytes))
+        parts.append("now" if is_present else generation_file(generation.number + 1))
+        inferred = generation.made is not None and generation.made.inferred
+        mark = "●" if is_present else "◌" if inferred else "○"
+        text = f"{mark} {' · '.join(parts)}"
+        return self._style(text, "bold", "green") if is_present else self._style(text, "bold")
+
+    def _story(self, generation: Generation, margin: str) -> Iterator[str]:
+        made = [generation.made] if generation.made is not None else []
+        for entry in sorted([*made, *generation.notes], key=lambda each: each.at):
+            yield from self._wrapped(_told(entry), margin)
+            cut = _cut(entry) if entry is generation.made else None
+            if cut is not None:
+                yield from self._wrapped(cut, margin, "dim")
+
+    def _wrapped(self, text: str, margin: str, *styles: str) -> Iterator[str]:
+        room = None if self._width is None else max(20, self._width - len(margin) - 4)
+        shown = printable(text, one_line=True)
+        for line in [shown] if room is None else textwrap.wrap(shown, room):
+            yield margin + (self._style(line, *styles) if styles else line)
+
+
+def _told(entry: Happening) -> str:
+    """One happening as a sentence: when, what, by whom, why."""
+    when = f"{moment(entry.at)}  " if entry.at else ""
+    by = f" by {entry.by}" if entry.by else ""
+    why = f": {entry.why}" if entry.why else ""
+    guess = " (inferred from the files)" if entry.inferred else ""
+    return f"{when}{_what(entry)}{by}{why}{guess}"
+
+
+def _what(entry: Happening) -> str:
+    details = entry.details
+    match entry.kind:
+        case happenings.REVERTED:
+            return f"reverted to checkpoint {details.get('checkpoint_id')}"
+        case happenings.DELIVERED:
+            return f"D-Mail delivered at checkpoint {details.get('checkpoint_id')}"
+        case happenings.SENT:
+            text = folded(str(details.get("message", "")))
+            return f"D-Mail to checkpoint {details.get('checkpoint_id')} sent, “{text}”,"
+        case happenings.FORK:
+            return f"forked at {details.get('at')} into {details.get('to')}"
+        case happenings.FORKED:
+            return f"forked from {details.get('from')} at {details.get('at')}"
+        case _:
+            return _what_else(entry)
+
+
+def _what_else(entry: Happening) -> str:
+    match entry.kind:
+        case happenings.RESTORED:
+            return f"generation {entry.details.get('from')} restored"
+        case happenings.COMPACTING:
+            return "compaction begun"
+        case happenings.MENDED:
+            return "damaged lines taken out"
+        case happenings.PROMPTED:
+            return "system prompt put first"
+        case happenings.ROTATED:
+            return "begun by another program"
+        case happenings.ADOPTED:
+            return "found here, and taken over"
+        case happenings.FOREIGN:
+            return "changed by another program"
+        case kind:
+            return kind
+
+
+def _cut(entry: Happening) -> str | None:
+    """What a rewrite kept and what it left behind, as far as that was counted."""
+    cut = _kept(entry)
+    expired = "expired_mail" in entry.details
+    if not expired:
+        return cut
+    return f"{cut}; the D-Mail that waited expired" if cut else "the D-Mail that waited expired"
+
+
+def _kept(entry: Happening) -> str | None:
+    lines, summarised = entry.details.get("old_lines"), entry.details.get("summarised")
+    match entry.kind:
+        case happenings.CLEARED if isinstance(lines, int):
+            return f"{count(lines, 'line')} left behind"
+        case happenings.REVERTED | happenings.DELIVERED if isinstance(lines, int):
+            return f"{count(entry.kept, 'line')} kept, {number(lines - entry.kept)} left behind"
+        case happenings.REVERTED | happenings.DELIVERED:
+            return f"{count(entry.kept, 'line')} kept, the rest left behind"
+        case happenings.CLEARED:
+            return "everything left behind"
+        case happenings.COMPACTED if isinstance(summarised, int):
+            return f"{count(summarised, 'line')} in one summary, the rest kept"
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Transcripts of any program, found and repaired without a daemon."""

@@ -1,0 +1,1 @@
+"""Sessions that come from outside or go there, as files and folders."""
