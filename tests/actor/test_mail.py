@@ -46,6 +46,20 @@ async def test_those_who_follow_are_told_of_a_mail_and_of_its_delivery() -> None
         assert reader.kinds[-3:] == ["Reset", "Records", "DmailEvent"]
 
 
+async def test_a_mail_event_without_room_is_sent_with_the_next_records() -> None:
+    async with Desk().open() as desk:
+        await fill(desk)
+        _, reader = desk.subscribe()
+        await desk.wait_for(lambda: "Live" in reader.kinds)
+        reader.is_full = True
+        await desk.do(mail("m", 1))
+        reader.is_full = False
+        await desk.do(append("k"), user("later"))
+
+        await desk.wait_for(lambda: mails(reader) == [("sent", "m")])
+        assert reader.data == desk.file()
+
+
 @pytest.mark.parametrize(
     ("rewrite", "told"),
     [(clear("r"), ["sent", "expired"]), (revert("r", 1), ["sent", "expired"]),

@@ -315,7 +315,9 @@ class Feed:
     def _stretch_for(self, subscriber: Subscriber) -> Stretch | None:
         """What one misses who may be sent it at once, because the last commits hold all of it."""
         is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
-        if not is_live or subscriber.pumping or subscriber.credit <= 0:
+        # `_advance` sends a D-Mail event that found no room, once the subscriber is at the head.
+        has_mail = subscriber.mail_seen < self._mails
+        if not is_live or has_mail or subscriber.pumping or subscriber.credit <= 0:
             return None
         return self._recent.since(subscriber.position)
 
