@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import __version__, places
+from steno_protocol import __version__, paths
 from steno_protocol.errors import BadRequest, Held, StenoError
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 from stenod import daemon
 from stenod.runtime import config, daemon_log, fd_limit
 from stenod.runtime.config import Config
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if log is not None:
                 _check_log(log)
             return _serve(settings, log=log, ready=None, supervisor=supervisor)
-        _check_log(settings.root / places.LOG)
+        _check_log(settings.root / paths.LOG)
         return _detach(settings)
     except Held as error:
         print(f"stenod: {error}", file=sys.stderr)
@@ -84,11 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _settings(root: str | None, socket: str | None) -> Config:
     home = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
-    real = os.path.realpath(places.root_folder(root, os.environ, home))
-    folder = Path(places.check_path(real, "root"))
+    real = os.path.realpath(paths.root_folder(root, os.environ, home))
+    folder = Path(paths.check_path(real, "root"))
     make_root(folder)
     check_private(folder)
-    path = places.socket_path(str(folder), socket, os.environ, os.getuid())
+    path = paths.socket_path(str(folder), socket, os.environ, os.getuid())
     return config.load(folder, str(Path(path).absolute()))
 
 
@@ -147,7 +147,7 @@ def _detach(settings: Config) -> int:
 
 def _serve_detached(settings: Config, writer: int) -> int:
     try:
-        log = settings.root / places.LOG
+        log = settings.root / paths.LOG
         return _serve(settings, log=log, ready=writer, supervisor=Supervisor())
     except Exception as error:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED

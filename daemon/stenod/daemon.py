@@ -18,7 +18,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
-from steno_protocol import __version__, limits, places, sync_limits
+from steno_protocol import __version__, limits, paths
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
 from stenod.api.auth import Admission
@@ -32,18 +32,18 @@ from stenod.net.local import LocalTransport
 from stenod.net.transport import Sent, Transport
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
-from stenod.runtime.context import Workshop
 from stenod.runtime.executor import Adaptive, in_thread
 from stenod.runtime.fd_limit import process_limit
 from stenod.runtime.internal_errors import fault_of
 from stenod.runtime.quotas import Quotas
+from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
 from stenod.runtime.threads import Threads
 from stenod.sessions.gc import Collector
-from stenod.sessions.operations import Custody
-from stenod.sessions.queries import Looks
+from stenod.sessions.operations import Operations
+from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
-from stenod.sessions.session_folders import Trees
+from stenod.sessions.session_folders import SessionFolders
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.store.usage import free_bytes
@@ -85,7 +85,7 @@ class Daemon:
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
         disk = PosixDisk(WholeSync(str(config.root)))
-        trees = Trees(config, disk)
+        trees = SessionFolders(config, disk)
         self._quotas = Quotas(
             lambda: config.settings,
             time.monotonic,
@@ -93,13 +93,13 @@ class Daemon:
             trees.folders,
             free_bytes,
         )
-        self._workshop = self._make_workshop(disk)
-        self._registry = Registry(trees, disk, self._workshop, self._spawn, self._handles)
+        self._services = self._make_services(disk)
+        self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
         self._registry.look_around = self._look_around
-        looks = Looks(self._registry, trees, self._workshop)
-        self._custody = Custody(trees, disk, self._registry, looks, self._workshop)
-        self._reporter = Reporter(self._config, self._registry, self._workshop)
-        collector = Collector(trees, disk, self._registry, self._workshop)
+        looks = Queries(self._registry, trees, self._services)
+        self._operations = Operations(trees, disk, self._registry, looks, self._services)
+        self._reporter = Reporter(self._config, self._registry, self._services)
+        collector = Collector(trees, disk, self._registry, self._services)
         self._router = self._make_router(looks, collector)
 
     async def run(self, lock: RootLock) -> None:
@@ -145,7 +145,7 @@ class Daemon:
             daemon_log.tell("ended", pid=os.getpid())
 
     def _note(self) -> bytes:
-        note = places.LockNote(
+        note = paths.LockNote(
             pid=os.getpid(),
             version=__version__,
             root=str(self._config.root),
@@ -162,7 +162,7 @@ class Daemon:
 
     async def _keep_house(self) -> None:
         while True:
-            self._spawn(self._custody.sweep_when_due)
+            self._spawn(self._operations.sweep_when_due)
             await anyio.sleep(limits.HOUSEKEEPING_S)
             self._registry.retire_idle()
             self._registry.end_stalled()
@@ -194,7 +194,7 @@ class Daemon:
             daemon_log.tell("metrics", port=port)
 
     async def _end_when_idle(self) -> None:
-        await Idleness(self._workshop, self._is_used, lambda: self._router.visits).wait()
+        await Idleness(self._services, self._is_used, lambda: self._router.visits).wait()
         daemon_log.tell("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
         self._drained.set()
 
@@ -248,9 +248,9 @@ class Daemon:
         except Exception as error:
             daemon_log.tell("internal", error=fault_of(error))
 
-    def _make_workshop(self, disk: PosixDisk) -> Workshop:
-        return Workshop(
-            commit=Adaptive(Threads(sync_limits.COMMIT_THREADS_MAX), lambda: disk.overlap.is_empty),
+    def _make_services(self, disk: PosixDisk) -> Services:
+        return Services(
+            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX), lambda: disk.overlap.is_empty),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,
@@ -262,15 +262,15 @@ class Daemon:
             spawn=self._spawn,
         )
 
-    def _make_router(self, looks: Looks, collector: Collector) -> Router:
+    def _make_router(self, looks: Queries, collector: Collector) -> Router:
         router = Router(
             self._reporter,
             self._registry,
             looks,
-            self._custody,
+            self._operations,
             collector,
             self._outbox,
-            self._workshop,
+            self._services,
             self._spawn,
             self._admission,
         )
@@ -361,7 +361,7 @@ class Daemon:
             transport = self._remote
         # A REQ socket takes an answer only behind the empty frame that its request began with.
         addressed = [b"", *frames] if peer.is_req else frames
-        match transport.send(peer.identity, addressed, peer.loans):
+        match transport.send(peer.identity, addressed, peer.in_flight):
             case Sent.OK:
                 return True
             case Sent.FULL:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import anyio
 
 from steno_protocol import limits
-from stenod.runtime.context import Workshop
+from stenod.runtime.services import Services
 
 
 class Idleness:
@@ -24,19 +24,19 @@ class Idleness:
     """
 
     def __init__(
-        self, workshop: Workshop, is_used: Callable[[], bool], visits: Callable[[], int]
+        self, services: Services, is_used: Callable[[], bool], visits: Callable[[], int]
     ) -> None:
-        self._shop = workshop
+        self._services = services
         self._is_used = is_used
         self._visits = visits
 
     async def wait(self) -> None:
         """Return when nobody has used the daemon for as long as the configuration says."""
         # Whoever started it is on the way, and must not find it gone again.
-        unused_since, seen = self._shop.monotonic() + limits.PROBE_TIMEOUT_S, self._visits()
+        unused_since, seen = self._services.monotonic() + limits.PROBE_TIMEOUT_S, self._visits()
         while True:
             await anyio.sleep(self._pause_s())
-            now = self._shop.monotonic()
+            now = self._services.monotonic()
             if self._is_used() or self._visits() != seen or not self._idle_exit_s:
                 unused_since, seen = now, self._visits()
             elif now - unused_since >= self._idle_exit_s:
@@ -44,7 +44,7 @@ class Idleness:
 
     @property
     def _idle_exit_s(self) -> float:
-        return self._shop.settings().number("life.idle_exit_s")
+        return self._services.settings().number("life.idle_exit_s")
 
     def _pause_s(self) -> float:
         """A quarter of the time, so that the end is at most so much late."""

@@ -1,23 +1,22 @@
-"""What is said between steno's client and daemon, and what is written to disk: pure.
+"""The contract between client and daemon: messages and the files on disk, as pure functions.
 
-Said       commands, replies, events    what a request, its answer and a push hold
-           frames, bundles              how a message is built of them, and taken apart
-           zmtp, socket_limits          how messages travel on a local socket, and its bounds
-           errors, limits, greeting     the one tree of errors, every bound, and those that are told
-           sync_limits                  the bounds of commits on their way to the disk
-           rights, credentials          who may ask from another machine, and the keys
+Messages   commands, replies, events    the contents of a request, its reply and an event
+           frames, bundles              messages as frames
+           zmtp                         the bytes of messages on a local socket
+           errors, limits, hello        the tree of errors, every bound, the bounds in the hello
+           rights, credentials          the rights of clients of other machines, and their keys
            positions, version           `generation:line`; the versions of protocol and program
-Written    records, wire                the gates, and what a line of either file may be
-           happenings                   what happened to a session: the lines of its timeline
-           context, floors              what the lines of a context mean, and the id after a cut
+Files      records, wire                the checks of appended records; the lines of both files
+           timeline_entries             the lines of the timeline
+           context, checkpoint_ids      the meaning of a context's lines; the next checkpoint id
            lines, blocks                bytes as lines, and lines by their numbers
-           places, kinds                names of files, rules of ids, and what else may lie there
-           work_dirs                    the work directories that kimi-cli's file names
-Checked    checks, dialects             a session's files, and what each of them holds
+           paths, file_types            names of files, rules of ids, and other files found there
+           work_dirs                    the work directories in kimi-cli's file
+Checks     checks, line_schemas         a check of a session's files; what their lines hold
            checksums                    the checksums of a file's blocks
-           damage, welded               damaged lines, and the records that are whole in them
-Set        settings, metrics            the options of `config.toml`, and the numbers of `stats`
-Inside     _json, _settings_values, _toml_lines
+           damage, record_salvage       damaged lines, and the whole records inside them
+Settings   settings, metrics            the options of `config.toml`, and the numbers of `stats`
+Helpers    _json, _settings_values, _toml_lines
 """
 
 from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION, __version__

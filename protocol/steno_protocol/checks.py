@@ -11,15 +11,15 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from steno_protocol import happenings, limits, places
+from steno_protocol import limits, paths, timeline_entries
 from steno_protocol._json import is_object
 from steno_protocol.checksums import BlockChecksums
 from steno_protocol.damage import Edit, Finding, Scanner, merged
-from steno_protocol.dialects import Dialect, dialect_of
 from steno_protocol.errors import TooLarge
-from steno_protocol.happenings import Happening
+from steno_protocol.line_schemas import LineSchema, schema_of
 from steno_protocol.records import stamp_of
 from steno_protocol.replies import CheckedFile, CheckFinding, Verification
+from steno_protocol.timeline_entries import TimelineEntry
 
 Progress = Callable[[int], None]
 """Told how many more bytes were looked at."""
@@ -31,7 +31,7 @@ _SMALL_BYTES: Final = limits.MIB
 """A state or a mark that is longer is none."""
 
 _decode = msgspec.json.Decoder().decode
-_decode_happening = msgspec.json.Decoder(Happening).decode
+_decode_entry = msgspec.json.Decoder(TimelineEntry).decode
 
 
 class Facts(NamedTuple):
@@ -117,7 +117,7 @@ def blocks(read: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
 
 
 def check_file(
-    check: Check, name: str, data: Iterable[bytes], dialect: Dialect, *, remedies: bool = True
+    check: Check, name: str, data: Iterable[bytes], schema: LineSchema, *, remedies: bool = True
 ) -> Scanner:
     """Look through one file.
 
@@ -128,7 +128,7 @@ def check_file(
         dialect: what it has to hold.
         remedies: a repair would change this file.
     """
-    scanner = Scanner(dialect)
+    scanner = Scanner(schema)
     remedy = None if remedies else "none"
     for block in data:
         for finding in scanner.feed(block):
@@ -150,7 +150,7 @@ def check_file(
 
 def edits_of(
     data: Iterable[bytes],
-    dialect: Dialect,
+    schema: LineSchema,
     chosen: Callable[[Finding], Iterable[Edit]] = lambda finding: finding.edits,
 ) -> tuple[Scanner, list[Edit]]:
     """What a repair of a file changes, and the pass that told.
@@ -163,7 +163,7 @@ def edits_of(
     Raises:
         TooLarge: more places than one repair changes.
     """
-    scanner, edits = Scanner(dialect), list[Edit]()
+    scanner, edits = Scanner(schema), list[Edit]()
     for block in data:
         edits += [edit for finding in scanner.feed(block) for edit in chosen(finding)]
         if len(edits) > limits.REPAIR_EDITS_MAX:
@@ -202,12 +202,14 @@ def check_session(
             cannot be read of the files is a finding.
     """
     names = folder.names()
-    past = sorted(n for n in map(places.generation_of, names) if n is not None)
+    past = sorted(n for n in map(paths.generation_of, names) if n is not None)
     if live is not None:
         past = [number for number in past if number <= live]
     present = live if live is not None else _present(folder, past)
-    rewrites = _rewrites_told(check, folder) if places.TIMELINE in names else []
-    mended = {places.generation_file(e.generation) for e in rewrites if e.kind == happenings.MENDED}
+    rewrites = _rewrites_told(check, folder) if paths.TIMELINE in names else []
+    mended = {
+        paths.generation_file(e.generation) for e in rewrites if e.kind == timeline_entries.MENDED
+    }
     for name in _files(names, past):
         if name in mended:
             _check_mended(check, folder, name)
@@ -221,13 +223,13 @@ def check_session(
         present,
         rewrites,
         is_live=live is not None,
-        replaces_state=repairable is not None and places.STATE in repairable,
+        replaces_state=repairable is not None and paths.STATE in repairable,
     ).check(names)
     return present
 
 
 def _files(names: Sequence[str], past: Sequence[int]) -> list[str]:
-    wanted = [places.CONTEXT, *map(places.generation_file, past), places.WIRE, places.TIMELINE]
+    wanted = [paths.CONTEXT, *map(paths.generation_file, past), paths.WIRE, paths.TIMELINE]
     there = set(names)
     return [name for name in wanted if name in there]
 
@@ -244,8 +246,8 @@ def _check_lines(
         if size == 0:
             # Of nothing no block is read, so nobody would notice what is no file at all.
             folder.read(name, 0, 0)
-        dialect = dialect_of(name, in_session=True)
-        scanner = check_file(check, name, data, dialect, remedies=remedies)
+        schema = schema_of(name, in_session=True)
+        scanner = check_file(check, name, data, schema, remedies=remedies)
     except FileNotFoundError:
         return  # an old generation expired meanwhile
     except OSError as error:
@@ -290,17 +292,17 @@ def _check_mended(check: Check, folder: Folder, name: str) -> None:
         check.add(name, Finding("mended", what))
 
 
-def _rewrites_told(check: Check, folder: Folder) -> list[Happening]:
+def _rewrites_told(check: Check, folder: Folder) -> list[TimelineEntry]:
     """The rewrites that the timeline tells of, oldest first, those taken back left out."""
-    facts = folder.facts(places.TIMELINE)
-    data = _read(check, folder, places.TIMELINE, facts.size if facts else 0, 0) or b""
-    found: list[Happening] = []
+    facts = folder.facts(paths.TIMELINE)
+    data = _read(check, folder, paths.TIMELINE, facts.size if facts else 0, 0) or b""
+    found: list[TimelineEntry] = []
     for line in data.split(b"\n"):
         try:
-            entry = _decode_happening(line)
+            entry = _decode_entry(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if entry.kind == happenings.VOIDED:
+        if entry.kind == timeline_entries.VOIDED:
             found = [other for other in found if other.generation != entry.generation]
         elif _fingerprint(entry, "old") is not None:
             found.append(entry)
@@ -326,7 +328,7 @@ def _present(folder: Folder, past: list[int]) -> int:
 
 
 def _is_twin(folder: Folder, number: int) -> bool:
-    old, context = folder.facts(places.generation_file(number)), folder.facts(places.CONTEXT)
+    old, context = folder.facts(paths.generation_file(number)), folder.facts(paths.CONTEXT)
     return old is not None and context is not None and old.inode == context.inode
 
 
@@ -337,31 +339,31 @@ class _Structure(msgspec.Struct, frozen=True):
     folder: Folder
     past: list[int]
     present: int
-    rewrites: list[Happening]
+    rewrites: list[TimelineEntry]
     is_live: bool
     replaces_state: bool
 
     def check(self, names: Sequence[str]) -> None:
         """Compare all of it."""
-        if places.CONTEXT not in names:
+        if paths.CONTEXT not in names:
             what = "it is not there, so the session has no present"
             if self.past:
-                newest = places.generation_file(self.past[-1])
+                newest = paths.generation_file(self.past[-1])
                 what += f": move the newest generation, {newest}, here to go on from it"
-            self._tell("no_context", places.CONTEXT, what)
+            self._tell("no_context", paths.CONTEXT, what)
             return
         self._generations()
         entries = [entry for entry in self.rewrites if entry.generation <= self._latest]
         for entry in entries:
             self._rewrite(entry, is_last=entry is entries[-1])
-        for name, generation in ((places.CONTEXT, self.present), (places.WIRE, 0)):
-            if places.mark_file(name) in names:
+        for name, generation in ((paths.CONTEXT, self.present), (paths.WIRE, 0)):
+            if paths.recovery_point_file(name) in names:
                 self._mark(name, generation)
-        if places.STATE in names:
+        if paths.STATE in names:
             self._state()
-        if places.REWRITE in names and not self.is_live:
+        if paths.REWRITE in names and not self.is_live:
             what = "what a rewrite had begun and did not finish; the next opening removes it"
-            self._tell("leftover", places.REWRITE, what)
+            self._tell("leftover", paths.REWRITE, what)
         self._quarantine()
 
     def _generations(self) -> None:
@@ -369,26 +371,26 @@ class _Structure(msgspec.Struct, frozen=True):
         missing = sorted(set(range(1, highest + 1)) - set(self.past))
         for number in missing[:10]:
             what = "it is not there although later ones are: it was removed, or has expired"
-            self._tell("generation_gap", places.generation_file(number), what)
+            self._tell("generation_gap", paths.generation_file(number), what)
         if highest and not self.is_live and _is_twin(self.folder, highest):
             what = (
-                f"a second name of {places.CONTEXT}, from a rewrite that did not take place; the"
+                f"a second name of {paths.CONTEXT}, from a rewrite that did not take place; the"
                 " next opening takes it back"
             )
-            self._tell("rewrite_open", places.generation_file(highest), what)
+            self._tell("rewrite_open", paths.generation_file(highest), what)
 
     @property
     def _latest(self) -> int:
         # Of a session that is being written, only what the present generation came from is settled.
         return self.present if self.is_live else self.present + 1
 
-    def _rewrite(self, entry: Happening, *, is_last: bool) -> None:
+    def _rewrite(self, entry: TimelineEntry, *, is_last: bool) -> None:
         """The file that a rewrite left behind, and the one that it made, begin as it says."""
-        left = places.generation_file(entry.generation)
-        followed = places.generation_file(entry.generation + 1)
+        left = paths.generation_file(entry.generation)
+        followed = paths.generation_file(entry.generation + 1)
         # A later one that is not there was given up; the present one did not follow this rewrite.
         if entry.generation + 1 not in self.past and entry.generation >= self.present:
-            followed = places.CONTEXT
+            followed = paths.CONTEXT
         is_open = entry.generation not in self.past or (
             not self.is_live and _is_twin(self.folder, entry.generation)
         )
@@ -397,7 +399,7 @@ class _Structure(msgspec.Struct, frozen=True):
                 f"the rewrite {entry.kind!r} to generation {entry.generation} was begun and did"
                 " not take place; the next opening takes it back"
             )
-            self._tell("rewrite_open", places.TIMELINE, what)
+            self._tell("rewrite_open", paths.TIMELINE, what)
             return
         for name, which in ((left, "old"), (followed, "new")):
             fingerprint = _fingerprint(entry, which)
@@ -422,14 +424,14 @@ class _Structure(msgspec.Struct, frozen=True):
 
     def _mark(self, name: str, generation: int) -> None:
         """Compare a file with its mark: synced bytes do not change."""
-        data = self._read(places.mark_file(name), _SMALL_BYTES)
+        data = self._read(paths.recovery_point_file(name), _SMALL_BYTES)
         if data is None:
             return
         mark = _decoded(data[9:]) if data[:9] == b"%08x " % zlib.crc32(data[9:]) else None
         facts = self.folder.facts(name)
         if not is_object(mark) or facts is None:
             what = "it is none: the next opening reads all of the file"
-            self._tell("mark_ignored", places.mark_file(name), what)
+            self._tell("mark_ignored", paths.recovery_point_file(name), what)
             return
         is_its_own = (mark.get("generation"), mark.get("inode")) == (generation, facts.inode)
         size, crc = mark.get("bytes"), mark.get("crc")
@@ -451,29 +453,29 @@ class _Structure(msgspec.Struct, frozen=True):
             what = (
                 "these bytes are not what was synced: the disk or another program changed them; a"
                 f" copy of the file is the only remedy, and if the change was meant, remove"
-                f" {places.mark_file(name)} while the session is closed"
+                f" {paths.recovery_point_file(name)} while the session is closed"
             )
             self.check_.add(name, Finding("synced_lost", what, offset, size))
         return is_found
 
     def _state(self) -> None:
-        data = self._read(places.STATE, _SMALL_BYTES)
+        data = self._read(paths.STATE, _SMALL_BYTES)
         if data is not None and not is_object(_decoded(data)):
             what = (
                 "it is no JSON object: title, labels and archive are lost until they are set anew"
             )
             remedy = "replace" if self.replaces_state else None
-            self.check_.add(places.STATE, Finding("state_unreadable", what), remedy)
+            self.check_.add(paths.STATE, Finding("state_unreadable", what), remedy)
 
     def _quarantine(self) -> None:
         try:
-            kept = self.folder.names(places.QUARANTINE)
+            kept = self.folder.names(paths.QUARANTINE)
         except OSError as error:
-            _tell_unreadable(self.check_, places.QUARANTINE, error)
+            _tell_unreadable(self.check_, paths.QUARANTINE, error)
             return
         if kept:
             what = f"{len(kept)} pieces that were cut from files lie here to be looked at"
-            self._tell("quarantined", places.QUARANTINE, what)
+            self._tell("quarantined", paths.QUARANTINE, what)
 
     def _read(self, name: str, size: int, offset: int = 0) -> bytes | None:
         return _read(self.check_, self.folder, name, size, offset)
@@ -490,7 +492,7 @@ def _checksums(value: object) -> list[int | None]:
         return []
 
 
-def _fingerprint(entry: Happening, which: str) -> tuple[int, int] | None:
+def _fingerprint(entry: TimelineEntry, which: str) -> tuple[int, int] | None:
     match entry.details.get(which):
         case [int() as size, int() as crc]:
             return size, crc

@@ -13,8 +13,8 @@ import msgspec
 
 from steno_protocol import limits
 from steno_protocol._json import is_object, json_type
-from steno_protocol.dialects import Dialect, Remark, Spot
-from steno_protocol.welded import Span, is_well_formed, whole_records
+from steno_protocol.line_schemas import LineSchema, Remark, Spot
+from steno_protocol.record_salvage import Span, is_well_formed, whole_records
 
 DAMAGES: Final = frozenset(
     {
@@ -94,7 +94,7 @@ class Scanner(msgspec.Struct):
         crc: CRC-32 of the bytes.
     """
 
-    dialect: Dialect
+    schema: LineSchema
     size: int = 0
     lines: int = 0
     records: int = 0
@@ -119,7 +119,7 @@ class Scanner(msgspec.Struct):
         """What the end of the file shows."""
         if self._held:
             yield from self._line(ended=False)
-        yield from map(self._told, self.dialect.finish(self._start))
+        yield from map(self._told, self.schema.finish(self._start))
         if self._crlf:
             what = f"{self._crlf} lines end with CR LF, which readers take for white space"
             yield Finding("crlf", what)
@@ -139,7 +139,7 @@ class Scanner(msgspec.Struct):
         self._start += size + ended
         self.lines += 1
         if size > limits.LINE_CHECKED_BYTES_MAX:
-            yield from map(self._told, self.dialect.gap())
+            yield from map(self._told, self.schema.gap())
             what = f"a line of {size} bytes, longer than any that steno looks into"
             yield Finding("oversized", what, spot.offset, spot.size, spot.line)
             return
@@ -156,18 +156,18 @@ class Scanner(msgspec.Struct):
         try:
             value = _decode(data)
         except RecursionError:
-            yield from map(self._told, self.dialect.gap())
+            yield from map(self._told, self.schema.gap())
             yield from self._too_deep(data, spot, ended=ended)
             return
         except (msgspec.DecodeError, UnicodeDecodeError):
-            yield from map(self._told, self.dialect.gap())
+            yield from map(self._told, self.schema.gap())
             yield self._broken(data, spot, ended=ended)
             return
         if is_object(value):
             self.records += 1
-            yield from map(self._told, self.dialect.take(value, data, spot))
+            yield from map(self._told, self.schema.take(value, data, spot))
         else:
-            yield from map(self._told, self.dialect.gap())
+            yield from map(self._told, self.schema.gap())
             yield self._no_object(value, spot)
         if not ended:
             edit = Edit(spot.offset + len(data), 0, b"\n")
@@ -179,12 +179,12 @@ class Scanner(msgspec.Struct):
 
     def _no_object(self, value: object, spot: Spot) -> Finding:
         what = f"JSON that is no object: {json_type(value)}"
-        if not self.dialect.objects_only:
+        if not self.schema.objects_only:
             return Finding("plain_value", what, *spot)
         return Finding("not_object", what, *spot, edits=(Edit(spot.offset, spot.size),))
 
     def _too_deep(self, data: bytes, spot: Spot, *, ended: bool) -> Iterator[Finding]:
-        spans = whole_records(data, self.dialect.is_record, ended=ended)
+        spans = whole_records(data, self.schema.is_record, ended=ended)
         if spans:
             yield self._welded(data, spot, spans, ended=ended)
             return
@@ -196,7 +196,7 @@ class Scanner(msgspec.Struct):
         if is_well_formed(data):
             what = "JSON with a value that strict readers refuse, for example half a character"
             return Finding("odd_value", what, *spot)
-        spans = whole_records(data, self.dialect.is_record, ended=ended)
+        spans = whole_records(data, self.schema.is_record, ended=ended)
         if spans:
             return self._welded(data, spot, spans, ended=ended)
         kind, what = _nature(data, ended=ended)

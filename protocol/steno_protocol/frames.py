@@ -90,8 +90,8 @@ def decode_request(frames: Sequence[bytes]) -> Request:
         BadRequest: there are too few frames, or the header is not a command.
     """
     if not frames or frames[0] != PROTOCOL_MAGIC:
-        spoken = frames[0][:16] if frames else b""
-        raise Incompatible(f"the first frame is {spoken!r}, this daemon speaks {PROTOCOL_MAGIC!r}")
+        first = frames[0][:16] if frames else b""
+        raise Incompatible(f"the first frame is {first!r}, this daemon speaks {PROTOCOL_MAGIC!r}")
     if len(frames) < HEADER_FRAMES:
         raise BadRequest(
             f"the message has {len(frames)} frames: send {PROTOCOL_MAGIC!r}, a request id, a"

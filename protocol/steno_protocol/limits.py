@@ -1,7 +1,7 @@
 """Every bound of protocol, daemon and client: its unit in the name, its reason beside it.
 
-Those of a local socket stand in `steno_protocol.socket_limits`, those of commits on their way to
-the disk in `steno_protocol.sync_limits`. Those of which neither protocol nor daemon knows are the
+Those of a local socket stand in `steno_protocol.limits`, those of commits on their way to
+the disk in `steno_protocol.limits`. Those of which neither protocol nor daemon knows are the
 client's: of asking a model in `steno.llm_limits`, of the command line in
 `steno.cli.limits`.
 """
@@ -503,3 +503,80 @@ LOCK_NOTE_BYTES: Final = 4096
 
 SOCKET_PATH_BYTES_MAX: Final = 107
 """`sun_path` has 108 bytes and ends with NUL: no socket has a longer path."""
+
+# --- sockets of this machine -------------------------------------------------------------------
+
+MESSAGE_FRAMES_MAX: Final = BATCH_RECORDS_MAX + 4
+"""Frames of a message that are kept: those before the records, and one record that is too many."""
+
+MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX + HEADER_BYTES_MAX + KIB
+"""Bytes of a message after which no further frame is kept: the batch is too large by then."""
+
+UNFINISHED_BYTES_MAX: Final = 1024 * MIB
+"""Bytes of messages whose end did not come yet, of all connections: who goes beyond is hung up on,
+comes again, and sends it again. Fifteen of the largest batches; clients took 1.6 GiB without it."""
+
+COMMAND_FRAME_BYTES_MAX: Final = 16 * KIB
+"""A frame by which the ends speak of the connection itself: some names, 255 bytes of identity."""
+
+GATHERED_BYTES_MAX: Final = 64 * KIB
+"""Bytes that are copied together for one call of the kernel, and that it is asked for at a time."""
+
+RECEIVED_BYTES_MAX: Final = 1 * MIB
+"""Bytes that the kernel is asked for when so many more of a frame are known to come."""
+
+SOCKET_BYTES: Final = 512 * KIB
+"""Room that the kernel is asked for, for what is sent and not received yet: a block of a reader
+goes in a few pieces instead of ten, 60 MiB to a follower in 55 ms instead of 85. It gives what the
+system allows, 208 KiB mostly."""
+
+CALL_BYTES: Final = 16 * KIB
+"""Bytes of an unfinished message that pay for one call of the kernel."""
+
+FRAMES_OF_A_CALL_MAX: Final = 32
+"""Frames of an unfinished message that cost as much as one call of the kernel."""
+
+DEBT_MAX: Final = 256
+"""Calls of the kernel that bring no end of a message before a connection is set aside: twice as
+many as the largest batch needs."""
+
+ASIDE_S: Final = 0.005
+"""How often one of the connections that are set aside is looked at."""
+
+ASIDE_BYTES: Final = 4 * KIB
+"""Bytes that are taken in at such a look: as frames of one byte that is 1 ms of work."""
+
+PIECES_MAX: Final = 512
+"""Pieces of a frame before they are put together: the largest record comes in 256 of 64 KiB."""
+
+SEND_QUEUE_BYTES: Final = 2 * PEER_LOANS_BYTES_MAX
+"""Bytes that wait for one client before it loses the next message: what it asks for while it takes
+nothing is `busy` at half of it, but refusals and acks are not, and 4096 of those were 0.5 GiB."""
+
+CONNECTIONS_WAITING_MAX: Final = 1024
+"""Connections that wait while the daemon is busy; the kernel refuses more, and they come again."""
+
+# --- commits on their way to the disk ----------------------------------------------------------
+
+INLINE_SYNC_S: Final = 0.001
+"""A faster commit runs on the event loop, whose others wait so long; a thread hop costs 0.1 ms."""
+
+COMMIT_THREADS_MAX: Final = 8
+"""Commits of different sessions at a time: with 8 a file system makes eleven times as many durable
+as one after the other, and with 16 hardly more."""
+
+SYNCS_REMEMBERED_MAX: Final = 7
+"""Commits whose quicker quarter tells how fast a disk is, whatever hiccups are among them."""
+
+WHOLE_SYNC_FILES_MIN: Final = 3
+"""Files that are synced by one call for their file system; two take as long by themselves."""
+
+UNWRITTEN_BYTES_MAX: Final = 4 * MIB
+"""Bytes that the programs of the machine have written and its disks have not: with more, sessions
+are synced file by file, and do not wait for others. So many take 2 to 40 ms, and only once."""
+
+WHOLE_SYNC_S_MAX: Final = 0.004
+"""A sync of a file system that took longer waited for others; for 16 sessions it is 0.5 ms."""
+
+WHOLE_SYNC_PAUSE_S: Final = 1.0
+"""So long nobody tries one again: who writes without a pause delays a group a second."""

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from steno_protocol.errors import ErrorCode, Outcome, StenoError, error_from_reply
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 
 
 class Reply(
@@ -332,7 +332,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: where it lay when the reply was made; a rewrite gives it another name.
-        identity: what tells it from every other file, see `places.file_identity`.
+        identity: what tells it from every other file, see `paths.file_identity`.
         size: how many of its bytes may be read: whole lines, durable, never changed again.
     """
 
@@ -365,7 +365,7 @@ class Lines(Reply, frozen=True, kw_only=True):
 class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):
     """The answer to `timeline`, oldest first."""
 
-    entries: list[Happening]
+    entries: list[TimelineEntry]
 
 
 class Subscribed(Reply, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from steno_protocol import limits
-from steno_protocol.socket_limits import (
+from steno_protocol.limits import (
     COMMAND_FRAME_BYTES_MAX,
     GATHERED_BYTES_MAX,
     MESSAGE_BYTES_MAX,

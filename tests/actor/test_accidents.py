@@ -148,7 +148,7 @@ async def test_commands_that_wait_for_their_session_are_bounded_in_bytes() -> No
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)
-        budget = daemon.registry._shop.budget
+        budget = daemon.registry._services.budget
         names: Sequence[bytes] = [b"%d" % number for number in range(20)]
         for name in names:
             send(daemon, name, append_to("other", name.decode()), record)
@@ -233,7 +233,7 @@ async def test_a_fault_of_a_writer_is_told_to_its_followers_and_its_queue_is_sen
         assert isinstance(answer, ErrorReply)
         assert (answer.code, answer.outcome) == ("shutting_down", "not_applied")
         assert isinstance(daemon.answers[b"s"][-1], Gone)
-        assert daemon.registry._shop.budget.taken_bytes == 0
+        assert daemon.registry._services.budget.taken_bytes == 0
         assert isinstance(await ask(daemon, b"b", append_to("demo", "k"), user("x")), Ack)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from steno_protocol import sync_limits
+from steno_protocol import limits
 from stenod.runtime import executor
 from stenod.runtime.executor import Adaptive, in_thread
 from stenod.runtime.internal_errors import NoThread
@@ -46,22 +46,22 @@ async def _learn(commit: Adaptive, disk: Disk, takes_s: float, commits: int) -> 
 
 async def test_a_fast_disk_is_synced_inline(disk: Disk) -> None:
     commit = Adaptive(in_thread)
-    await _learn(commit, disk, sync_limits.INLINE_SYNC_S / 2, sync_limits.SYNCS_REMEMBERED_MAX)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_one_hiccup_of_a_fast_disk_changes_nothing(disk: Disk) -> None:
     commit = Adaptive(in_thread)
-    await _learn(commit, disk, sync_limits.INLINE_SYNC_S / 2, sync_limits.SYNCS_REMEMBERED_MAX)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     await _learn(commit, disk, 1.0, 1)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Disk) -> None:
     commit = Adaptive(in_thread)
-    await _learn(commit, disk, sync_limits.INLINE_SYNC_S * 2, sync_limits.SYNCS_REMEMBERED_MAX)
+    await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED_MAX)
     assert not await _is_inline(commit, disk.sync)
-    await _learn(commit, disk, sync_limits.INLINE_SYNC_S / 2, sync_limits.SYNCS_REMEMBERED_MAX)
+    await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     assert await _is_inline(commit, disk.sync)
 
 
@@ -74,7 +74,7 @@ async def test_waits_for_the_interpreter_do_not_make_a_disk_slow(disk: Disk) -> 
 
 async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) -> None:
     commit = Adaptive(in_thread)
-    await _learn(commit, disk, sync_limits.INLINE_SYNC_S * 2, sync_limits.SYNCS_REMEMBERED_MAX)
+    await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED_MAX)
     begun, may_end = threading.Event(), threading.Event()
     was_inline = True
 
@@ -99,7 +99,7 @@ async def test_a_slow_disk_is_synced_inline_where_the_system_gives_no_thread(dis
         raise NoThread("can't start new thread")
 
     commit = Adaptive(refuse)
-    disk.takes_s = sync_limits.INLINE_SYNC_S * 2
-    for _ in range(sync_limits.SYNCS_REMEMBERED_MAX):
+    disk.takes_s = limits.INLINE_SYNC_S * 2
+    for _ in range(limits.SYNCS_REMEMBERED_MAX):
         assert await _is_inline(commit, disk.sync)
     assert not commit.is_inline

@@ -33,8 +33,8 @@ SUMMARY = user("so far")
 
 
 def compactions_at(desk: Desk) -> Compactions:
-    shop = desk.workshop
-    return Compactions(shop.read, shop.monotonic, shop.wall)
+    services = desk.services
+    return Compactions(services.read, services.monotonic, services.wall)
 
 
 def abort(lease: str) -> CompactAbort:
@@ -216,7 +216,7 @@ async def test_a_look_that_fails_late_does_not_end_the_lease_of_the_next_compact
                 raise OSError(5, "unreadable")
             return work()
 
-        compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)
+        compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
         failed: list[BaseException] = []
 
         async def look() -> None:
@@ -251,7 +251,7 @@ async def test_files_that_are_closed_during_the_look_are_opened_again() -> None:
                 desk.writer._files.abandon()
             return work()
 
-        compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)
+        compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
 
         answer = await compactions.begin(desk.writer, compact_begin("a"))
 
@@ -268,7 +268,7 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
             desk.now_s += 1
             return work()
 
-        compactions = Compactions(run, desk.workshop.monotonic, desk.workshop.wall)
+        compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
         with pytest.raises(Conflict, match="again and again"):
             await compactions.begin(desk.writer, compact_begin("a"))
 

@@ -5,7 +5,7 @@ import errno
 import anyio.lowlevel
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Command, Delete, Fork, Open
 from steno_protocol.replies import Ack, Compaction, Deleted, ErrorReply, SessionStat
 from support.asking import ask, close_all, send
@@ -15,7 +15,7 @@ from support.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.anyio
 
-TRASH = f"{ROOT}/{places.SESSIONS}/{places.TRASH}"
+TRASH = f"{ROOT}/{paths.SESSIONS}/{paths.TRASH}"
 OPEN = Open(session="demo")
 DELETE = Delete(session="demo", key="d")
 FORK = Fork(session="demo", new_session="copy", key="f")
@@ -146,12 +146,12 @@ async def test_a_repeat_is_in_doubt_while_its_session_takes_nothing() -> None:
     async with daemon.running():
         await ask(daemon, "o", OPEN)
         await ask(daemon, "a", FIRST, user("one"))
-        daemon.workshop.budget.taken_bytes += limits.INFLIGHT_BYTES_MAX
+        daemon.services.budget.taken_bytes += limits.INFLIGHT_BYTES_MAX
         told = await refusal(daemon, "again", AGAIN, user("one"))
         assert told == ("busy", "unknown")
         told = await refusal(daemon, "new", append("new"), user("two"))
         assert told == ("busy", "not_applied")
-        daemon.workshop.budget.taken_bytes -= limits.INFLIGHT_BYTES_MAX
+        daemon.services.budget.taken_bytes -= limits.INFLIGHT_BYTES_MAX
 
 
 @pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
@@ -208,7 +208,7 @@ async def test_what_one_sweep_of_the_trash_leaves_the_next_round_removes() -> No
     daemon = DaemonInProcess(disk)
 
     async def round_of_housekeeping() -> int:
-        await daemon.custody.sweep_when_due()
+        await daemon.operations.sweep_when_due()
         daemon.now_s += limits.HOUSEKEEPING_S
         return len(disk.names(disk.open_root(TRASH)))
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import AppendWire, Command, Open, Read, ReadWire, Stat, Verify
 from steno_protocol.errors import StorageFailed
 from steno_protocol.events import AnyEvent
@@ -18,10 +18,10 @@ from support.writing import PATH, Desk
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = f"{ROOT}/{places.SESSIONS}/{SESSION}"
-CONTEXT = f"{FOLDER}/{places.CONTEXT}"
-WIRE = f"{FOLDER}/{places.WIRE}"
-FILE = f"{PATH}/{places.CONTEXT}"
+FOLDER = f"{ROOT}/{paths.SESSIONS}/{SESSION}"
+CONTEXT = f"{FOLDER}/{paths.CONTEXT}"
+WIRE = f"{FOLDER}/{paths.WIRE}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 READS: list[Command] = [Stat(session=SESSION), Read(session=SESSION), Verify(session=SESSION)]
 
@@ -45,7 +45,7 @@ async def test_what_a_reads_own_sync_may_have_dropped_is_shown_only_when_it_was_
     daemon = daemon_with(foreign("one"), foreign("two"))
     disk = daemon.disk
     async with daemon.running():
-        disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
         failed = await ask(daemon, command)
         assert isinstance(failed, ErrorReply)
         assert failed.code == "storage_failed"
@@ -63,7 +63,7 @@ async def test_what_a_reads_own_sync_may_have_dropped_is_written_again_before_it
     daemon = daemon_with(foreign("one"), foreign("two"))
     disk = daemon.disk
     async with daemon.running():
-        disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
         await ask(daemon, Stat(session=SESSION))
 
         await ask(daemon, append("k"), user("three"))
@@ -102,8 +102,8 @@ async def test_a_read_after_a_sync_and_a_cut_that_failed_shows_nothing_that_can_
     async with daemon.running():
         await ask(daemon, Open(session=SESSION))
         await ask(daemon, event_of("e1"), event(1, "one"))
-        disk.fail_next("fdatasync", errno.EIO, name=places.WIRE)
-        disk.fail_next("truncate", errno.EIO, name=places.WIRE)
+        disk.fail_next("fdatasync", errno.EIO, name=paths.WIRE)
+        disk.fail_next("truncate", errno.EIO, name=paths.WIRE)
         refused = await ask(daemon, event_of("e2"), event(2, "two"))
         assert isinstance(refused, ErrorReply)
         assert refused.outcome == "unknown", refused
@@ -127,8 +127,8 @@ async def test_a_doubt_outlives_the_closing_of_a_session() -> None:
     async with daemon.running():
         await ask(daemon, Open(session=SESSION))
         await ask(daemon, append("k1"), user("one"))
-        disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
-        disk.fail_next("truncate", errno.EIO, name=places.CONTEXT)
+        disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
+        disk.fail_next("truncate", errno.EIO, name=paths.CONTEXT)
         await ask(daemon, append("k2"), user("two"))
         daemon.now_s += 2 * limits.SESSION_IDLE_S
         daemon.registry.retire_idle()

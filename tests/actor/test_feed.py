@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
@@ -21,7 +21,7 @@ from support.writing import PATH, Desk, Reader
 
 pytestmark = pytest.mark.anyio
 
-FILE = f"{PATH}/{places.CONTEXT}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 
 def sequence(reader: Reader) -> list[tuple[Position, bytes]]:
@@ -410,7 +410,7 @@ async def test_a_backlog_that_a_failure_interrupts_goes_on_by_itself() -> None:
         await filled(desk, 50)
         subscriber, reader = desk.subscribe(credit=1)
         await desk.settle()
-        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("write", errno.EIO, name=paths.CONTEXT)
         await desk.do(append("lost"), user("lost"))
         desk.feed.grant(subscriber, 1 << 20)
         await desk.wait_for(lambda: "Live" in reader.kinds)
@@ -422,7 +422,7 @@ async def test_a_backlog_that_a_failure_interrupts_goes_on_by_itself() -> None:
 async def test_a_file_that_cannot_be_read_ends_the_subscription_and_nothing_else() -> None:
     async with Desk().open() as desk:
         await filled(desk, 5)
-        desk.disk.fail_next("read", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("read", errno.EIO, name=paths.CONTEXT)
         _, reader = desk.subscribe()
         await desk.wait_for(lambda: "Gone" in reader.kinds)
 
@@ -452,7 +452,7 @@ async def test_a_session_that_was_made_again_starts_its_followers_over() -> None
         await filled(desk, 3)
         _, reader = desk.subscribe()
         await desk.wait_for(lambda: reader.data == desk.file())
-        desk.disk.foreign.delete(f"{PATH}/{places.TIMELINE}")
+        desk.disk.foreign.delete(f"{PATH}/{paths.TIMELINE}")
         desk.disk.foreign.replace(FILE, foreign("other") * 5)
         desk.wall_s += 1
         desk.incarnation = "second"
@@ -505,7 +505,7 @@ async def test_followers_with_any_credit_see_every_line_once_and_in_order(
             lambda: all(subscriber.position == desk.feed.head for subscriber, _ in followers)
         )
         generations = [
-            desk.file(places.generation_file(generation + 1)).splitlines(keepends=True)
+            desk.file(paths.generation_file(generation + 1)).splitlines(keepends=True)
             for generation in range(desk.feed.head.generation)
         ]
         generations.append(desk.file().splitlines(keepends=True))

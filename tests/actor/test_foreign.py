@@ -5,36 +5,36 @@ from collections.abc import Callable
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import Busy, StenoError, StorageFailed
 from steno_protocol.events import Reset
-from steno_protocol.happenings import Happening
 from steno_protocol.replies import Ack
+from steno_protocol.timeline_entries import TimelineEntry
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, revert, user
 from support.writing import PATH, Desk
 
 pytestmark = pytest.mark.anyio
 
-FILE = f"{PATH}/{places.CONTEXT}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 
 def everything(desk: Desk) -> bytes:
     """The lines of all generations."""
-    names = [name for name in desk.stored.names() if places.generation_of(name) is not None]
-    return b"".join(desk.file(name) for name in [*names, places.CONTEXT])
+    names = [name for name in desk.stored.names() if paths.generation_of(name) is not None]
+    return b"".join(desk.file(name) for name in [*names, paths.CONTEXT])
 
 
 def edit(desk: Desk) -> None:
     """What an editor does that saves: another file, renamed over the one that it read before."""
     desk.disk.foreign.replace(f"{FILE}~", foreign("edited"))
-    desk.disk.foreign.rename(f"{FILE}~", places.CONTEXT)
+    desk.disk.foreign.rename(f"{FILE}~", paths.CONTEXT)
 
 
 def rotate(desk: Desk) -> None:
     """What kimi-cli does to go back: the file becomes a generation, and some lines are copied."""
-    numbers = [places.generation_of(name) or 0 for name in desk.stored.names()]
+    numbers = [paths.generation_of(name) or 0 for name in desk.stored.names()]
     lines = desk.file().splitlines(keepends=True)
     desk.disk.foreign.rename(FILE, f"context_{max(numbers) + 1}.jsonl")
     desk.disk.foreign.replace(FILE, b"".join(lines[:1]))
@@ -74,7 +74,7 @@ async def test_what_could_not_be_kept_at_once_is_kept_by_the_next_command() -> N
         await desk.do(append("k1"), user("one"))
         mine = desk.file()
         edit(desk)
-        desk.disk.fail_next("fsync", errno.ENOSPC, name=places.REWRITE)
+        desk.disk.fail_next("fsync", errno.ENOSPC, name=paths.REWRITE)
 
         refused = await desk.do(append("k2"), user("two"))
         later = await desk.do(append("k2", repeat=True), user("two"))
@@ -139,7 +139,7 @@ async def test_a_file_that_another_program_appends_to_is_not_cut_when_its_lines_
             await desk.do(append("k2"), user("two"))
             has_come = come()
             called = [(call.method, call.name) for call in desk.disk.calls[before:]]
-            assert ("truncate", places.CONTEXT) not in called
+            assert ("truncate", paths.CONTEXT) not in called
             assert foreign("first") in desk.file()
             assert (foreign("more") in desk.file()) == has_come, f"before call {number}"
             number += 1
@@ -150,7 +150,7 @@ async def test_what_stands_where_another_program_cut_the_file_is_not_called_take
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one" * 40))
         desk.commits.before = lambda: desk.disk.foreign.truncate(FILE, 0)
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
         sent = desk.send(append("k2"), user("two"))
         await desk.wait_for(lambda: sent.answer is not None)
         desk.commits.before = lambda: None
@@ -170,7 +170,7 @@ async def test_what_another_program_appends_while_a_failed_write_is_taken_back_i
         async with Desk().open() as desk:
             await desk.do(append("k1"), user("one"))
             desk.disk.foreign.append(FILE, b'{"ro')
-            desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+            desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
             come = before_call(
                 desk.disk, number, lambda desk=desk: desk.disk.foreign.append(FILE, more)
             )
@@ -217,7 +217,7 @@ async def test_a_file_that_comes_back_soon_is_taken_in_and_nothing_is_put_in_its
 
         refused = await desk.do(append("k2"), user("two"))
         assert isinstance(refused.error, Busy)
-        assert places.CONTEXT not in desk.stored.names()
+        assert paths.CONTEXT not in desk.stored.names()
 
         desk.disk.foreign.replace(FILE, desk.file("context_1.jsonl"))
         sent = await desk.do(append("k2"), user("two"))
@@ -278,7 +278,7 @@ async def test_the_timeline_is_told_of_nothing_by_files_that_were_closed_meanwhi
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         refused: list[StenoError] = []
-        told = Happening(kind="fork", generation=0, details={"to": "other", "at": "0:0"})
+        told = TimelineEntry(kind="fork", generation=0, details={"to": "other", "at": "0:0"})
 
         async def note() -> None:
             try:
@@ -314,7 +314,7 @@ async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begu
         assert come()
 
         assert written == [True]
-        assert desk.file(places.TIMELINE).endswith(b"\n{}\n")
+        assert desk.file(paths.TIMELINE).endswith(b"\n{}\n")
         assert folder not in desk.disk._handles
         for late in (lambda: opened.log.tell(b"{}\n"), opened.log.timeline, opened.log.generations):
             with pytest.raises(OSError, match="closed"):
@@ -329,7 +329,7 @@ async def test_what_could_not_be_looked_at_is_not_believed_by_the_next_command()
 
         def interfere() -> None:
             desk.disk.foreign.append(FILE, foreign("theirs"))
-            desk.disk.fail_next("stat_name", errno.EIO, name=places.CONTEXT, skip=1)
+            desk.disk.fail_next("stat_name", errno.EIO, name=paths.CONTEXT, skip=1)
             desk.now_s += 2 * limits.WRITTEN_SYNC_S
 
         come = before_call(desk.disk, 0, interfere)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.events import AnyEvent, DmailEvent, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed, Subscriber
@@ -160,11 +160,11 @@ async def test_who_lags_is_told_and_goes_on_where_it_was_across_rewrites_of_both
             await play.step(step)
         await play.catch_up()
 
-        context = desk.file(places.CONTEXT).splitlines(keepends=True)
-        wire = desk.file(places.WIRE).splitlines(keepends=True)
+        context = desk.file(paths.CONTEXT).splitlines(keepends=True)
+        wire = desk.file(paths.WIRE).splitlines(keepends=True)
         for follower, lines in zip(play.followers, [context] * 3 + [wire] * 3, strict=True):
             assert follower.present == lines
-        assert desk.disk.durable(f"{PATH}/{places.CONTEXT}") == b"".join(context)
+        assert desk.disk.durable(f"{PATH}/{paths.CONTEXT}") == b"".join(context)
 
 
 async def test_in_some_runs_somebody_lags_and_in_none_who_has_credit() -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from stenod.api.clients import Loans
+from stenod.api.clients import InFlightFrames
 from stenod.net import local_connection
 from stenod.net.transport import Sent
 from support.served_socket import LARGE, heard, served, until
@@ -186,7 +186,7 @@ async def test_answers_go_in_the_order_in_which_they_were_given(
         for order in (identities, identities[::-1], identities[::2] + identities[1::2]):
             gone.clear()
             for identity in order:
-                assert there.transport.send(identity, [b"answer"], Loans()) is Sent.OK
+                assert there.transport.send(identity, [b"answer"], InFlightFrames()) is Sent.OK
             there.transport.after_sends()
             assert gone == order
         for peer, _ in came:

@@ -13,10 +13,10 @@ import anyio
 import pytest
 
 from steno._connect.local_connection import LocalConnection
-from steno_protocol import limits, socket_limits
+from steno_protocol import limits
 from steno_protocol.errors import StorageFailed
 from steno_protocol.zmtp import Inbound
-from stenod.api.clients import Loans
+from stenod.api.clients import InFlightFrames
 from stenod.net import local_connection
 from stenod.net.local import LocalTransport
 from stenod.net.transport import Sent
@@ -96,16 +96,16 @@ async def test_messages_come_in_order_and_answers_go_back(root: Path) -> None:
 
 
 async def test_who_takes_nothing_any_more_is_heard_to_the_end_and_then_ended(root: Path) -> None:
-    loans = Loans()
+    in_flight = InFlightFrames()
     async with served(root) as there:
         peer, identity = await there.come(b"one")
         peer._socket.shutdown(socket.SHUT_RD)
         assert peer.send([b"last"])
         # Nothing of it can go, and nothing but the end is told of that.
-        there.say(identity, LARGE, loans=loans)
+        there.say(identity, LARGE, in_flight=in_flight)
         await until(lambda: there.say(identity, b"too late") is Sent.GONE)
         assert b"last" in there.links
-        assert loans.bytes == 0
+        assert in_flight.bytes == 0
         peer.close()
 
 
@@ -113,7 +113,7 @@ async def test_a_sign_of_life_is_given_again_once_it_is_taken(
     root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So many at once set a connection aside, which is another matter.
-    monkeypatch.setattr(socket_limits, "DEBT_MAX", 1 << 30)
+    monkeypatch.setattr(limits, "DEBT_MAX", 1 << 30)
     async with served(root) as there:
         stranger.connect(str(there.path))
         stranger.send(HANDSHAKE + b"\x00\x04mute")
@@ -138,7 +138,7 @@ async def test_a_sign_of_life_is_given_again_once_it_is_taken(
 async def test_who_sends_a_message_byte_by_byte_is_set_aside_until_it_ends(
     root: Path, stranger: socket.socket
 ) -> None:
-    size = 4 * socket_limits.DEBT_MAX
+    size = 4 * limits.DEBT_MAX
     async with served(root) as there:
         peer, _ = await there.come(b"one")
         stranger.connect(str(there.path))
@@ -152,7 +152,7 @@ async def test_who_sends_a_message_byte_by_byte_is_set_aside_until_it_ends(
             stranger.send(b"x")
             sent += 1
             await until(lambda: not is_readable(link.handle))
-        assert sent >= socket_limits.DEBT_MAX
+        assert sent >= limits.DEBT_MAX
         assert peer.send([b"beside"])
         await until(lambda: there.messages[-1][1] == [b"beside"])
 
@@ -197,7 +197,7 @@ async def test_of_those_who_never_end_a_message_one_at_a_time_has_a_short_look(
     turns = [identity for identity, _ in looks[4:]]
     assert len(set(turns[:4])) == 4
     assert turns[4:8] == turns[:4]
-    assert max(frames for _, frames in looks) <= socket_limits.ASIDE_BYTES // len(endless) + 1
+    assert max(frames for _, frames in looks) <= limits.ASIDE_BYTES // len(endless) + 1
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(200), b"\0"])
@@ -356,7 +356,7 @@ async def test_nothing_is_kept_of_who_broke_off(root: Path) -> None:
 async def test_who_goes_beyond_what_all_may_leave_unfinished_is_hung_up_on(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_limits, "UNFINISHED_BYTES_MAX", 3 * limits.MIB)
+    monkeypatch.setattr(limits, "UNFINISHED_BYTES_MAX", 3 * limits.MIB)
     head = b"\x02" + (2 * limits.MIB).to_bytes(8, "big")
     rest = b"x" * limits.KIB
     half = b"x" * (2 * limits.MIB - len(rest))
@@ -397,22 +397,24 @@ async def test_who_goes_beyond_what_all_may_leave_unfinished_is_hung_up_on(
     ("each", "most", "untold"),
     [
         pytest.param(limits.KIB, limits.SEND_QUEUE_MESSAGES, limits.PEER_PROOF_BYTES, id="small"),
-        pytest.param(len(LARGE), socket_limits.SEND_QUEUE_BYTES // len(LARGE), 0, id="large"),
+        pytest.param(len(LARGE), limits.SEND_QUEUE_BYTES // len(LARGE), 0, id="large"),
     ],
 )
 async def test_a_peer_that_takes_nothing_keeps_nobody_waiting_and_then_loses_messages(
     root: Path, each: int, most: int, untold: int
 ) -> None:
     frame = LARGE[:each]
-    loans = Loans()
+    in_flight = InFlightFrames()
     async with served(root) as there:
         (lazy, its_name), (peer, identity) = await there.come(b"lazy"), await there.come(b"one")
         sent: list[bytes] = []
-        while there.say(its_name, message := b"%d" % len(sent), frame, loans=loans) is Sent.OK:
+        while (
+            there.say(its_name, message := b"%d" % len(sent), frame, in_flight=in_flight) is Sent.OK
+        ):
             sent.append(message)
         # The kernel took a few.
         assert most <= len(sent) <= most + limits.MIB // each
-        assert loans.bytes > (most - 2) * each
+        assert in_flight.bytes > (most - 2) * each
         assert there.say(identity, b"to one") is Sent.OK
         await until(lambda: peer.receive(1) == [[b"to one"]])
         # What was queued is not lost, and is sent while the other end takes it.
@@ -424,7 +426,7 @@ async def test_a_peer_that_takes_nothing_keeps_nobody_waiting_and_then_loses_mes
             )
         )
         assert taken == sent
-        assert loans.bytes <= untold
+        assert in_flight.bytes <= untold
         assert there.say(its_name, b"again") is Sent.OK
         lazy.close()
         peer.close()
@@ -449,7 +451,7 @@ async def test_what_is_queued_goes_when_the_others_had_their_turn(root: Path) ->
     async with served(root) as there:
         peer, identity = await there.come(b"one")
         for name in (b"first", b"second"):
-            assert there.transport.send(identity, [name], Loans()) is Sent.OK
+            assert there.transport.send(identity, [name], InFlightFrames()) is Sent.OK
             there.transport.look_soon()
             await until(lambda name=name: peer.receive(1) == [[name]])
         peer.close()
@@ -508,18 +510,18 @@ async def test_what_was_sent_before_hanging_up_is_taken_in(root: Path) -> None:
 
 
 async def test_a_connection_is_known_to_stand_until_it_ends(root: Path) -> None:
-    loans = Loans()
+    in_flight = InFlightFrames()
     async with served(root) as there:
         peer, identity = await there.come(b"one")
         link = there.links[b"one"]
         assert link is not None
         assert link.stands
         for _ in range(20):
-            there.say(identity, LARGE, loans=loans)
-        assert loans.bytes
+            there.say(identity, LARGE, in_flight=in_flight)
+        assert in_flight.bytes
         peer.close()
         await until(lambda: not link.stands)
-        assert loans.bytes == 0
+        assert in_flight.bytes == 0
         later, other = await there.come(b"later")
         assert other != identity
         assert not link.stands
@@ -547,7 +549,7 @@ async def test_more_clients_than_wait_at_the_door_are_told_at_once(root: Path) -
         while not waiting[-1].is_lost():
             waiting.append(LocalConnection(f"ipc://{path}", path))
         allowed = int(Path("/proc/sys/net/core/somaxconn").read_text())
-        assert len(waiting) - 2 == min(socket_limits.CONNECTIONS_WAITING_MAX, allowed)
+        assert len(waiting) - 2 == min(limits.CONNECTIONS_WAITING_MAX, allowed)
         for each in waiting:
             each.close()
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import BadRequest, Exists, NotFound, StorageFailed
 from steno_protocol.events import DmailEvent, Live
 from support.lines import append, checkpoint, clear, compact, deliver, foreign, mail, revert, user
@@ -13,7 +13,7 @@ from support.writing import PATH, Desk, Reader
 
 pytestmark = pytest.mark.anyio
 
-FILE = f"{PATH}/{places.CONTEXT}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 
 async def fill(desk: Desk) -> None:
@@ -240,7 +240,7 @@ async def test_a_mail_that_could_not_be_kept_is_an_error_and_nobody_is_told() ->
     async with Desk().open() as desk:
         await fill(desk)
         _, reader = desk.subscribe("now")
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.TIMELINE)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.TIMELINE)
 
         failed = await desk.do(mail("m", 1))
 
@@ -257,7 +257,7 @@ async def test_a_delivery_in_doubt_is_looked_up_and_told(effect: Effect) -> None
         await fill(desk)
         await desk.do(mail("m", 1))
         _, reader = desk.subscribe("now")
-        desk.disk.fail_next("rename", errno.EIO, name=places.REWRITE, effect=effect)
+        desk.disk.fail_next("rename", errno.EIO, name=paths.REWRITE, effect=effect)
 
         done = await desk.do(deliver("d", "m"))
         await desk.settle()

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from stenod.core.recovery_point import Mark, decode_mark
+from stenod.core.recovery_point import RecoveryPoint, decode_recovery_point
 from support.lines import append, clear, user, uuid7
 from support.stored_session import NOW_S
 from support.writing import PATH, Desk
@@ -43,10 +43,10 @@ class SlowDesk(Desk):
         """One that is younger than all before."""
         return uuid7(int(NOW_S * 1000) + 1 + len(self.answered), 0)
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> RecoveryPoint | None:
         """The mark that lies there."""
         name = f"{PATH}/context.mark"
-        return decode_mark(self.disk.content(name)) if self.disk.has_file(name) else None
+        return decode_recovery_point(self.disk.content(name)) if self.disk.has_file(name) else None
 
 
 @pytest.fixture(autouse=True)

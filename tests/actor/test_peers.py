@@ -11,7 +11,7 @@ from steno_protocol.commands import Open, Status, Unsubscribe
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.frames import encode_request
 from steno_protocol.positions import Position
-from stenod.api.clients import Crowded, Loans, Peer, Subscription, Untaken
+from stenod.api.clients import Crowded, InFlightFrames, Peer, SendBudget, Subscription
 from stenod.feed.feed import Subscriber
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user
@@ -33,29 +33,29 @@ class Lent:
 def lend(peer: Peer, size: int) -> Lent:
     """Send a frame that is lent."""
     frame = Lent()
-    peer.loans.add(frame, size)
+    peer.in_flight.add(frame, size)
     return frame
 
 
 def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
     peer = Peer(b"p", 0.0)
-    assert peer.loans.is_lent(limits.LENT_FRAME_BYTES)
+    assert peer.in_flight.is_lent(limits.LENT_FRAME_BYTES)
     for _ in range(limits.PEER_PROOF_BYTES // SMALL + 1):
-        assert not peer.loans.is_lent(SMALL)
-        peer.loans.copied(SMALL)
-    assert peer.loans.is_lent(SMALL)
+        assert not peer.in_flight.is_lent(SMALL)
+        peer.in_flight.copied(SMALL)
+    assert peer.in_flight.is_lent(SMALL)
     lend(peer, SMALL)
-    assert not peer.loans.is_lent(SMALL)
+    assert not peer.in_flight.is_lent(SMALL)
 
 
 def test_what_was_copied_is_on_its_way_until_a_later_frame_was_taken() -> None:
     peer = Peer(b"p", 0.0)
-    peer.loans.copied(SMALL)
+    peer.in_flight.copied(SMALL)
     first = lend(peer, 70_000)
-    peer.loans.copied(3)
-    assert peer.loans.bytes == SMALL + 70_000 + 3
+    peer.in_flight.copied(3)
+    assert peer.in_flight.bytes == SMALL + 70_000 + 3
     first.done = True
-    assert peer.loans.bytes == 3
+    assert peer.in_flight.bytes == 3
 
 
 def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -> None:
@@ -71,8 +71,8 @@ def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -
 
 
 def test_who_takes_nothing_has_an_equal_part_of_what_all_may_leave_untaken() -> None:
-    untaken = Untaken()
-    deaf = [Peer(b"p", 0.0, loans=Loans(untaken)) for _ in range(64)]
+    untaken = SendBudget()
+    deaf = [Peer(b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
     part = limits.UNTAKEN_BYTES_MAX // len(deaf)
     assert part < limits.PEER_EVENTS_BYTES_MAX
     frames = [lend(peer, part) for peer in deaf[1:]]
@@ -83,7 +83,7 @@ def test_who_takes_nothing_has_an_equal_part_of_what_all_may_leave_untaken() -> 
         assert not peer.takes_events
         with pytest.raises(Busy):
             peer.check_takes()
-    other = Peer(b"other", 0.0, loans=Loans(untaken))
+    other = Peer(b"other", 0.0, in_flight=InFlightFrames(untaken))
     other.check_takes()
     assert other.takes_events
 
@@ -92,36 +92,36 @@ def test_who_takes_nothing_has_an_equal_part_of_what_all_may_leave_untaken() -> 
     assert deaf[5].takes_events
     lend(deaf[1], part)
     assert not deaf[5].takes_events
-    deaf[2].loans.forget_all()
+    deaf[2].in_flight.forget_all()
     assert deaf[5].takes_events
 
 
 def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() -> None:
-    untaken = Untaken()
-    peer, other = (Peer(name, 0.0, loans=Loans(untaken)) for name in (b"p", b"other"))
+    untaken = SendBudget()
+    peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
     most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
-    assert peer.loans.room_for(most) == most
+    assert peer.in_flight.room_for(most) == most
     frame = lend(other, limits.UNTAKEN_BYTES_MAX - limits.MIB)
-    assert peer.loans.room_for(most) == limits.MIB
-    assert peer.loans.room_for(1) == 1
+    assert peer.in_flight.room_for(most) == limits.MIB
+    assert peer.in_flight.room_for(1) == 1
     lend(other, 2 * limits.MIB)
-    assert peer.loans.room_for(most) == limits.CROWDED_BLOCK_BYTES
+    assert peer.in_flight.room_for(most) == limits.CROWDED_BLOCK_BYTES
     frame.done = True
-    assert peer.loans.room_for(most) == most
+    assert peer.in_flight.room_for(most) == most
 
 
 def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None:
-    untaken = Untaken()
-    peer, other = (Peer(name, 0.0, loans=Loans(untaken)) for name in (b"p", b"other"))
+    untaken = SendBudget()
+    peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
     lend(other, SMALL)
-    with peer.loans.expected(limits.UNTAKEN_BYTES_MAX):
+    with peer.in_flight.expected(limits.UNTAKEN_BYTES_MAX):
         with pytest.raises(Busy):
             peer.check_takes()
         assert other.takes_events
         lend(other, limits.UNTAKEN_BYTES_MAX // 2)
         assert not other.takes_events
     peer.check_takes()
-    assert peer.loans.bytes == 0
+    assert peer.in_flight.bytes == 0
     assert untaken.part_of(1) == 1
 
 
@@ -136,7 +136,9 @@ async def test_what_is_on_its_way_to_a_peer_that_is_forgotten_counts_for_nobody(
     with pytest.raises(Busy):
         other.check_takes()
     daemon.router.forget(gone)
-    assert other.loans._untaken.part_of(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
+    assert (
+        other.in_flight._send_budget.part_of(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
+    )
 
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:

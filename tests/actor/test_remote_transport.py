@@ -15,7 +15,7 @@ from zmq.utils import garbage
 from steno._connect.remote_connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
-from stenod.api.clients import Loans
+from stenod.api.clients import InFlightFrames
 from stenod.net.remote import RemoteTransport, SocketLink
 from stenod.net.transport import Sent
 
@@ -151,18 +151,18 @@ async def test_a_large_answer_is_copied_when_nothing_can_be_lent(
     def store(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    loans = Loans()
+    in_flight = InFlightFrames()
     async with served() as there:
         one, other = await there.come(b"one"), await there.come(b"other")
         names, send = there.identities, there.transport.send
         monkeypatch.setattr(garbage.gc, "store", store)
-        assert send(names[b"one"], [b"to one", LARGE], loans) is Sent.OK
-        assert send(names[b"other"], [b"to other", b"short"], Loans()) is Sent.OK
+        assert send(names[b"one"], [b"to one", LARGE], in_flight) is Sent.OK
+        assert send(names[b"other"], [b"to other", b"short"], InFlightFrames()) is Sent.OK
         assert one.recv_multipart() == [b"to one", LARGE]
         assert other.recv_multipart() == [b"to other", b"short"]
         one.close()
         other.close()
-    assert loans.bytes == len(LARGE)
+    assert in_flight.bytes == len(LARGE)
 
 
 async def test_a_connection_is_known_to_stand_until_it_ends() -> None:
@@ -190,7 +190,9 @@ async def test_half_a_message_ends_the_service() -> None:
         async with served() as there:
             peer = await there.come(b"one")
             with pytest.raises(TypeError):
-                there.transport.send(there.identities[b"one"], [b"begin", nothing], Loans())
+                there.transport.send(
+                    there.identities[b"one"], [b"begin", nothing], InFlightFrames()
+                )
             peer.close()
             await anyio.sleep_forever()
 

@@ -7,7 +7,7 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.events import Reset
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from support.lines import append, clear, user
 from support.writing import Desk, Reader
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.anyio
 REWRITES = 40
 
 
-class Entries(list[Happening]):
+class Entries(list[TimelineEntry]):
     """Entries of a timeline, which tell how often somebody went through all of them."""
 
     passes = 0
 
-    def __iter__(self) -> Iterator[Happening]:
+    def __iter__(self) -> Iterator[TimelineEntry]:
         Entries.passes += 1
         return super().__iter__()
 

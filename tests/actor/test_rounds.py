@@ -7,7 +7,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Command, Open
 from steno_protocol.frames import encode_request
 from steno_protocol.replies import Ack, ErrorReply
@@ -133,7 +133,7 @@ async def test_what_has_to_wait_and_all_behind_it_is_left_to_the_task_in_its_ord
 async def test_lines_of_another_program_before_a_round_are_taken_in_first() -> None:
     async with Desk(at_once=True).open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.disk.foreign.append(f"{PATH}/{places.CONTEXT}", foreign("theirs"))
+        desk.disk.foreign.append(f"{PATH}/{paths.CONTEXT}", foreign("theirs"))
 
         assert (await desk.do(append("k2"), user("two"))).ack.first == "0:2"
         assert "foreign_change" in desk.told

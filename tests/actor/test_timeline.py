@@ -7,11 +7,11 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Fork, Open
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from support.asking import ask, send
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -48,7 +48,7 @@ class WatchedDesk(Desk):
         before = len(self.disk.calls)
         result = work()
         self.done += 1
-        if any(call.name == places.TIMELINE for call in self.disk.calls[before:]):
+        if any(call.name == paths.TIMELINE for call in self.disk.calls[before:]):
             self.spans.append((begun, self.done))
         return result
 
@@ -60,7 +60,7 @@ async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -
 
     async def note(number: int) -> None:
         details = {"to": "other", "at": f"0:{number}"}
-        await desk.writer.note(Happening(kind="fork", generation=0, details=details))
+        await desk.writer.note(TimelineEntry(kind="fork", generation=0, details=details))
         noted.append(number)
 
     async with desk.open():
@@ -83,16 +83,16 @@ async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -
 async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_it() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k"), user("one"))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.TIMELINE)
-        desk.disk.fail_next("truncate", errno.EIO, name=places.TIMELINE)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.TIMELINE)
+        desk.disk.fail_next("truncate", errno.EIO, name=paths.TIMELINE)
         details = {"to": "other", "at": "0:1"}
         with pytest.raises(OSError, match="timeline"):
-            await desk.writer.note(Happening(kind="fork", generation=0, details=details))
+            await desk.writer.note(TimelineEntry(kind="fork", generation=0, details=details))
 
         await desk.do(clear("z"))
 
         # What the failed sync dropped is shown by the page cache until that is needed for others.
-        desk.disk.evict(f"{PATH}/{places.TIMELINE}")
+        desk.disk.evict(f"{PATH}/{paths.TIMELINE}")
         told = [happening.kind for happening in desk.stored.happenings()]
         assert told == ["created", "fork", "cleared"]
 
@@ -116,7 +116,7 @@ async def test_a_fork_that_is_made_beside_a_rewrite_tells_of_each_one_before_it(
             await daemon.wait_for_answer(b"c")
             assert isinstance(made, SessionStat)
         end = Position.parse(made.head)
-        told = timeline.decode(daemon.disk.content(f"{ROOT}/sessions/copy/{places.TIMELINE}"))
+        told = timeline.decode(daemon.disk.content(f"{ROOT}/sessions/copy/{paths.TIMELINE}"))
         kinds = [entry.kind for entry in told]
         assert kinds == ["cleared"] * end.generation + ["forked"], f"{turns} turns later"
         ends.add(end)

@@ -5,10 +5,10 @@ import errno
 import msgspec
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import AppendWire, Delete, Open
 from steno_protocol.replies import Ack, ErrorReply
-from stenod.sessions.session import KeptKeys
+from stenod.sessions.session import ClosedSessionKeys
 from support.asking import ask, close_all
 from support.daemon_in_process import ROOT, DaemonInProcess
 from support.lines import append, foreign, user
@@ -75,7 +75,7 @@ async def test_a_repeat_of_what_a_failed_write_left_is_recognised() -> None:
         await ask(daemon, "o", OPEN)
         written = append("w", durability="written")
         first = await ask(daemon, "w", written, user("one"))
-        daemon.disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT)
+        daemon.disk.fail_next("write", errno.ENOSPC, name=paths.CONTEXT)
         assert isinstance(await ask(daemon, "f", append("f"), user("two")), ErrorReply)
         again = await ask(daemon, "w2", msgspec.structs.replace(written, repeat=True), user("one"))
         assert isinstance(first, Ack)
@@ -100,7 +100,7 @@ async def test_a_session_that_is_made_again_knows_no_key_of_the_one_before() -> 
 
 async def test_of_too_many_keys_those_of_the_session_that_was_opened_first_are_forgotten() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
-    daemon.registry._kept = KeptKeys(keys_max=4)
+    daemon.registry._kept = ClosedSessionKeys(keys_max=4)
     async with daemon.running():
         for session in ("one", "two", "three"):
             await ask(daemon, f"o-{session}", msgspec.structs.replace(OPEN, session=session))

@@ -11,8 +11,8 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.commands import Open, Subscribe, Timeline, Unsubscribe
 from steno_protocol.events import Gone, Records, Reset
-from steno_protocol.happenings import Happening
 from steno_protocol.replies import Ack, TimelineReport
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import Session
 from support.asking import ask, send
@@ -143,7 +143,7 @@ async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
             begun.append(1)
             await answers.wait()
 
-        with patch.object(daemon.registry, "leave_strays", hang):
+        with patch.object(daemon.registry, "close_moved", hang):
             async with anyio.create_task_group() as looks:
                 looks.start_soon(daemon.router.watch.look)
                 await until(lambda: begun != [])
@@ -199,5 +199,5 @@ async def test_files_that_failed_are_opened_again_for_who_follows() -> None:
         await until(lambda: len(told(daemon, Records)) == 2)
         report = await ask(daemon, "t", Timeline(session=SHARED))
         assert isinstance(report, TimelineReport)
-        kinds = [entry.kind for entry in report.entries if isinstance(entry, Happening)]
+        kinds = [entry.kind for entry in report.entries if isinstance(entry, TimelineEntry)]
         assert kinds.count("foreign") == 1

@@ -6,7 +6,7 @@ import json
 import anyio
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Conflict, Held, StorageFailed
 from steno_protocol.lines import split_lines
 from support.lines import append, user
@@ -17,7 +17,7 @@ from support.writing import PATH, answers
 pytestmark = pytest.mark.anyio
 
 HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
-FILE = f"{PATH}/{places.WIRE}"
+FILE = f"{PATH}/{paths.WIRE}"
 
 
 def numbers(data: bytes) -> list[int]:
@@ -52,7 +52,7 @@ async def test_a_first_event_that_is_refused_brings_no_header() -> None:
 
 async def test_a_header_that_could_not_be_stored_comes_with_the_next_event() -> None:
     async with WireDesk().open() as desk:
-        desk.disk.fail_next("write", errno.EIO, name=places.WIRE)
+        desk.disk.fail_next("write", errno.EIO, name=paths.WIRE)
         failed = await desk.do(append_wire("k0"), event(0))
         assert isinstance(failed.error, StorageFailed)
 
@@ -134,7 +134,7 @@ async def test_a_sync_that_fails_takes_back_what_nobody_saw() -> None:
     async with WireDesk().open() as desk:
         _, reader = desk.subscribe("now")
         await desk.do(append_wire("k0"), event(0))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.WIRE)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.WIRE)
         await desk.pass_time(limits.WRITTEN_SYNC_S)
 
         assert reader.data == b""
@@ -197,7 +197,7 @@ async def test_an_event_bears_the_durable_head_of_the_context_not_the_decided_on
 async def test_at_never_falls_when_another_program_makes_the_context_shorter(
     reopened: bool,
 ) -> None:
-    context = f"{PATH}/{places.CONTEXT}"
+    context = f"{PATH}/{paths.CONTEXT}"
     desk = WireDesk()
     async with desk.open():
         for number in range(3):
@@ -265,7 +265,7 @@ async def test_messages_do_not_wait_for_events_whose_disk_is_slow() -> None:
 async def test_no_event_is_written_while_nobody_holds_the_lock_of_the_folder() -> None:
     async with WireDesk().open() as desk:
         await desk.do(append_wire("k1", durability="synced"), event(1))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
         failed = await desk.do_to_context(append("c1"), user("lost"))
         assert isinstance(failed.error, StorageFailed)
         assert desk.context.opened is None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import (
     BadRequest,
     Busy,
@@ -19,7 +19,7 @@ from steno_protocol.errors import (
 )
 from steno_protocol.replies import Ack
 from stenod.core.keys import KeyTable
-from stenod.core.recovery_point import decode_mark
+from stenod.core.recovery_point import decode_recovery_point
 from stenod.store.jsonl import JsonlLog
 from support.lines import append, checkpoint, clear, foreign, prompt, revert, usage, user, uuid7
 from support.simulated_disk import Effect, SimulatedDisk, Survival
@@ -41,15 +41,15 @@ def between_look_and_write(desk: Desk, interfere: Callable[[], None]) -> None:
     vars(desk.disk)["write"] = interrupted
 
 
-FILE = f"{PATH}/{places.CONTEXT}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 
 def syncs(disk: SimulatedDisk) -> int:
-    return sum(call.method == "fdatasync" and call.name == places.CONTEXT for call in disk.calls)
+    return sum(call.method == "fdatasync" and call.name == paths.CONTEXT for call in disk.calls)
 
 
 def writes(disk: SimulatedDisk) -> int:
-    return sum(call.method == "write" and call.name == places.CONTEXT for call in disk.calls)
+    return sum(call.method == "write" and call.name == paths.CONTEXT for call in disk.calls)
 
 
 # --- groups ------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ async def test_a_look_through_a_strange_file_is_the_last_one_as_the_mark_then_te
         await desk.do(append(uuid7(int(NOW_S * 1000) - 5, 1)), user("one"))
         await desk.settle()
 
-        mark = decode_mark(desk.file(places.MARK))
+        mark = decode_recovery_point(desk.file(paths.MARK))
         assert mark is not None
         assert mark.youngest_key_ms == int(NOW_S * 1000) - 5
 
@@ -175,7 +175,7 @@ async def test_a_group_that_cannot_be_stored_is_taken_back_and_refused(
         await desk.do(append("k1"), user("one"))
         _, reader = desk.subscribe("0:1")
         before = desk.file()
-        desk.disk.fail_next(method, errno.EIO, name=places.CONTEXT, effect=effect)
+        desk.disk.fail_next(method, errno.EIO, name=paths.CONTEXT, effect=effect)
 
         sent = [desk.send(append(f"f{number}"), user("lost")) for number in range(3)]
         await desk.wait_for(lambda: sent[-1].answer is not None)
@@ -193,8 +193,8 @@ async def test_a_group_that_cannot_be_stored_is_taken_back_and_refused(
 async def test_a_group_that_cannot_be_taken_back_is_unknown_and_never_believed_unsynced() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
-        desk.disk.fail_next("truncate", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
+        desk.disk.fail_next("truncate", errno.EIO, name=paths.CONTEXT)
 
         lost = await desk.do(append("k2"), user("two"))
 
@@ -215,7 +215,7 @@ async def test_lines_of_others_whose_first_sync_failed_are_durable_before_ours_s
     disk.sync_all()
     theirs = foreign("theirs")
     disk.foreign.replace(FILE, theirs)
-    disk.fail_next("fsync", errno.EIO, name=places.CONTEXT)
+    disk.fail_next("fsync", errno.EIO, name=paths.CONTEXT)
     async with Desk(disk).open(lazy=True) as desk:
         refused = await desk.do(append("k1"), user("one"))
         assert isinstance(refused.error, StorageFailed)
@@ -233,7 +233,7 @@ async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fa
     async with Desk().open() as desk:
         first = await desk.do(append("k1"), user("one"))
         desk.writer.opened.machine.keys._forget_oldest(1)  # type: ignore[union-attr]
-        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("write", errno.EIO, name=paths.CONTEXT)
 
         again = desk.send(append("k1", repeat=True), user("one"))
         lost = desk.send(append("k2"), user("two"))
@@ -250,7 +250,7 @@ async def test_a_duplicate_whose_key_another_one_displaces_is_no_failure_either(
     monkeypatch.setattr(KeyTable.__init__, "__defaults__", (2,))
     async with Desk().open() as desk:
         first = [await desk.do(append(f"k{number}"), user("x")) for number in range(3)]
-        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("write", errno.EIO, name=paths.CONTEXT)
 
         again = [desk.send(append(f"k{number}", repeat=True), user("x")) for number in (1, 0)]
         lost = desk.send(append("k3"), user("lost"))
@@ -278,7 +278,7 @@ async def test_a_full_disk_refuses_and_heals_by_itself() -> None:
 async def test_a_rewrite_that_fails_before_its_rename_did_not_happen() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.disk.fail_next("rename", errno.EIO, name=places.REWRITE)
+        desk.disk.fail_next("rename", errno.EIO, name=paths.REWRITE)
 
         failed = await desk.do(clear("c"))
 
@@ -290,7 +290,7 @@ async def test_a_rewrite_that_fails_before_its_rename_did_not_happen() -> None:
 async def test_a_rewrite_that_fails_after_its_rename_happened_and_is_told_so() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.disk.fail_next("rename", errno.EIO, name=places.REWRITE, effect=Effect.WHOLE)
+        desk.disk.fail_next("rename", errno.EIO, name=paths.REWRITE, effect=Effect.WHOLE)
 
         done = await desk.do(clear("c"))
 
@@ -302,7 +302,7 @@ async def test_a_rewrite_that_fails_after_its_rename_happened_and_is_told_so() -
 async def test_a_rewrite_behind_a_group_that_failed_is_not_made() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
 
         lost, rewrite = desk.send(append("k2"), user("two")), desk.send(clear("c"))
         await desk.wait_for(lambda: rewrite.answer is not None)
@@ -358,7 +358,7 @@ async def test_a_repeat_of_a_written_command_is_answered_once_it_is_synced() -> 
 async def test_a_failed_sync_withdraws_what_was_written() -> None:
     async with Desk().open() as desk:
         written = await desk.do(append("w", durability="written"), user("soon"))
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
 
         failed = await desk.do(append("s"), user("now"))
 
@@ -376,7 +376,7 @@ async def test_a_write_that_fails_leaves_what_was_written_before_it(effect: Effe
         for number in range(2):
             await desk.do(append(f"w{number}", durability="written"), user("soon"))
         before = desk.file()
-        desk.disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT, effect=effect)
+        desk.disk.fail_next("write", errno.ENOSPC, name=paths.CONTEXT, effect=effect)
 
         again = desk.send(append("w1", durability="written", repeat=True), user("soon"))
         lost = desk.send(append("k2"), user("lost"))
@@ -400,7 +400,7 @@ async def test_who_follows_is_told_of_what_a_failed_write_left() -> None:
         _, reader = desk.subscribe("0:1")
         await desk.do(append("w", durability="written"), user("soon"))
         assert reader.data == b""
-        desk.disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT)
+        desk.disk.fail_next("write", errno.ENOSPC, name=paths.CONTEXT)
         await desk.do(append("k2"), user("lost"))
         await desk.do(append("k3"), user("later"))
         await desk.wait_for(lambda: reader.data.count(b"\n") == 2)
@@ -411,8 +411,8 @@ async def test_who_follows_is_told_of_what_a_failed_write_left() -> None:
 async def test_a_write_and_the_sync_of_what_was_before_it_fail_and_all_of_it_is_withdrawn() -> None:
     async with Desk().open() as desk:
         await desk.do(append("w", durability="written"), user("soon"))
-        desk.disk.fail_next("write", errno.EIO, name=places.CONTEXT, effect=Effect.WHOLE)
-        desk.disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+        desk.disk.fail_next("write", errno.EIO, name=paths.CONTEXT, effect=Effect.WHOLE)
+        desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
 
         failed = await desk.do(append("s"), user("now"))
 
@@ -695,7 +695,7 @@ async def test_a_writer_is_not_idle_while_its_files_are_being_opened() -> None:
             seen.append(desk.writer.is_idle)
             return await read(work)
 
-        msgspec.structs.force_setattr(desk.workshop, "read", watched)
+        msgspec.structs.force_setattr(desk.services, "read", watched)
         await desk.writer.open()
 
         assert seen == [False]
@@ -721,7 +721,7 @@ async def test_an_idle_session_costs_no_handle_and_comes_back_from_its_mark() ->
         desk.writer.retire()
         assert not desk.disk._handles
 
-    assert desk.stored.file(places.MARK) != b""
+    assert desk.stored.file(paths.MARK) != b""
     assert desk.stored.open().machine.head.line == 1
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import steno
 from bench.figures import Comparison
 from bench.lines import message
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 
 OPEN: Final = (100, 1000)
@@ -51,7 +51,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
 
 def _fill(root: Path, rest: Comparison) -> None:
     root.mkdir()
-    (root / places.CONFIG).write_text(f"[life]\nsessions_open = {max(OPEN)}\n")
+    (root / paths.CONFIG).write_text(f"[life]\nsessions_open = {max(OPEN)}\n")
     with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
         empty_kib = _resident_kib(daemon.pid)
         rest.add("no open session", {"mib": empty_kib / 1024, "handles": _handles(daemon.pid)})

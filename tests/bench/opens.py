@@ -9,7 +9,7 @@ from typing import Final
 import steno
 from bench.figures import Comparison
 from bench.lines import message, write_long_session
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 
 SESSION_BYTES: Final = 1 << 30
@@ -19,7 +19,7 @@ _SESSION: Final = "large"
 def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
     """Opening with the mark that an earlier daemon left; the file is in the page cache."""
     root = folder / "open-root"
-    _write_large(root / places.SESSIONS / _SESSION / places.CONTEXT)
+    _write_large(root / paths.SESSIONS / _SESSION / paths.CONTEXT)
     comparison = Comparison("a session of 1 GiB, warm", ("ms",), "ms", ())
     with ForegroundDaemon(root) as daemon:
         with steno.connect_sync(root, spawn=False, timeout=300) as client:

@@ -10,7 +10,7 @@ import msgspec
 import steno
 from bench.figures import Comparison
 from bench.lines import RECORDS, write_long_session
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 
 _SESSION: Final = "reads"
@@ -39,7 +39,7 @@ _decode_typed = msgspec.json.Decoder(_Message).decode_lines
 def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
     """Lines as bytes, records decoded, and a backlog followed, each against the bare file."""
     root = folder / "read-root"
-    path = root / places.SESSIONS / _SESSION / places.CONTEXT
+    path = root / paths.SESSIONS / _SESSION / paths.CONTEXT
     path.parent.mkdir(parents=True)
     write_long_session(path)
     with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:

@@ -12,7 +12,7 @@ from typing import Final
 import steno
 from bench.figures import Comparison
 from bench.lines import CHECKPOINTS, RECORDS, write_long_session
-from steno_protocol import places
+from steno_protocol import paths
 from support.foreground import ForegroundDaemon
 
 COPY: Final = "kernel copy + fsync"
@@ -70,9 +70,9 @@ def _copy(source: Path, size: int) -> float:
 def _steno(
     client: steno.BlockingClient, root: Path, name: str, source: Path, checkpoint_id: int
 ) -> float:
-    folder = root / places.SESSIONS / name
+    folder = root / paths.SESSIONS / name
     folder.mkdir(parents=True)
-    shutil.copyfile(source, folder / places.CONTEXT)
+    shutil.copyfile(source, folder / paths.CONTEXT)
     os.sync()
     session = client.open(name, follow=False)
     start = time.perf_counter()
@@ -88,7 +88,7 @@ def _steno(
 def _kimi(folder: Path, source: Path, checkpoint_id: int) -> float:
     from kimi_cli.soul.context import Context
 
-    target = folder / "kimi" / places.CONTEXT
+    target = folder / "kimi" / paths.CONTEXT
     target.parent.mkdir(exist_ok=True)
     shutil.copyfile(source, target)
     os.sync()

@@ -10,7 +10,7 @@ from typing import Final
 import steno
 from bench.figures import Comparison
 from bench.lines import message
-from steno_protocol import places
+from steno_protocol import paths
 from support.foreground import ForegroundDaemon
 
 SESSIONS: Final = 1000
@@ -25,7 +25,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
     root = folder / "start-root"
     many = folder / "many-root"
     for number in range(SESSIONS):
-        file = many / places.SESSIONS / f"session-{number}" / places.CONTEXT
+        file = many / paths.SESSIONS / f"session-{number}" / paths.CONTEXT
         file.parent.mkdir(parents=True)
         file.write_bytes(message(number) + b"\n")
     for number in range(rounds):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import happenings
-from steno_protocol.happenings import Happening
+from steno_protocol import timeline_entries
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import contents, dmail, timeline
 from stenod.core.keys import Applied
 
@@ -20,15 +20,15 @@ def mail(mail_id: str = "m", checkpoint_id: int = 2) -> Mail:
     )
 
 
-def sent(mail_id: str = "m", checkpoint_id: int = 2, generation: int = 0) -> Happening:
+def sent(mail_id: str = "m", checkpoint_id: int = 2, generation: int = 0) -> TimelineEntry:
     return dmail.sent(mail(mail_id, checkpoint_id), Position(generation, 9))
 
 
-def rewrite(kind: str, generation: int, **details: Any) -> Happening:
-    return Happening(kind=kind, generation=generation, key=f"k{generation}", details=details)
+def rewrite(kind: str, generation: int, **details: Any) -> TimelineEntry:
+    return TimelineEntry(kind=kind, generation=generation, key=f"k{generation}", details=details)
 
 
-def waiting(*entries: Happening, present: int) -> str | None:
+def waiting(*entries: TimelineEntry, present: int) -> str | None:
     """The id of the mail that waits, as whoever reads the file tells it."""
     data = b"".join(map(timeline.encode, entries))
     found = dmail.pending(timeline.decode(data), present)
@@ -53,7 +53,9 @@ def test_no_mail_waits_where_none_was_sent() -> None:
 KEEPING = ("prompted", "compacted", "mended")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in happenings.REWRITES if kind not in KEEPING])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in timeline_entries.REWRITES if kind not in KEEPING]
+)
 def test_a_rewrite_that_drops_its_checkpoint_ends_a_mail(kind: str) -> None:
     assert waiting(sent(), rewrite(kind, 1, checkpoint_id=2, mail="m"), present=1) is None
 
@@ -84,7 +86,7 @@ def test_a_mail_that_waits_through_a_compaction_ends_with_a_revert_past_it() -> 
 
 
 def test_a_rewrite_that_did_not_take_place_ends_no_mail() -> None:
-    voided = Happening(kind=happenings.VOIDED, generation=1, key="k1")
+    voided = TimelineEntry(kind=timeline_entries.VOIDED, generation=1, key="k1")
 
     assert waiting(sent(), rewrite("cleared", 1), voided, present=0) == "m"
     assert waiting(sent(), rewrite("delivered", 1, mail="m"), voided, present=0) == "m"
@@ -104,7 +106,7 @@ def test_a_rotation_that_was_there_before_a_mail_does_not_end_it() -> None:
 
 def test_what_is_no_rewrite_leaves_a_mail() -> None:
     others = [
-        Happening(kind=kind, generation=0) for kind in ("repaired", "foreign", "forked", "new")
+        TimelineEntry(kind=kind, generation=0) for kind in ("repaired", "foreign", "forked", "new")
     ]
 
     assert waiting(sent(), *others, present=0) == "m"
@@ -132,14 +134,14 @@ def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:
     ],
 )
 def test_who_asks_for_a_mail_that_does_not_wait_is_told_why(
-    entries: list[Happening], told: str
+    entries: list[TimelineEntry], told: str
 ) -> None:
     assert dmail.what_became_of(entries, "m").startswith(told)
 
 
 def test_a_damaged_entry_is_a_mail_of_little_worth_and_no_crash() -> None:
-    entry = Happening(
-        kind=happenings.SENT, generation=1, details={"checkpoint_id": "x", "cursor": "0:1"}
+    entry = TimelineEntry(
+        kind=timeline_entries.SENT, generation=1, details={"checkpoint_id": "x", "cursor": "0:1"}
     )
 
     assert dmail.mail_of(entry).checkpoint_id == 0
@@ -162,13 +164,13 @@ def test_the_fold_says_what_a_session_would_that_was_there_all_the_time(
     steps: list[tuple[Any, ...]],
 ) -> None:
     """A session in memory: its generations as lists of checkpoint ids, and the mail's own line."""
-    entries: list[Happening] = []
+    entries: list[TimelineEntry] = []
     generation, undo = 0, None
     held: tuple[str, int] | None = None
     for number, step in enumerate(steps):
         if step[0] == "voided":
             if undo is not None:
-                entries.append(Happening(kind=happenings.VOIDED, generation=generation))
+                entries.append(TimelineEntry(kind=timeline_entries.VOIDED, generation=generation))
                 generation, held = undo
                 undo = None
             continue

@@ -1,7 +1,7 @@
 """Which generations may be given up: what was asked for, and nothing that something stands on."""
 
-from steno_protocol.happenings import Happening
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.garbage import Past, Wish, droppable
 
 DAY = 86_400.0
@@ -11,7 +11,7 @@ PAST = [Past(number, 1000, NOW) for number in range(6)]
 """Six generations, their files all touched just now; the present one is 6."""
 
 CLEARED = [
-    Happening(kind="cleared", generation=number + 1, at=number * DAY, details={})
+    TimelineEntry(kind="cleared", generation=number + 1, at=number * DAY, details={})
     for number in range(6)
 ]
 """Generation n was left behind on day n."""
@@ -22,7 +22,7 @@ def _wish(days: float | None = None, keep: int = 1, *, with_lineage: bool = Fals
 
 
 def _numbers(
-    wish: Wish, entries: list[Happening] | None = None, mail: Mail | None = None
+    wish: Wish, entries: list[TimelineEntry] | None = None, mail: Mail | None = None
 ) -> list[int]:
     told = CLEARED if entries is None else entries
     return [each.generation for each in droppable(PAST, told, 6, mail, wish)]
@@ -58,9 +58,9 @@ def test_both_wishes_together_let_go_only_what_each_lets_go() -> None:
 def test_what_a_compaction_left_behind_stays_unless_it_is_asked_for() -> None:
     entries = [
         *CLEARED[:3],
-        Happening(kind="compacted", generation=4, at=3 * DAY, details={"from": 3}),
-        Happening(kind="reverted", generation=5, at=4 * DAY, details={"from": 4}),
-        Happening(kind="compacted", generation=6, at=5 * DAY, details={"from": 5}),
+        TimelineEntry(kind="compacted", generation=4, at=3 * DAY, details={"from": 3}),
+        TimelineEntry(kind="reverted", generation=5, at=4 * DAY, details={"from": 4}),
+        TimelineEntry(kind="compacted", generation=6, at=5 * DAY, details={"from": 5}),
     ]
     assert _numbers(_wish(), entries) == [0, 1, 2, 4]
     assert _numbers(_wish(with_lineage=True), entries) == [0, 1, 2, 3, 4]
@@ -74,14 +74,14 @@ def test_where_a_waiting_mail_goes_back_to_stays() -> None:
 def test_a_waiting_mail_stays_deliverable_also_when_its_lineage_was_asked_for() -> None:
     entries = [
         *CLEARED[:2],
-        Happening(
+        TimelineEntry(
             kind="compacted", generation=3, at=2 * DAY, details={"from": 2, "checkpoint_id": 4}
         ),
-        Happening(kind="prompted", generation=4, at=3 * DAY, details={}),
-        Happening(
+        TimelineEntry(kind="prompted", generation=4, at=3 * DAY, details={}),
+        TimelineEntry(
             kind="compacted", generation=5, at=4 * DAY, details={"from": 4, "checkpoint_id": 7}
         ),
-        Happening(kind="prompted", generation=6, at=5 * DAY, details={}),
+        TimelineEntry(kind="prompted", generation=6, at=5 * DAY, details={}),
     ]
     early = Mail(id="m", checkpoint_id=0, message="x", cursor="2:0")
     assert _numbers(_wish(with_lineage=True), entries, early) == [0, 1, 3]

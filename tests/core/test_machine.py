@@ -56,7 +56,7 @@ def ack_of(machine: Machine, command: Mutation, *data: bytes) -> Ack:
 def state_of(machine: Machine) -> tuple[object, ...]:
     return (
         machine.head,
-        machine.spoken_head,
+        machine.tentative_head,
         machine.counters.copy(),
         machine.applied("used"),
     )
@@ -137,7 +137,7 @@ def test_a_repeat_inside_one_group_gets_the_first_answer() -> None:
 
     assert again.duplicate
     assert (again.first, again.last, again.head) == (first.first, first.last, first.head)
-    assert machine.spoken_head == Position(0, 2)
+    assert machine.tentative_head == Position(0, 2)
 
 
 def test_a_repeat_after_the_commit_gets_the_first_answer() -> None:
@@ -380,12 +380,12 @@ class MachineAgainstList(RuleBasedStateMachine):
         super().__init__()
         self.machine = fresh()
         self.durable = Model([], {})
-        self.spoken = self.durable.copy()
+        self.tentative = self.durable.copy()
         self.kinds: dict[str, type[Mutation]] = {}
         self.asked: dict[str, list[object]] = {}
 
     def decide(self, command: Mutation, data: list[bytes]) -> None:
-        known = self.spoken.answers.get(command.key)
+        known = self.tentative.answers.get(command.key)
         if known is not None and self.kinds[command.key] is not type(command):
             with pytest.raises(BadRequest):
                 self.machine.decide(command, data)
@@ -403,10 +403,10 @@ class MachineAgainstList(RuleBasedStateMachine):
             assert decision.ack.checkpoint_id == known.checkpoint_id
             return
         assert isinstance(decision, Lines)
-        assert decision.ack.first == f"0:{len(self.spoken.lines)}"
-        self.spoken.lines += split_lines(decision.data)
-        assert decision.ack.head == f"0:{len(self.spoken.lines)}"
-        self.spoken.answers[command.key] = decision.ack
+        assert decision.ack.first == f"0:{len(self.tentative.lines)}"
+        self.tentative.lines += split_lines(decision.data)
+        assert decision.ack.head == f"0:{len(self.tentative.lines)}"
+        self.tentative.answers[command.key] = decision.ack
         self.kinds[command.key] = type(command)
         self.asked[command.key] = asked
 
@@ -416,11 +416,11 @@ class MachineAgainstList(RuleBasedStateMachine):
 
     @rule(key=KEYS, shown=st.booleans())
     def checkpoint(self, key: str, shown: bool) -> None:
-        expected = self.spoken.counters.n_checkpoints
-        is_new = key not in self.spoken.answers
+        expected = self.tentative.counters.n_checkpoints
+        is_new = key not in self.tentative.answers
         self.decide(checkpoint(key, add_user_message=shown), [])
         if is_new:
-            assert self.spoken.answers[key].checkpoint_id == expected
+            assert self.tentative.answers[key].checkpoint_id == expected
 
     @rule(key=KEYS, count=st.integers(0, 99))
     def usage(self, key: str, count: int) -> None:
@@ -429,32 +429,32 @@ class MachineAgainstList(RuleBasedStateMachine):
     @rule(key=KEYS)
     def bad_record(self, key: str) -> None:
         is_append = self.kinds.get(key, Append) is Append
-        expected = Conflict if key in self.spoken.answers and is_append else BadRequest
+        expected = Conflict if key in self.tentative.answers and is_append else BadRequest
         with pytest.raises(expected):
             self.machine.decide(append(key), [user("fine"), b"[]"])
 
     @rule(key=KEYS, off=st.sampled_from([-1, 1]))
-    @precondition(lambda self: self.spoken.lines)
+    @precondition(lambda self: self.tentative.lines)
     def wrong_expectation(self, key: str, off: int) -> None:
-        if key not in self.spoken.answers:
-            expect = f"0:{len(self.spoken.lines) + off}"
+        if key not in self.tentative.answers:
+            expect = f"0:{len(self.tentative.lines) + off}"
             with pytest.raises(Conflict):
                 self.machine.decide(append(key, expect=expect), [user("a")])
 
     @rule()
     def commit(self) -> None:
         self.machine.commit()
-        self.durable = self.spoken.copy()
+        self.durable = self.tentative.copy()
 
     @rule()
     def roll_back(self) -> None:
         self.machine.roll_back()
-        self.spoken = self.durable.copy()
+        self.tentative = self.durable.copy()
 
     @invariant()
     def both_are_equal(self) -> None:
         assert self.machine.head == Position(0, len(self.durable.lines))
-        assert self.machine.spoken_head == Position(0, len(self.spoken.lines))
+        assert self.machine.tentative_head == Position(0, len(self.tentative.lines))
         assert self.machine.counters == self.durable.counters
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from steno_protocol import limits
 from steno_protocol.context import ContextCounters
-from stenod.core.recovery_point import decode_mark, encode_mark
+from stenod.core.recovery_point import decode_recovery_point, encode_recovery_point
 from stenod.core.replay import Replay
-from stenod.core.seek_index import Milestones
+from stenod.core.seek_index import SeekIndex
 
 LINES = st.one_of(
     st.integers(0, 5).map(lambda number: {"role": "_checkpoint", "id": number}),
@@ -35,12 +35,12 @@ def _found(lines: list[bytes], replay: Replay, first: int, number: int) -> objec
     return None
 
 
-def _passed(lines: list[bytes]) -> Milestones:
+def _passed(lines: list[bytes]) -> SeekIndex:
     replay, offset = Replay(), 0
     for line in lines:
         replay.feed(line)
         offset += len(line)
-        replay.milestones.pass_by(offset, replay.lines, replay.counters)
+        replay.milestones.record_offset(offset, replay.lines, replay.counters)
     return replay.milestones
 
 
@@ -58,18 +58,18 @@ def test_a_look_from_a_milestone_finds_what_a_look_from_the_start_finds(
 
 
 def test_the_last_milestone_before_a_checkpoint_is_given() -> None:
-    milestones = Milestones()
+    milestones = SeekIndex()
     for number in range(10):
-        milestones.pass_by(100 * (number + 1), number, ContextCounters(n_checkpoints=number))
+        milestones.record_offset(100 * (number + 1), number, ContextCounters(n_checkpoints=number))
     found = milestones.before_checkpoint(4)
     assert found is not None
     assert (found.offset, found.n_checkpoints) == (500, 4)
 
 
 def test_there_are_never_more_than_a_bounded_number_and_they_stay_evenly_apart() -> None:
-    milestones = Milestones()
+    milestones = SeekIndex()
     for number in range(20 * limits.MILESTONES_MAX):
-        milestones.pass_by(number + 1, number, ContextCounters())
+        milestones.record_offset(number + 1, number, ContextCounters())
     offsets = [each.offset for each in milestones]
     assert limits.MILESTONES_MAX // 2 <= len(offsets) <= limits.MILESTONES_MAX
     steps = {later - earlier for earlier, later in pairwise(offsets)}
@@ -77,21 +77,21 @@ def test_there_are_never_more_than_a_bounded_number_and_they_stay_evenly_apart()
 
 
 def test_a_rewrite_keeps_the_milestones_of_the_part_that_it_keeps() -> None:
-    milestones = Milestones()
+    milestones = SeekIndex()
     for offset in (10, 20, 30):
-        milestones.pass_by(offset, offset, ContextCounters())
+        milestones.record_offset(offset, offset, ContextCounters())
     assert [each.offset for each in milestones.up_to(20)] == [10, 20]
     assert not list(milestones.up_to(0))
 
 
 def test_a_mark_bears_milestones() -> None:
-    milestones = Milestones()
-    milestones.pass_by(10, 1, ContextCounters(token_count=5, n_checkpoints=2))
-    data = encode_mark(
+    milestones = SeekIndex()
+    milestones.record_offset(10, 1, ContextCounters(token_count=5, n_checkpoints=2))
+    data = encode_recovery_point(
         generation=0, inode=1, size=20, crc=3, lines=2, counters=ContextCounters(),
         milestones=milestones,
     )  # fmt: skip
-    mark = decode_mark(data)
+    mark = decode_recovery_point(data)
     assert mark is not None
     assert mark.milestones == list(milestones)
     assert mark.milestones[0].counters() == ContextCounters(token_count=5, n_checkpoints=2)

@@ -4,20 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import floors, happenings, limits
-from steno_protocol.happenings import Happening
+from steno_protocol import checkpoint_ids, limits, timeline_entries
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.keys import Applied
 from support.lines import line
 
 
-def rewrite(generation: int, key: str = "k", kind: str = "reverted", lines: int = 5) -> Happening:
+def rewrite(
+    generation: int, key: str = "k", kind: str = "reverted", lines: int = 5
+) -> TimelineEntry:
     details = {"lines": lines, "old": (10, 20), "new": (30, 40)}
-    return Happening(kind=kind, generation=generation, key=key, at=1.0, details=details)
+    return TimelineEntry(kind=kind, generation=generation, key=key, at=1.0, details=details)
 
 
-def encoded(*entries: Happening) -> bytes:
+def encoded(*entries: TimelineEntry) -> bytes:
     return b"".join(map(timeline.encode, entries))
 
 
@@ -38,25 +40,27 @@ def test_lines_that_cannot_be_read_are_passed_over(rubbish: list[bytes]) -> None
 
 
 def test_a_void_takes_back_the_rewrite_before_it_and_nothing_else() -> None:
-    voided = Happening(kind=happenings.VOIDED, generation=2, key="b")
-    repaired = Happening(kind="repaired", generation=2)
+    voided = TimelineEntry(kind=timeline_entries.VOIDED, generation=2, key="b")
+    repaired = TimelineEntry(kind="repaired", generation=2)
     data = encoded(rewrite(1, "a"), repaired, rewrite(2, "b"), voided, rewrite(2, "c"))
 
     assert [entry.key for entry in timeline.decode(data)] == ["a", None, "c"]
 
 
 def test_the_rewrite_in_doubt_is_the_newest_until_something_is_told_of_what_it_made() -> None:
-    entries = [rewrite(1, "a"), rewrite(2, "b"), Happening(kind="repaired", generation=1)]
+    entries = [rewrite(1, "a"), rewrite(2, "b"), TimelineEntry(kind="repaired", generation=1)]
 
     found = timeline.in_doubt(encoded(*entries))
     assert found is not None
     assert found.key == "b"
-    assert timeline.in_doubt(encoded(*entries, Happening(kind="repaired", generation=2))) is None
+    assert (
+        timeline.in_doubt(encoded(*entries, TimelineEntry(kind="repaired", generation=2))) is None
+    )
     assert timeline.in_doubt(b"") is None
 
 
 def test_what_was_done_before_a_rewrite_that_was_taken_back_is_not_in_doubt() -> None:
-    voided = Happening(kind=happenings.VOIDED, generation=2, key="b")
+    voided = TimelineEntry(kind=timeline_entries.VOIDED, generation=2, key="b")
     entries = [rewrite(1, "a"), rewrite(2, "b"), voided]
 
     assert timeline.in_doubt(encoded(*entries)) is None
@@ -65,10 +69,10 @@ def test_what_was_done_before_a_rewrite_that_was_taken_back_is_not_in_doubt() ->
     assert again.key == "c"
 
 
-@pytest.mark.parametrize("kind", happenings.REWRITES)
+@pytest.mark.parametrize("kind", timeline_entries.REWRITES)
 def test_a_rewrite_is_answered_from_its_entry(kind: str) -> None:
     assert timeline.applied_of(rewrite(3, kind=kind), "context_3.jsonl") == Applied(
-        happenings.REWRITES[kind], Position(3, 5), 0, rotated="context_3.jsonl"
+        timeline_entries.REWRITES[kind], Position(3, 5), 0, rotated="context_3.jsonl"
     )
 
 
@@ -97,7 +101,7 @@ def test_a_fingerprint_looks_at_the_length_and_the_end() -> None:
 
 
 def test_a_rotation_that_nobody_told_of_is_inferred() -> None:
-    created = Happening(kind="created", generation=0, at=1.0)
+    created = TimelineEntry(kind="created", generation=0, at=1.0)
     told = rewrite(2)
 
     entries = timeline.with_inferred([created, told], {1: 0.5, 2: 0.9})
@@ -124,22 +128,22 @@ def test_the_lines_that_a_generation_began_with_are_those_of_its_rewrite() -> No
     ("entry", "expected"),
     [
         (rewrite(2), False),
-        (Happening(kind="forked", generation=2), False),
-        (Happening(kind="foreign", generation=2), True),
+        (TimelineEntry(kind="forked", generation=2), False),
+        (TimelineEntry(kind="foreign", generation=2), True),
         (rewrite(1), True),
     ],
 )
 def test_a_generation_whose_beginning_nobody_told_of_is_inferred(
-    entry: Happening, expected: bool
+    entry: TimelineEntry, expected: bool
 ) -> None:
     assert timeline.is_inferred([entry], 2) == expected
     assert not timeline.is_inferred([entry], 0)
 
 
-def chain(*steps: tuple[str, dict[str, object]]) -> list[Happening]:
+def chain(*steps: tuple[str, dict[str, object]]) -> list[TimelineEntry]:
     """Rewrites one after another, the first of which made generation 1."""
     return [
-        Happening(kind=kind, generation=generation, details=details)
+        TimelineEntry(kind=kind, generation=generation, details=details)
         for generation, (kind, details) in enumerate(steps, 1)
     ]
 
@@ -173,9 +177,9 @@ COMPACTED = ("compacted", {"from": 0, "checkpoint_id": 5})
     ],
 )
 def test_the_next_id_is_the_one_that_the_last_revert_left_free(
-    entries: list[Happening], present: int, floor: int
+    entries: list[TimelineEntry], present: int, floor: int
 ) -> None:
-    assert floors.checkpoint_floor(entries, present) == floor
+    assert checkpoint_ids.checkpoint_floor(entries, present) == floor
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_the_next_id_is_the_one_that_the_last_revert_left_free(
     ],
 )
 def test_checkpoints_are_looked_for_in_what_compactions_left_behind(
-    entries: list[Happening], searched: list[int]
+    entries: list[TimelineEntry], searched: list[int]
 ) -> None:
     assert timeline.lineage(entries, len(entries)) == searched
 
@@ -215,7 +219,7 @@ def test_an_id_above_that_of_a_compaction_is_not_looked_for_in_what_it_left_behi
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([*happenings.REWRITES, "rotated", "forked"]),
+            st.sampled_from([*timeline_entries.REWRITES, "rotated", "forked"]),
             st.fixed_dictionaries({}, optional={
                 "from": st.integers(-2, 8) | st.none(), "checkpoint_id": st.integers(-1, 9)
             }),
@@ -229,13 +233,15 @@ def test_any_chain_comes_to_an_end(steps: list[tuple[str, dict[str, object]]]) -
         searched = timeline.lineage(entries, present)
         assert searched == sorted(set(searched), reverse=True)
         assert searched[0] == present
-        assert isinstance(floors.checkpoint_floor(entries, present), int)
+        assert isinstance(checkpoint_ids.checkpoint_floor(entries, present), int)
 
 
 @pytest.mark.parametrize("kind", ["compacted", "delivered"])
 def test_only_a_rewrite_that_sets_a_checkpoint_is_answered_with_one(kind: str) -> None:
-    entry = Happening(kind=kind, generation=3, key="k", details={"lines": 2, "checkpoint_id": 4})
-    reverted = Happening(kind="reverted", generation=3, key="k", details={"checkpoint_id": 4})
+    entry = TimelineEntry(
+        kind=kind, generation=3, key="k", details={"lines": 2, "checkpoint_id": 4}
+    )
+    reverted = TimelineEntry(kind="reverted", generation=3, key="k", details={"checkpoint_id": 4})
 
     assert timeline.applied_of(entry, "f").checkpoint_id == 4
     assert timeline.applied_of(reverted, "f").checkpoint_id is None
@@ -243,7 +249,7 @@ def test_only_a_rewrite_that_sets_a_checkpoint_is_answered_with_one(kind: str) -
 
 def test_the_ids_that_compactions_keep_are_those_of_the_present_generation() -> None:
     kept = [
-        Happening(kind="compacting", generation=generation, details={"checkpoint_id": number})
+        TimelineEntry(kind="compacting", generation=generation, details={"checkpoint_id": number})
         for generation, number in ((0, 4), (1, 7), (1, 2), (2, "x"))
     ]
 

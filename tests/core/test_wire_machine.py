@@ -57,7 +57,7 @@ def test_the_first_batch_brings_the_header_and_its_positions_come_after_it() -> 
     assert second == event(1)[:-1] + b',"_at":"0:0","_by":"planner","_id":"k1.1/2"}\n'
     ack = decision.ack
     assert (ack.first, ack.last, ack.head) == ("0:1", "0:2", "0:3")
-    assert machine.spoken_head == Position(0, 3)
+    assert machine.tentative_head == Position(0, 3)
     assert machine.head == Position(0, 0)
 
 
@@ -88,7 +88,7 @@ def test_whatever_is_rolled_back_the_file_has_one_header_and_it_comes_first(
                 machine.roll_back()
                 decided = b""
         whole = durable + decided
-        assert machine.spoken_head == Position(0, whole.count(b"\n"))
+        assert machine.tentative_head == Position(0, whole.count(b"\n"))
         assert machine.head == Position(0, durable.count(b"\n"))
         assert not whole or whole.startswith(HEADER)
         assert whole.count(b"metadata") == bool(whole)
@@ -161,5 +161,5 @@ def test_a_refused_event_says_which_one_it_was_and_changes_nothing() -> None:
         machine.decide(append_wire("k1"), [event(0), event(1), b'{"timestamp":null}'])
     with pytest.raises(TooLarge):
         machine.decide(append_wire("k1"), [event(0, "x" * (16 << 20))])
-    assert machine.spoken_head == Position(0, 0)
+    assert machine.tentative_head == Position(0, 0)
     assert machine.applied("k1") is None

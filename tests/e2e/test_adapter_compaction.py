@@ -18,7 +18,7 @@ import pytest
 
 import steno
 from steno.adapters.kimi import Context, SimpleCompaction
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from support.daemons import end_daemons_below
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +134,7 @@ def rewrites() -> list[str]:
     """The rewrites of the session `tree:demo`, oldest first."""
     with steno.connect_sync() as client:
         kinds = [entry.kind for entry in client.session("tree:demo").timeline()]
-    return [kind for kind in kinds if kind in happenings.REWRITES]
+    return [kind for kind in kinds if kind in timeline_entries.REWRITES]
 
 
 async def appended_by_another(path: Path, text: str) -> None:

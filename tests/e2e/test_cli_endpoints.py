@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steno_protocol import credentials, places
+from steno_protocol import credentials, paths
 from support.command import Steno
 
 LISTEN = '[network]\nlisten = "tcp://127.0.0.1:*"\n'
@@ -23,9 +23,9 @@ class Neighbours:
         self.own = Steno(_made(folder / "own"))
         self.other = Steno(_made(folder / "other"))
         assert self.other("keys", "new", "far", "--right", "admin").code == 0
-        (self.other.root / places.CONFIG).write_text(LISTEN)
+        (self.other.root / paths.CONFIG).write_text(LISTEN)
         assert self.other("start").code == 0
-        self.near = ("--endpoint", f"ipc://{self.other.root}/{places.SOCKET}")
+        self.near = ("--endpoint", f"ipc://{self.other.root}/{paths.SOCKET}")
         endpoint = self.other("status", "--json").document["remote_endpoint"]
         key = self.other.root / credentials.KEYS_FOLDER / "far.key"
         self.far = ("--endpoint", endpoint, "--key-file", str(key))
@@ -101,22 +101,22 @@ def test_what_works_on_files_works_on_those_of_the_daemon_at_a_socket(
 ) -> None:
     own, other = neighbours.own, neighbours.other
     before = other("status", "--json").document["pid"]
-    for address in (neighbours.near, ("--socket", f"{other.root}/{places.SOCKET}")):
+    for address in (neighbours.near, ("--socket", f"{other.root}/{paths.SOCKET}")):
         assert f"pid={before}" in own("logs", *address).out
         assert own("keys", "list", *address).out.startswith("far ")
         assert own("doctor", "--json", *address).document["root"] == str(other.root)
         assert own("config", "--json", *address).document["pid"] == before
     restarted = own("restart", "--json", *neighbours.near).document
     assert (restarted["root"], restarted["pid"] != before) == (str(other.root), True)
-    again = own("restart", "--json", "--socket", f"{other.root}/{places.SOCKET}").document
+    again = own("restart", "--json", "--socket", f"{other.root}/{paths.SOCKET}").document
     assert (again["root"], again["endpoint"]) == (restarted["root"], restarted["endpoint"])
     assert list(own.root.iterdir()) == []
 
 
 def test_the_options_of_a_daemon_elsewhere_are_its_own(neighbours: Neighbours) -> None:
-    (neighbours.own.root / places.CONFIG).write_text("nonsense")
+    (neighbours.own.root / paths.CONFIG).write_text("nonsense")
     shown = neighbours.own("config", "--json", *neighbours.far).document
-    assert shown["file"] == f"{neighbours.other.root}/{places.CONFIG}"
+    assert shown["file"] == f"{neighbours.other.root}/{paths.CONFIG}"
     assert shown["options"][0]["source"] == "option --endpoint"
 
 

@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from steno.cli.render.tree import draw
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from support.command import Steno
 
 
-def rewrite(kind: str, generation: int, kept: int = 0, **details: object) -> Happening:
-    return Happening(kind=kind, generation=generation, kept=kept, by="planner", details=details)
+def rewrite(kind: str, generation: int, kept: int = 0, **details: object) -> TimelineEntry:
+    return TimelineEntry(kind=kind, generation=generation, kept=kept, by="planner", details=details)
 
 
 def plain(text: str, *_styles: str) -> str:
     return text
 
 
-def drawn(entries: list[Happening], head: str, width: int | None = None) -> list[str]:
+def drawn(entries: list[TimelineEntry], head: str, width: int | None = None) -> list[str]:
     return draw(entries, Position.parse(head), width, plain)
 
 
-CREATED = Happening(kind="created", generation=0, by="planner")
+CREATED = TimelineEntry(kind="created", generation=0, by="planner")
 
 
 def test_a_session_that_was_never_rewritten_is_one_line_and_its_story() -> None:
@@ -49,9 +49,9 @@ def test_a_revert_is_a_step_of_the_trunk_and_says_what_it_left_behind() -> None:
 def test_forks_mails_and_compactions_are_told_in_words() -> None:
     sent = {"checkpoint_id": 0, "message": "go\nback"}
     entries = [
-        Happening(kind="forked", generation=0, details={"from": "other", "at": "0:3"}),
-        Happening(kind="fork", generation=0, by="a", details={"to": "new", "at": "0:2"}),
-        Happening(kind="sent", generation=0, by="a", details=sent),
+        TimelineEntry(kind="forked", generation=0, details={"from": "other", "at": "0:3"}),
+        TimelineEntry(kind="fork", generation=0, by="a", details={"to": "new", "at": "0:2"}),
+        TimelineEntry(kind="sent", generation=0, by="a", details=sent),
         rewrite("delivered", 1, 2, checkpoint_id=0, old_lines=5),
         rewrite("compacted", 2, summarised=4),
         rewrite("reverted", 3, 1, checkpoint_id=0, old_lines=3, expired_mail="m1"),
@@ -102,9 +102,9 @@ def test_what_a_restore_abandoned_is_a_branch() -> None:
 
 def test_a_rotation_that_another_program_made_is_marked_as_inferred() -> None:
     entries = [
-        Happening(kind="rotated", generation=1, inferred=True),
-        Happening(kind="rotated", generation=2, inferred=True),
-        Happening(kind="adopted", generation=2, by="planner"),
+        TimelineEntry(kind="rotated", generation=1, inferred=True),
+        TimelineEntry(kind="rotated", generation=2, inferred=True),
+        TimelineEntry(kind="adopted", generation=2, by="planner"),
     ]
     lines = drawn(entries, "2:8")
     assert [line for line in lines if "generation" in line] == [
@@ -124,7 +124,7 @@ def test_a_long_history_of_reverts_stays_in_one_column() -> None:
 def test_a_reason_is_wrapped_beside_the_tree(width: int) -> None:
     entries = [
         CREATED,
-        Happening(kind="cleared", generation=1, why="it went wrong " * 10),
+        TimelineEntry(kind="cleared", generation=1, why="it went wrong " * 10),
         rewrite("restored", 2, **{"from": 0}),
     ]
     lines = drawn(entries, "2:1", width)
@@ -134,7 +134,7 @@ def test_a_reason_is_wrapped_beside_the_tree(width: int) -> None:
 
 def test_entries_that_nobody_knows_yet_are_still_drawn() -> None:
     entries = [
-        Happening(kind="translated", generation=5, details={"old": "?", "from": "?"}),
+        TimelineEntry(kind="translated", generation=5, details={"old": "?", "from": "?"}),
         rewrite("restored", 6, **{"from": 99}),
         rewrite("reverted", 7, checkpoint_id="\x1b[2J"),
     ]

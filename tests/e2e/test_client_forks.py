@@ -22,7 +22,7 @@ from steno import (
     connect_sync,
 )
 from steno._sansio.forks import undo_name
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import ErrorCode
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls")]
@@ -132,7 +132,7 @@ def test_the_name_of_an_undo_is_a_session_id_whatever_the_name_was(
 ) -> None:
     session = "/".join(segments)[: limits.SESSION_ID_CHARS_MAX]
     name = undo_name(session, key)
-    places.split_session(name)
+    paths.split_session(name)
     assert name == undo_name(session, key) != session
 
 

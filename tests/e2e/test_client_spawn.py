@@ -21,7 +21,7 @@ from steno._connect.lock_holder import note_of, silence_of
 from steno._connect.start_lock import StartLock
 from steno._connect.target import make_target
 from steno.cli.doctor.daemon import examine_daemon
-from steno_protocol import commands, limits, places
+from steno_protocol import commands, limits, paths
 from steno_protocol.frames import Request
 from support.crowd import wait_until
 from support.foreground import ForegroundDaemon
@@ -52,7 +52,7 @@ main(["--root", sys.argv[1]])
 
 
 def ready_count(root: Path) -> int:
-    return (root / places.LOG).read_text().count(" ready ")
+    return (root / paths.LOG).read_text().count(" ready ")
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_what_a_killed_daemon_left_behind_does_not_keep_the_next_one_away(root: 
     with connect_sync(root) as client:
         pid = client.status().pid
         os.kill(pid, signal.SIGKILL)
-    assert (root / places.SOCKET).exists()
+    assert (root / paths.SOCKET).exists()
     with connect_sync(root) as client:
         assert client.status().pid != pid
 
@@ -118,17 +118,17 @@ def test_a_daemon_that_stands_still_is_named_with_what_wakes_it(root: Path, spaw
     message = told.value.message
     assert message.startswith(f"pid {pid} holds {root} and is stopped: no answer within")
     assert f"kill -CONT {pid}" in message
-    assert not (root / places.LOG).exists()
+    assert not (root / paths.LOG).exists()
 
 
 @pytest.mark.parametrize("spawn", [True, False])
 def test_a_daemon_whose_socket_was_removed_is_named(root: Path, spawn: bool) -> None:
     with ForegroundDaemon(root) as daemon:
-        (root / places.SOCKET).unlink()
+        (root / paths.SOCKET).unlink()
         with pytest.raises(Unreachable) as told:
             connect_sync(root, spawn=spawn, timeout=0.2)
         pid = daemon.pid
-    socket = root / places.SOCKET
+    socket = root / paths.SOCKET
     assert told.value.message.startswith(f"pid {pid} holds {root}, but its socket {socket} is gone")
     assert f"kill {pid}" in told.value.message
 
@@ -151,7 +151,7 @@ def test_a_daemon_that_is_used_notices_soon_that_its_socket_was_removed(root: Pa
         ForegroundDaemon(root) as daemon,
         connect_sync(root, spawn=False, timeout=limits.ROOM_LOOK_S) as client,
     ):
-        (root / places.SOCKET).unlink()
+        (root / paths.SOCKET).unlink()
         end = time.monotonic() + limits.HOUSEKEEPING_S / 3
         with suppress(StenoError):
             while time.monotonic() < end:
@@ -192,13 +192,13 @@ def test_a_start_that_takes_too_long_is_tried_again(
 
 def wait_until_somebody_starts(root: Path) -> None:
     """Return once a client holds the start lock. To try it would be to keep that client from it."""
-    lock = root / places.START_LOCK
+    lock = root / paths.START_LOCK
     while not lock.exists() or f":{lock.stat().st_ino} " not in Path("/proc/locks").read_text():
         pass
 
 
 def test_a_daemon_that_cannot_start_says_why_at_once(root: Path) -> None:
-    (root / places.CONFIG).write_text("this is no configuration")
+    (root / paths.CONFIG).write_text("this is no configuration")
     with pytest.raises(Unreachable, match="could not start"):
         connect_sync(root)
 
@@ -227,7 +227,7 @@ def test_a_daemon_that_is_killed_while_it_starts_is_started_again(
 
 def test_a_daemon_whose_starter_was_killed_serves_those_who_come(root: Path) -> None:
     subprocess.run([sys.executable, "-c", STARTER_THAT_DIES, str(root)], check=True)
-    log = root / places.LOG
+    log = root / paths.LOG
     wait_until(lambda: log.exists() and " ready " in log.read_text())
     with connect_sync(root, spawn=False) as client:
         client.open("demo")
@@ -239,7 +239,7 @@ def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
     root: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
     monkeypatch.setattr(limits, "START_LOCK_S", 0.2 if timeout == 30.0 else 60.0)
-    stopped = os.open(root / places.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    stopped = os.open(root / paths.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(stopped, fcntl.LOCK_EX)
         with connect_sync(root, timeout=timeout) as client:
@@ -249,7 +249,7 @@ def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
 
 
 def test_a_daemon_keeps_no_handle_of_who_started_it(root: Path) -> None:
-    lock = os.open(root / places.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(root / paths.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     reader, writer = os.pipe()
     fcntl.flock(lock, fcntl.LOCK_EX)
     command = [sys.executable, "-m", "stenod", "--root", str(root)]
@@ -291,12 +291,12 @@ def test_a_socket_that_nobody_listens_at_is_found_deserted_without_a_wait(root: 
     target = make_target(root, None, None, spawn=False).resolved()
     with ForegroundDaemon(root) as daemon:
         daemon.kill()
-    assert (root / places.SOCKET).exists()
+    assert (root / paths.SOCKET).exists()
     for _ in ("left behind", "removed"):
         found = probe.probe(target, 0.0)
         assert isinstance(found, probe.Unreachable)
         assert "nobody listens" in found.why
-        (root / places.SOCKET).unlink(missing_ok=True)
+        (root / paths.SOCKET).unlink(missing_ok=True)
     with ForegroundDaemon(root):
         ready = probe.probe(target, time.monotonic() + limits.PROBE_TIMEOUT_S)
         assert isinstance(ready, probe.Ready)
@@ -347,7 +347,7 @@ def test_a_system_without_memory_for_what_a_daemon_says_is_told(
 
 
 def test_what_stands_in_the_lock_may_be_anything(root: Path) -> None:
-    (root / places.LOCK).write_bytes(b'{"pid":1,"version":"\xff"}')
+    (root / paths.LOCK).write_bytes(b'{"pid":1,"version":"\xff"}')
     (found,) = [each.told for each in examine_daemon(Namespace(), root)]
     assert found == "no daemon holds the root: one is started when it is needed"
     with connect_sync(root) as client:
@@ -446,8 +446,8 @@ def speaking(root: Path, protocol: int) -> Script:
 
 
 def write_note(root: Path, daemon: ScriptedDaemon) -> None:
-    note = places.LockNote(pid=1, version="0", root=str(root), endpoint=daemon.endpoint)
-    (root / places.LOCK).write_bytes(msgspec.json.encode(note))
+    note = paths.LockNote(pid=1, version="0", root=str(root), endpoint=daemon.endpoint)
+    (root / paths.LOCK).write_bytes(msgspec.json.encode(note))
 
 
 FEW_HANDLES = """

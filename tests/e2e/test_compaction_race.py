@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.records import stamp_of
 
 TESTS = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def wait_for_lines(session: steno.BlockingSession, count: int) -> None:
 
 def generations(folder: Path) -> list[list[bytes]]:
     numbers = range(1, len(list(folder.glob("context_*.jsonl"))) + 1)
-    files = [folder / places.generation_file(number) for number in numbers]
+    files = [folder / paths.generation_file(number) for number in numbers]
     return [
         file.read_bytes().splitlines(keepends=True) for file in [*files, folder / "context.jsonl"]
     ]

@@ -21,7 +21,7 @@ from steno._system.safe_open import open_regular
 from steno.cli.doctor import sessions
 from steno.cli.doctor.root import examine_disk, examine_links, examine_root
 from steno.cli.doctor.sessions import examine_sessions
-from steno_protocol import PROTOCOL_VERSION, commands, credentials, places, replies
+from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.frames import Request
 from support.command import Steno
@@ -101,7 +101,7 @@ def test_the_findings_are_readable(root: Path) -> None:
 
 def test_looking_starts_no_daemon(root: Path) -> None:
     _examine(root)
-    assert not (root / places.LOCK).exists()
+    assert not (root / paths.LOCK).exists()
 
 
 def test_a_daemon_that_is_stopped_is_told_with_what_wakes_it(root: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_daemon_that_is_stopped_is_told_with_what_wakes_it(root: Path) -> None
 
 def test_a_daemon_whose_socket_was_removed_is_told(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
-        (root / places.SOCKET).unlink()
+        (root / paths.SOCKET).unlink()
         code, found = _examine(root, "--timeout", "0.3")
         assert f"kill {daemon.pid}" in found["daemon"][0]["remedy"]
     assert code == PROBLEM
@@ -130,15 +130,15 @@ def test_a_socket_that_a_killed_daemon_left_is_harmless_and_another_file_is_not(
         daemon.kill()
         code, found = _examine(root)
         assert (code, _states(found["socket"])) == (WELL, ["ok"])
-    (root / places.SOCKET).unlink()
-    (root / places.SOCKET).write_text("precious")
+    (root / paths.SOCKET).unlink()
+    (root / paths.SOCKET).write_text("precious")
     code, found = _examine(root)
     assert (code, _states(found["socket"])) == (PROBLEM, ["problem"])
 
 
 def test_a_socket_that_waits_for_a_daemon_is_well_and_nobody_connects_to_it(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(root / places.SOCKET))
+        listening.bind(str(root / paths.SOCKET))
         listening.listen()
         listening.setblocking(False)
         code, found = _examine(root)
@@ -151,10 +151,10 @@ def test_a_socket_that_waits_for_a_daemon_is_well_and_nobody_connects_to_it(root
 def test_a_daemon_of_another_version_is_told_also_when_it_knows_less(root: Path) -> None:
     with (
         ScriptedDaemon(root, _old(root), root=str(root)) as daemon,
-        (root / places.LOCK).open("w") as lock,
+        (root / paths.LOCK).open("w") as lock,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        note = places.LockNote(
+        note = paths.LockNote(
             pid=os.getpid(), version="0.0.1", root=str(root), endpoint=daemon.endpoint
         )
         lock.write(msgspec.json.encode(note).decode())
@@ -193,11 +193,11 @@ def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str)
         broken = root / "file"
         broken.write_text("")
     elif what == "config":
-        (root / places.CONFIG).write_text("[log]\nlevle = 'info'\n")
+        (root / paths.CONFIG).write_text("[log]\nlevle = 'info'\n")
     elif what == "user":
-        (root / places.CONFIG).write_text("[mounts]\nkimi = '~nosuchuser/x'\n")
+        (root / paths.CONFIG).write_text("[mounts]\nkimi = '~nosuchuser/x'\n")
     else:
-        (root / places.CONFIG).write_text("[mounts]\nkimi = '/nowhere/at/all'\n")
+        (root / paths.CONFIG).write_text("[mounts]\nkimi = '/nowhere/at/all'\n")
     code, found = _examine(root, "--root", str(broken))
     check = "root" if what == "file" else "config"
     states = {state for finding in found[check] for state in [finding["state"]]}
@@ -227,7 +227,7 @@ def test_those_who_are_let_in_from_other_machines_are_counted(root: Path) -> Non
 def test_a_key_that_cannot_be_used_is_a_problem(
     root: Path, name: str, spoil: Callable[[Path], object], told: str
 ) -> None:
-    (root / places.CONFIG).write_text("[network]\nlisten = 'tcp://127.0.0.1:7777'\n")
+    (root / paths.CONFIG).write_text("[network]\nlisten = 'tcp://127.0.0.1:7777'\n")
     Steno(root)("keys", "new", "laptop")
     spoil(root / credentials.KEYS_FOLDER / name)
     code, found = _examine(root)
@@ -236,7 +236,7 @@ def test_a_key_that_cannot_be_used_is_a_problem(
 
 
 def test_too_little_room_is_a_problem(root: Path) -> None:
-    (root / places.CONFIG).write_text("[disk]\nfree_bytes = '4096 TB'\n")
+    (root / paths.CONFIG).write_text("[disk]\nfree_bytes = '4096 TB'\n")
     code, found = _examine(root)
     assert code == PROBLEM
     assert "less than the floor" in found["disk"][0]["told"]
@@ -292,7 +292,7 @@ def test_a_session_whose_end_is_torn_is_told(
     steno = Steno(root)
     steno("append", "team/demo", "hi")
     steno("stop")
-    context = root / places.SESSIONS / "team" / "demo" / places.CONTEXT
+    context = root / paths.SESSIONS / "team" / "demo" / paths.CONTEXT
     with context.open("ab") as file:
         file.write(tail)
     # It has stood still for a while, by whatever clock.
@@ -312,7 +312,7 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
-        context = root / places.SESSIONS / name / places.CONTEXT
+        context = root / paths.SESSIONS / name / paths.CONTEXT
         context.parent.mkdir(parents=True)
         context.write_text("torn")
         os.utime(context, (1, 1))
@@ -338,7 +338,7 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
 
 
 def test_a_slow_sync_is_remembered(root: Path) -> None:
-    (root / places.CONFIG).write_text("[disk]\nslow_sync_s = 0\n")
+    (root / paths.CONFIG).write_text("[disk]\nslow_sync_s = 0\n")
     steno = Steno(root)
     steno("append", "demo", "hi")
     _, found = _examine(root)
@@ -366,9 +366,9 @@ def test_what_the_disk_refused_is_remembered(root: Path) -> None:
 
 def test_somebody_else_at_the_socket_is_no_daemon(root: Path) -> None:
     with ForegroundDaemon(root):
-        (root / places.SOCKET).unlink()
+        (root / paths.SOCKET).unlink()
         with socket.socket(socket.AF_UNIX) as other:
-            other.bind(str(root / places.SOCKET))
+            other.bind(str(root / paths.SOCKET))
             other.listen()
             code, found = _examine(root, "--timeout", "0.3")
     assert code == PROBLEM
@@ -393,14 +393,14 @@ def test_what_lies_in_the_place_of_a_file_of_a_session_is_named_and_not_opened(
     root: Path, kind: str
 ) -> None:
     for number, name in enumerate(OWN_FILES):
-        folder = root / places.SESSIONS / f"s{number}"
+        folder = root / paths.SESSIONS / f"s{number}"
         folder.mkdir(parents=True)
         if name != "context.jsonl":
             (folder / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
         _put_odd(folder / name, kind)
     # What belongs to somebody else is let be, and so is what hides.
-    _put_odd(root / places.SESSIONS / "s1" / "mine", kind)
-    _put_odd(root / places.SESSIONS / ".hidden", kind)
+    _put_odd(root / paths.SESSIONS / "s1" / "mine", kind)
+    _put_odd(root / paths.SESSIONS / ".hidden", kind)
     code, found = _examine(root)
     assert code == PROBLEM
     assert [each["told"] for each in found["sessions"]] == [
@@ -408,13 +408,13 @@ def test_what_lies_in_the_place_of_a_file_of_a_session_is_named_and_not_opened(
         " its own"
         for number, name in enumerate(OWN_FILES)
     ]
-    assert not (root / places.LOCK).exists()
+    assert not (root / paths.LOCK).exists()
 
 
 @pytest.mark.parametrize("kind", sorted({*ODD_KINDS} - {"folder"}))
 def test_what_lies_where_a_session_could_and_is_no_folder_is_named(root: Path, kind: str) -> None:
-    (root / places.SESSIONS).mkdir()
-    _put_odd(root / places.SESSIONS / "s", kind)
+    (root / paths.SESSIONS).mkdir()
+    _put_odd(root / paths.SESSIONS / "s", kind)
     code, found = _examine(root)
     assert (code, _states(found["sessions"])) == (WELL, ["warning"])
     assert f"s is a {kind}: no session can lie there" in found["sessions"][0]["told"]
@@ -422,7 +422,7 @@ def test_what_lies_where_a_session_could_and_is_no_folder_is_named(root: Path, k
 
 @pytest.mark.parametrize("kind", ODD_KINDS)
 @pytest.mark.parametrize(
-    "name", [places.CONFIG, places.LOCK, places.LOG, places.SESSIONS, credentials.KEYS_FOLDER]
+    "name", [paths.CONFIG, paths.LOCK, paths.LOG, paths.SESSIONS, credentials.KEYS_FOLDER]
 )
 def test_what_lies_in_the_place_of_a_part_of_the_root_is_named(
     root: Path, kind: str, name: str
@@ -432,20 +432,20 @@ def test_what_lies_in_the_place_of_a_part_of_the_root_is_named(
     # The end of the test looks there, too.
     (root / name).rename(root / "away")
     told = [each["told"] for check in found.values() for each in check if each["remedy"]]
-    if kind == "folder" and name in {places.SESSIONS, credentials.KEYS_FOLDER}:
+    if kind == "folder" and name in {paths.SESSIONS, credentials.KEYS_FOLDER}:
         assert (code, told) == (WELL, [])
     else:
         assert any(f"{root / name} is a {kind}" in each for each in told), told
 
 
 def test_other_commands_wait_for_no_fifo_in_the_root_either(root: Path) -> None:
-    for name, command in ((places.LOG, "logs"), (places.CONFIG, "config"), (places.LOCK, "stop")):
+    for name, command in ((paths.LOG, "logs"), (paths.CONFIG, "config"), (paths.LOCK, "stop")):
         os.mkfifo(root / name)
         ran = Steno(root)(command)
         (root / name).unlink()
         assert (ran.code, ran.out) == (1, "")
         assert f"{root / name} is a FIFO" in ran.err
-    os.mkfifo(root / places.CONFIG)
+    os.mkfifo(root / paths.CONFIG)
     ran = Steno(root)("start")
     assert ran.code == 5
     assert "config.toml cannot be read: it is a FIFO, and has to be" in ran.err
@@ -460,8 +460,8 @@ def test_a_session_without_a_present_generation_is_told_with_what_brings_it_back
         steno("clear", "team/demo")
         steno("append", "team/demo", text)
     steno("stop")
-    folder = root / places.SESSIONS / "team" / "demo"
-    (folder / places.CONTEXT).unlink()
+    folder = root / paths.SESSIONS / "team" / "demo"
+    (folder / paths.CONTEXT).unlink()
     code, found = _examine(root)
     assert (code, _states(found["sessions"])) == (PROBLEM, ["problem"])
     (finding,) = found["sessions"]
@@ -481,8 +481,8 @@ def test_whoever_asks_for_a_session_without_a_present_generation_is_told_what_br
     steno("clear", "demo")
     steno("append", "demo-2", "another")
     steno("stop")
-    folder = root / places.SESSIONS / "demo"
-    (folder / places.CONTEXT).unlink()
+    folder = root / paths.SESSIONS / "demo"
+    (folder / paths.CONTEXT).unlink()
     remedy = f"{folder} has older generations and no context.jsonl: move the newest"
     for command in ("read", "stat", "timeline", "tail", "show", "wire", "title", "export", "usage"):
         ran = steno(command, "demo")

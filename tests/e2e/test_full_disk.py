@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import Outcome
 from support.foreground import ForegroundDaemon
 
@@ -104,4 +104,4 @@ def test_a_daemon_without_room_for_its_lock_says_which_file_it_was(
     )
     assert ran.returncode == 1
     assert f"stenod: cannot start: [Errno {errno.ENOSPC}]" in ran.stderr
-    assert str(root / places.LOCK) in ran.stderr
+    assert str(root / paths.LOCK) in ran.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 
@@ -31,7 +31,7 @@ def _rewritten(client: steno.BlockingClient, times: int = 4) -> steno.BlockingSe
 
 
 def _files(root: Path, session: str = "demo") -> set[str]:
-    folder = root / places.SESSIONS / session
+    folder = root / paths.SESSIONS / session
     return {path.name for path in folder.glob("context*.jsonl")}
 
 
@@ -57,7 +57,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(
     told = Steno(root)("gc", "--dry-run", "--keep-generations", "2", "--json").document
     assert (told["dry_run"], told["files"], told["failed"]) == (True, 2, [])
     assert [entry["file"] for entry in told["entries"]] == ["context_1.jsonl", "context_2.jsonl"]
-    folder = root / places.SESSIONS / "demo"
+    folder = root / paths.SESSIONS / "demo"
     sizes = sum((folder / entry["file"]).stat().st_size for entry in told["entries"])
     assert told["bytes"] == sizes > 2000
     assert _files(root) == before
@@ -147,13 +147,13 @@ def test_expired_trash_goes_when_it_is_asked_for(root: Path) -> None:
         steno_call = Steno(root)
         steno_call("append", "old", "x" * 1000)
         steno_call("delete", "old", "--yes")
-        (trash,) = (root / places.SESSIONS / places.TRASH).iterdir()
+        (trash,) = (root / paths.SESSIONS / paths.TRASH).iterdir()
         assert steno_call("gc", "--trash", "--json").document["files"] == 0
         trash.rename(trash.with_name(trash.name.replace(trash.name.split(".")[0], "1000000000")))
         told = steno_call("gc", "--trash", "--dry-run", "--json").document
         assert (told["files"], told["bytes"] > 1000) == (1, True)
         assert steno_call("gc", "--trash", "--json").document["files"] == 1
-        assert list((root / places.SESSIONS / places.TRASH).iterdir()) == []
+        assert list((root / paths.SESSIONS / paths.TRASH).iterdir()) == []
         os.kill(daemon.pid, signal.SIGHUP)
         daemon.wait_for(" collected ")
 
@@ -163,7 +163,7 @@ def test_trash_that_cannot_be_removed_is_told_and_the_rest_goes(root: Path) -> N
         steno_call = Steno(root)
         steno_call("append", "old", "x")
         steno_call("delete", "old", "--yes")
-        (trash,) = (root / places.SESSIONS / places.TRASH).iterdir()
+        (trash,) = (root / paths.SESSIONS / paths.TRASH).iterdir()
         trash.rename(trash.with_name("1000000001.key.old"))
         # No folder of a session: it is not removed, whoever may remove it.
         link = trash.with_name("1000000000.key.link")
@@ -182,10 +182,10 @@ def test_a_collection_that_was_cut_off_is_finished_by_the_next_one(
     steno_call = Steno(root)
     steno_call("stop")
     # As a crash between the timeline and the files leaves it.
-    with (root / places.SESSIONS / "demo" / places.TIMELINE).open("a") as file:
+    with (root / paths.SESSIONS / "demo" / paths.TIMELINE).open("a") as file:
         entry = {"kind": "collected", "generation": 4, "details": {"generations": [0, 1, 2]}}
         file.write(json.dumps(entry) + "\n")
-    (root / places.SESSIONS / "demo" / "context_1.jsonl").unlink()
+    (root / paths.SESSIONS / "demo" / "context_1.jsonl").unlink()
     assert steno_call("gc", "--keep-generations", "1", "--json").document["files"] == 2
     assert _files(root) == {"context.jsonl", "context_4.jsonl"}
     assert json.loads(steno_call("read", "demo").out)["content"] == "present"

@@ -15,7 +15,7 @@ import zmq
 import steno
 from steno._connect.remote_connection import new_key_pair
 from steno._system.key_files import client_key
-from steno_protocol import commands, credentials, limits, places
+from steno_protocol import commands, credentials, limits, paths
 from steno_protocol.commands import Read, command_name
 from steno_protocol.credentials import ClientKey, KeyPair
 from steno_protocol.replies import Lines
@@ -34,9 +34,9 @@ def endpoint(root: Path) -> str:
     call = Steno(root)
     for right in ("read", "write", "admin"):
         assert call("keys", "new", right, "--right", right).code == 0
-    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
     assert call("start").code == 0
-    found = LISTENING.search((root / places.LOG).read_text())
+    found = LISTENING.search((root / paths.LOG).read_text())
     assert found is not None
     return found[1]
 
@@ -60,14 +60,14 @@ def test_the_status_tells_where_other_machines_connect(root: Path, endpoint: str
         assert reader.status().remote_endpoint == endpoint
     shown = Steno(root)("status").out
     assert endpoint in shown
-    assert f"ipc://{root}/{places.SOCKET}" in shown
+    assert f"ipc://{root}/{paths.SOCKET}" in shown
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="the system has no IPv6")
 def test_an_address_of_the_sixth_version_of_ip_is_listened_at(root: Path) -> None:
     call = Steno(root)
     assert call("keys", "new", "laptop").code == 0
-    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://[::1]:*"\n')
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://[::1]:*"\n')
     assert call("start").code == 0
     with steno.connect_sync(root) as local:
         endpoint = local.status().remote_endpoint
@@ -98,9 +98,9 @@ def test_a_client_elsewhere_is_told_of_no_file_and_reads_all_of_it_from_the_daem
     root: Path, endpoint: str
 ) -> None:
     lines = [b'{"role":"user","content":"%s"}\n' % (b"x" * 5000)] * 500
-    folder = root / places.SESSIONS / "long"
+    folder = root / paths.SESSIONS / "long"
     folder.mkdir(parents=True)
-    (folder / places.CONTEXT).write_bytes(b"".join(lines))
+    (folder / paths.CONTEXT).write_bytes(b"".join(lines))
     with connect(root, endpoint, "read") as reader:
         reply, block = reader.request(Read(session="long"), Lines)
         assert len(block) < len(b"".join(lines))
@@ -132,7 +132,7 @@ def test_who_has_no_key_or_a_wrong_one_is_told_within_two_seconds(
         with pytest.raises(error, match=r"key"):
             steno.connect_sync(endpoint=endpoint, key_file=key_file)
         assert time.monotonic() - begun < TOLD_WITHIN_S
-    log = (root / places.LOG).read_text()
+    log = (root / paths.LOG).read_text()
     assert "not_admitted" in log
     assert own.secret not in log
 
@@ -180,13 +180,13 @@ def test_a_list_of_clients_that_others_can_read_or_that_is_damaged_lets_nobody_i
     path.write_text(path.read_text() + "[")
     with pytest.raises(steno.Unauthorized):
         connect(root, endpoint, "admin")
-    assert "keys_refused" in (root / places.LOG).read_text()
+    assert "keys_refused" in (root / paths.LOG).read_text()
 
 
 def test_a_daemon_whose_key_others_can_read_does_not_start(root: Path) -> None:
     call = Steno(root)
     call("keys", "new", "laptop")
-    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
     server = root / credentials.KEYS_FOLDER / credentials.SERVER_FILE
     server.chmod(0o640)
     started = call("start")

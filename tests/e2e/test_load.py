@@ -20,7 +20,7 @@ import zmq
 
 import steno
 from steno.cli.doctor.daemon import examine_daemon
-from steno_protocol import PROTOCOL_MAGIC, limits, places
+from steno_protocol import PROTOCOL_MAGIC, limits, paths
 from steno_protocol.commands import Stats
 from steno_protocol.records import stamp_of
 from steno_protocol.replies import StatsReport
@@ -161,7 +161,7 @@ def test_clients_for_whom_no_handle_is_left_are_turned_away_until_others_end(roo
         session = client.open("demo", follow=False)
         while " no_handles " not in "".join(daemon.log):
             one = mute.enter_context(unix_socket(AF_UNIX))
-            one.connect(str(root / places.SOCKET))
+            one.connect(str(root / paths.SOCKET))
             # Clients do not come quicker than the daemon's loop turns.
             client.status()
         with pytest.raises(steno.Unreachable, match="has no file handle left for another client"):

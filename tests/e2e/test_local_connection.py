@@ -14,7 +14,7 @@ import pytest
 from steno import connect_sync
 from steno._connect import local_connection
 from steno._connect.local_connection import LocalConnection
-from steno_protocol import limits, socket_limits
+from steno_protocol import limits
 from support.door import (
     MORE_THAN_FITS,
     Door,
@@ -145,7 +145,7 @@ def test_each_look_sends_what_did_not_fit(
 def test_all_parts_go_at_once_that_the_kernel_has_room_for(
     door: Door, connection: LocalConnection
 ) -> None:
-    large = b"x" * socket_limits.GATHERED_BYTES_MAX
+    large = b"x" * limits.GATHERED_BYTES_MAX
     assert connection.send([large, b"end"])
     assert door.heard() == b"\x03" + len(large).to_bytes(8, "big") + large + b"\x00\x03end"
 
@@ -173,7 +173,7 @@ def test_a_sign_of_life_is_given_but_not_while_the_daemon_takes_nothing(
 def test_no_more_is_taken_in_than_is_asked_for(door: Door, connection: LocalConnection) -> None:
     head = len(written(b"x" * 1000)) - 1000
     # Each is as much as the kernel is asked for at a time.
-    each = socket_limits.GATHERED_BYTES_MAX - head
+    each = limits.GATHERED_BYTES_MAX - head
     door.say(b"a" * each, b"b" * each)
     assert connection.receive(1) == [[b"a" * each]]
     # The rest slows the daemon, and costs this process nothing.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from stenod.runtime.internal_errors import fault_of
 from stenod.runtime.log_file import LogFile
 from support.command import Steno
@@ -168,7 +168,7 @@ def test_the_log_is_rotated_and_only_so_many_old_ones_are_kept(root: Path) -> No
 
 @pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a socket"])
 def test_a_log_that_no_daemon_can_write_is_told_at_once(root: Path, kind: str) -> None:
-    log = root / places.LOG
+    log = root / paths.LOG
     with socket.socket(socket.AF_UNIX) as unix:
         match kind:
             case "a FIFO":

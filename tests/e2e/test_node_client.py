@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steno_protocol import credentials, places
+from steno_protocol import credentials, paths
 from support.command import Steno
 from support.documents import blocks
 from support.foreground import ForegroundDaemon
@@ -86,7 +86,7 @@ def test_each_message_of_node_is_stored_once_while_the_daemon_is_killed(
         daemon.start()
         out, err = node.communicate(timeout=90)
         assert node.returncode == 0, err
-    stored = (root / places.SESSIONS / "talk" / "context.jsonl").read_text()
+    stored = (root / paths.SESSIONS / "talk" / "context.jsonl").read_text()
     assert _contents(stored) == texts
     assert out == stored
 
@@ -108,7 +108,7 @@ def test_node_is_let_in_over_tcp_by_its_key_and_held_to_its_right(
     command = Steno(root)
     for right in ("read", "write"):
         assert command("keys", "new", right, "--right", right).code == 0
-    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
     keys = root / credentials.KEYS_FOLDER
     with ForegroundDaemon(root) as daemon:
         found = LISTENING.search(daemon.wait_for("listening"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from support.foreground import ForegroundDaemon
 
 HELD = 3
@@ -43,7 +43,7 @@ def test_a_session_that_two_roots_mount_is_written_by_one_daemon(
     root: Path, shared_root: Path, tmp_path: Path
 ) -> None:
     for each in (root, shared_root):
-        (each / places.CONFIG).write_text(f'[mounts]\nshared = "{tmp_path}"\n')
+        (each / paths.CONFIG).write_text(f'[mounts]\nshared = "{tmp_path}"\n')
     hello = {"role": "user", "content": "hi"}
     with steno.connect_sync(root) as first, steno.connect_sync(shared_root) as second:
         first.open("shared:talk").append_message(hello)
@@ -64,7 +64,7 @@ def test_a_daemon_that_lost_its_root_opens_nothing_more_and_ends(root: Path, acc
             home.rename(root / "moved")
             home.mkdir(0o700)
         else:
-            (home / places.LOCK).unlink()
+            (home / paths.LOCK).unlink()
         with ForegroundDaemon(home) as second:
             # The first daemon looks before it opens anything, and sends who asks to the second.
             client.open("new", follow=False).append_message(hello)

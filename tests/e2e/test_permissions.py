@@ -17,7 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 import steno
 from steno.adapters._address import find_address, prepare_root
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from stenod.net.local import LocalTransport
 from support.command import Steno
 from support.crowd import wait_until
@@ -177,7 +177,7 @@ def test_a_socket_whose_way_is_open_hears_its_own_user_and_hangs_up_on_others(
         # To a daemon of somebody else this process is another user; it would lie elsewhere.
         own = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
-        monkeypatch.setattr(places, "check_socket_folder", lambda *_, **__: None)
+        monkeypatch.setattr(paths, "check_socket_folder", lambda *_, **__: None)
     transport = LocalTransport(lambda: True)
     with closing(transport):
         transport.bind(root / "stenod.sock")

@@ -9,7 +9,7 @@ import pytest
 
 import steno
 from steno._system.session_file import open_source
-from steno_protocol import commands, limits, places, replies
+from steno_protocol import commands, limits, paths, replies
 from support.foreground import ForegroundDaemon
 from support.session_files import records_in
 
@@ -21,9 +21,9 @@ COUNT = 3 * limits.BLOCK_BYTES // 600
 def long_session(root: Path, name: str = "demo") -> list[bytes]:
     """The lines of a session of some blocks that no daemon has met."""
     lines = [LINE % (b"x" * 560, number) for number in range(COUNT)]
-    folder = root / places.SESSIONS / name
+    folder = root / paths.SESSIONS / name
     folder.mkdir(parents=True)
-    (folder / places.CONTEXT).write_bytes(b"".join(lines))
+    (folder / paths.CONTEXT).write_bytes(b"".join(lines))
     return lines
 
 

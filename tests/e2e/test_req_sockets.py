@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from steno._system.key_files import client_key
-from steno_protocol import PROTOCOL_MAGIC, credentials, places
+from steno_protocol import PROTOCOL_MAGIC, credentials, paths
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.lines import user
@@ -25,7 +25,7 @@ def socket(root: Path, request: pytest.FixtureRequest) -> Iterator["zmq.Socket[b
     is_remote = request.param == "tcp"
     if is_remote:
         assert Steno(root)("keys", "new", "laptop", "--right", "write").code == 0
-        (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+        (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
     with (
         ForegroundDaemon(root) as daemon,
         zmq.Context() as context,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.records import stamp_of
 from support.command import Steno
 
@@ -87,7 +87,7 @@ def test_clients_write_through_restarts_without_an_error_and_nothing_is_lost(roo
         told = [ack for racer in racers for ack in racer.told]
     assert ends == [(0, "")] * len(ROLES)
     assert len(pids) == RESTARTS + 1, "a restart is a new process"
-    lines = (root / places.SESSIONS / "race" / places.CONTEXT).read_bytes().splitlines()
+    lines = (root / paths.SESSIONS / "race" / paths.CONTEXT).read_bytes().splitlines()
     keys = [stamp.key for line in lines if (stamp := stamp_of(line + b"\n")) is not None]
     assert {ack["key"] for ack in told} <= set(keys)
     batches = {key for key in keys if keys.count(key) > 1}

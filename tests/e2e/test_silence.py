@@ -17,7 +17,7 @@ import pytest
 import steno
 from steno._connect.probe import Attempt
 from steno._connect.target import Target
-from steno_protocol import credentials, limits, places
+from steno_protocol import credentials, limits, paths
 from support.command import Steno
 
 LISTENING = re.compile(r'listening endpoint="(tcp://127\.0\.0\.1:\d+)"')
@@ -83,12 +83,12 @@ def endpoint(root: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> str
 
     No request is sent again by its timer before these tests are over.
     """
-    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
     assert Steno(root)("start").code == 0
     monkeypatch.setattr(limits, "HEARTBEAT_MS", 200)
     monkeypatch.setattr(limits, "HEARTBEAT_TIMEOUT_MS", 600)
     monkeypatch.setattr(limits, "RESEND_S", 3 * LATEST_S)
-    found = LISTENING.search((root / places.LOG).read_text())
+    found = LISTENING.search((root / paths.LOG).read_text())
     assert found is not None
     return found[1]
 

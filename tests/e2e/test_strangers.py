@@ -9,7 +9,7 @@ from socket import create_connection
 import pytest
 
 import steno
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Stats
 from steno_protocol.replies import StatsReport
 from support.command import Steno
@@ -24,7 +24,7 @@ HELLO = {"role": "user", "content": "hi"}
 def daemon(root: Path) -> Iterator[ForegroundDaemon]:
     """One that may open few files, and listens for other machines."""
     assert Steno(root)("keys", "new", "laptop").code == 0
-    (root / places.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
     daemon = ForegroundDaemon(root)
     daemon.handles_max = FEW_FILES
     with daemon:

@@ -10,7 +10,7 @@ import anyio
 from fuzz.gate import EVENTS, MESSAGES
 from fuzz.mutation import mutated
 from fuzz.source import Source
-from steno_protocol import PROTOCOL_MAGIC, places
+from steno_protocol import PROTOCOL_MAGIC, paths
 from steno_protocol.bundles import can_be_bundled, decode_bundle, encode_bundle
 from steno_protocol.commands import COMMANDS, AnyCommand, Drain, Grant, Status
 from steno_protocol.errors import StenoError
@@ -189,5 +189,5 @@ def check_content(path: str, content: bytes) -> None:
     for line in content.split(b"\n")[:-1]:
         record = json.loads(line.decode("utf-8"))
         assert isinstance(record, dict), (path, line)
-        if path.rpartition("/")[2].startswith(places.CONTEXT.partition(".")[0]):
+        if path.rpartition("/")[2].startswith(paths.CONTEXT.partition(".")[0]):
             assert record["role"] in MESSAGE_ROLES | _CONTROL_ROLES, (path, line)

@@ -7,7 +7,7 @@ from functools import cache
 
 from fuzz.mutation import mutated
 from fuzz.source import Source
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.context import ContextCounters, ContextState, Damaged, parse_line
 from steno_protocol.errors import StenoError
@@ -15,9 +15,9 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from stenod.recovery import file_opening, key_lookup
-from stenod.recovery.file_opening import Opened, Opening, save_mark
+from stenod.recovery.file_opening import Opened, Opening, save_recovery_point
 from stenod.rewrite import compaction
-from stenod.sessions.session_folders import Place, Trees
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.handles import FileView
 from support import lines
 from support.lines import SESSION
@@ -26,9 +26,9 @@ from support.stored_session import NOW_S, StoredSession, apply
 from support.whole_sessions import PATH, World
 
 DAMAGED = (
-    places.CONTEXT, places.CONTEXT, places.CONTEXT, places.TIMELINE, places.TIMELINE,
-    places.WIRE, places.mark_file(places.CONTEXT), places.mark_file(places.WIRE), places.STATE,
-    places.generation_file(1), places.generation_file(2),
+    paths.CONTEXT, paths.CONTEXT, paths.CONTEXT, paths.TIMELINE, paths.TIMELINE,
+    paths.WIRE, paths.MARK, paths.recovery_point_file(paths.WIRE), paths.STATE,
+    paths.generation_file(1), paths.generation_file(2),
 )  # fmt: skip
 
 Tree = dict[str, bytes]
@@ -72,7 +72,7 @@ def good_trees() -> tuple[Tree, ...]:
     """The files of sessions as steno leaves them behind, short of ones and long-lived ones."""
     made = [_make(steps, stamp=stamp) for steps in (2, 5, 8, len(_LIFE)) for stamp in (True, False)]
     foreign = lines.foreign("theirs") + b'{"role":"_checkpoint","id":0}\n' + lines.foreign("more")
-    return (*made, {}, {places.CONTEXT: foreign}, {places.CONTEXT: b"".join(_BATCH)})
+    return (*made, {}, {paths.CONTEXT: foreign}, {paths.CONTEXT: b"".join(_BATCH)})
 
 
 _BATCH = [*lines.stamped("b", ["one", "two", "three"]), *lines.stamped("c", ["four"])]
@@ -107,8 +107,8 @@ def _make(steps: int, *, stamp: bool) -> Tree:
             wire.log.append(getattr(decision, "data", b""))
         wire.log.sync()
         wire.machine.commit()
-        save_mark(wire)
-    save_mark(opened)
+        save_recovery_point(wire)
+    save_recovery_point(opened)
     _close(opened)
     return _files(disk)
 
@@ -155,7 +155,7 @@ def _release(view: FileView) -> None:
     view.release()
 
 
-def _verify(trees: Trees, place: Place) -> None:
+def _verify(trees: SessionFolders, place: Place) -> None:
     context = trees.readable(place, None)
     try:
         wire = trees.readable_wire(place)
@@ -189,9 +189,9 @@ def _open_and_close(stored: StoredSession) -> Seen | None:
     try:
         with suppress(StenoError, OSError), _wire(stored, opened) as wire:
             found.wire = wire.machine.head
-            save_mark(wire)
+            save_recovery_point(wire)
     finally:
-        save_mark(opened)
+        save_recovery_point(opened)
         _close(opened)
     return found
 
@@ -264,12 +264,12 @@ _SUMMARY = (lines.user("in short"),)
 
 def _check_kept(before: Tree, after: Tree, stored: StoredSession, *, is_stamped: bool) -> None:
     """What was cut from a file's end was copied, and no whole record of others was cut."""
-    for name in (places.CONTEXT, places.WIRE, places.TIMELINE):
+    for name in (paths.CONTEXT, paths.WIRE, paths.TIMELINE):
         old, new = before.get(name, b""), after.get(name, b"")
         kept = _common(old, new)
         cut = old[kept:]
         assert not cut or any(cut in piece for piece in stored.quarantined()), f"{name}: {cut!r}"
-        if name == places.CONTEXT:
+        if name == paths.CONTEXT:
             lost = [line for line in split_lines(cut) if _is_record(line, is_stamped=is_stamped)]
             assert not lost, f"whole records were cut: {lost}"
     for name, content in before.items():

@@ -13,9 +13,9 @@ from fuzz.__main__ import main
 from fuzz.mutation import mutated
 from fuzz.source import Source
 from fuzz.targets import KEPT, NAMES, load
-from steno_protocol import happenings, records
+from steno_protocol import records, timeline_entries
 from steno_protocol import zmtp as protocol
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 from steno_protocol.zmtp import Inbound, Outbound
 from stenod.api.router import Router
 from stenod.core import timeline
@@ -55,8 +55,8 @@ MUTANTS: dict[str, tuple[str, Any, str, Any]] = {
 }  # fmt: skip
 
 
-def _newest(entries: list[Happening]) -> Happening | None:
-    rewrites = [entry for entry in entries if entry.kind in happenings.REWRITES]
+def _newest(entries: list[TimelineEntry]) -> TimelineEntry | None:
+    rewrites = [entry for entry in entries if entry.kind in timeline_entries.REWRITES]
     return rewrites[-1] if rewrites else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from support.daemons import end_daemons_below
 from support.peers import peer
 
@@ -124,7 +124,7 @@ def test_a_session_of_the_program_is_the_same_through_mail_compaction_and_clear(
 def test_the_programs_compaction_is_one_rewrite_with_the_twin_of_its_class(home: Path) -> None:
     folder = session(home, settings(home), "compacting")
     entries = records(folder / "timeline.jsonl")
-    rewrites = [entry["kind"] for entry in entries if entry["kind"] in happenings.REWRITES]
+    rewrites = [entry["kind"] for entry in entries if entry["kind"] in timeline_entries.REWRITES]
     # The mail, the compaction, and the user's own clear.
     assert rewrites == ["reverted", "compacted", "cleared"]
     before, after = records(folder / "context_2.jsonl"), records(folder / "context_3.jsonl")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from steno_protocol import floors
+from steno_protocol import checkpoint_ids
 from steno_protocol.context import ContextState
 from stenod.core import dmail, timeline
 from stenod.core.lines import Tail
@@ -18,7 +18,9 @@ _reset = ContextState.reset
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a mail that outlives its checkpoint": (dmail, "outlives", lambda mail, entry: True),
     "a key that is looked up in vain": (writer.key_lookup, "look_up", lambda log, path, key: None),
-    "ids that begin again behind a cut": (floors, "checkpoint_floor", lambda entries, present: 0),
+    "ids that begin again behind a cut": (
+        checkpoint_ids, "checkpoint_floor", lambda entries, present: 0,
+    ),
     "a reserved id that a restart gives away": (
         timeline, "unreserved_id", lambda entries, present: 0,
     ),

@@ -114,8 +114,8 @@ class Stage:
 
         self._life = asyncio.create_task(live())
         await started.wait()
-        desk, shop = self.desk, self.desk.workshop
-        self.compactions = Compactions(shop.read, shop.monotonic, shop.wall)
+        desk, services = self.desk, self.desk.services
+        self.compactions = Compactions(services.read, services.monotonic, services.wall)
         desk.spawn(desk.context.serve)
         desk.spawn(desk.writer.serve)
         await desk.context.open(OpenHow(create=True))

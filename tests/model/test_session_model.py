@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from model.guards import MUTANTS, NOTICED
 from model.session import REFUSALS, Begun, Line, Record, Session, Told, WireFile
 from model.stage import DEATHS, Mirror, Stage
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack, Compaction
@@ -465,13 +465,13 @@ class WholeSession(RuleBasedStateMachine):
         generations = []
         for number in range(machine.head.generation + 1):
             is_present = number == machine.head.generation
-            name = places.CONTEXT if is_present else places.generation_file(number + 1)
+            name = paths.CONTEXT if is_present else paths.generation_file(number + 1)
             generations.append(_lines(self.stage.file(name)))
         told = None if mail is None else (mail.id, mail.checkpoint_id, mail.message)
         return generations, told, machine.unreserved_id
 
     def _events(self) -> list[tuple[Line, str]]:
-        found = [json.loads(line) for line in self.stage.file(places.WIRE).splitlines()]
+        found = [json.loads(line) for line in self.stage.file(paths.WIRE).splitlines()]
         if found:
             assert found.pop(0) == {"type": "metadata", "protocol_version": "1.10"}
         return [(_event_line(record), record["_at"]) for record in found]
@@ -488,7 +488,7 @@ class WholeSession(RuleBasedStateMachine):
         machine, present = self.stage.machine, self.states[0].present
         counters = machine.counters
         assert str(machine.head) == self.states[0].head
-        assert str(machine.spoken_head) == self.said.head
+        assert str(machine.tentative_head) == self.said.head
         assert counters.n_checkpoints == present.n_checkpoints
         assert (counters.token_count, counters.token_count_with_pending) == present.tokens
         assert counters.has_system_prompt == (present.prompt is not None)

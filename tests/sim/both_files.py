@@ -9,7 +9,7 @@ import msgspec
 from sim import wire_verdict
 from sim.clients import Follower, Order, Orders
 from sim.simulation import Simulation, World
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
@@ -50,8 +50,8 @@ class BothDesk(Desk):
         self.wire_answers = wire_answers
         self._is_shared = shared
         self.wire_feed = Feed(self.spawn, self._read, lambda: self.now_s)
-        shop = msgspec.structs.replace(self.workshop)
-        self.wire = Writer(SESSION, self._open_wire, self.wire_feed, shop, needs=self.writer)
+        services = msgspec.structs.replace(self.services)
+        self.wire = Writer(SESSION, self._open_wire, self.wire_feed, services, needs=self.writer)
 
     def send(
         self,
@@ -80,7 +80,7 @@ class BothDesk(Desk):
             shared=self._is_shared,
             proven=how.proven,
             taken_in=how.taken_in,
-            doubts=self.doubts,
+            failed_syncs=self.failed_syncs,
         )
         return file_opening.open_wire(
             self.disk,
@@ -198,8 +198,8 @@ class BothFiles(Simulation):
 
     def _evict(self) -> None:
         super()._evict()
-        if f"{PATH}/{places.WIRE}" in self._disk.tree():
-            self._disk.evict(f"{PATH}/{places.WIRE}")
+        if f"{PATH}/{paths.WIRE}" in self._disk.tree():
+            self._disk.evict(f"{PATH}/{paths.WIRE}")
 
     async def _catch_up(self, desk: Desk) -> None:
         await super()._catch_up(desk)
@@ -216,6 +216,6 @@ class BothFiles(Simulation):
         self._orders.all = [each for each in orders if not isinstance(each.command, AppendWire)]
         super()._judge()
         wire = [each for each in orders if isinstance(each.command, AppendWire)]
-        content = self._disk.tree().get(f"{PATH}/{places.WIRE}", b"")
+        content = self._disk.tree().get(f"{PATH}/{paths.WIRE}", b"")
         found = content.splitlines(keepends=True)
         wire_verdict.check(found, wire, self._wire_answers, self._reader.seen)

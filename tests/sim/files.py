@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 Lines = Sequence[bytes]
 
@@ -50,10 +50,10 @@ class Files:
     """
 
     generations: Sequence[Lines]
-    rewrites: Mapping[int, Happening]
+    rewrites: Mapping[int, TimelineEntry]
     begun: Mapping[int, int]
 
-    def before(self, entry: Happening) -> list[bytes]:
+    def before(self, entry: TimelineEntry) -> list[bytes]:
         """The file that a rewrite replaced, without what another program wrote during it."""
         lines = self.generations[entry.generation - 1][: entry.details["old_lines"]]
         return [line for line in lines if line.endswith(b"\n")]

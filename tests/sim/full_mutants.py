@@ -13,13 +13,13 @@ from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.rewrite import compaction
 from stenod.sessions.session import _WireOpener
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.writer.writer import Writer
 
 
 def _spoken_head(self: _WireOpener) -> Position:
     opened = self.context.opened
-    return self.context.feed.head if opened is None else opened.machine.spoken_head
+    return self.context.feed.head if opened is None else opened.machine.tentative_head
 
 
 def _lines_of_any_generation(log: Any, machine: Machine, command: Any) -> tuple[int, int]:
@@ -82,7 +82,9 @@ FULL_MUTANTS = {
     "a mail that nobody is told of when they come late": WholeMutant(
         [Patch(Feed, "begin_with", _nothing)], 5
     ),
-    "a file in doubt that is read as any other": WholeMutant([Patch(Doubts, "has", _never)], 5941),
+    "a file in doubt that is read as any other": WholeMutant(
+        [Patch(FailedSyncs, "has", _never)], 5941
+    ),
     "a follower with no room for live that is not tried again": WholeMutant(
         [Patch(Feed, "_stall", _nothing)], 5
     ),

@@ -13,7 +13,7 @@ from sim.rewrites import expected_lines
 from sim.verdict import REWRITE_KINDS
 from sim.whole_verdict import Folder, folders_of, keys_told, stamp_of
 from steno._sansio.wire_events import WireReader
-from steno_protocol import commands, happenings, places
+from steno_protocol import commands, paths, timeline_entries
 from steno_protocol.errors import (
     Busy,
     Conflict,
@@ -24,9 +24,9 @@ from steno_protocol.errors import (
     StorageFailed,
     Unreachable,
 )
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, MailReport
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from support.happenings import check_facts
 from support.simulated_disk import SimulatedDisk
@@ -50,7 +50,7 @@ def judge_all(disk: SimulatedDisk, agents: Sequence[FullAgent], *, is_sure: bool
         path: folder
         for path, folder in everywhere.items()
         # What a failure or a death cut short just before its session was deleted is never mended.
-        if not path.startswith(places.TRASH)
+        if not path.startswith(paths.TRASH)
     }
     orders = [order for agent in agents for order in agent.orders]
     by_key = {order.key: order for order in orders}
@@ -103,7 +103,7 @@ def _check_wire(path: str, folder: Folder) -> None:
 
 
 def _check_rewrites(
-    path: str, folder: Folder, entries: Sequence[Happening], by_key: Mapping[str, Order]
+    path: str, folder: Folder, entries: Sequence[TimelineEntry], by_key: Mapping[str, Order]
 ) -> str | None:
     """Each rewrite made its generation out of the one before; returns the mail that waits."""
     rewrites = {entry.generation: entry for entry in entries if entry.kind in REWRITE_KINDS}
@@ -125,12 +125,12 @@ def _check_rewrites(
 
 
 def _check_rewrite(
-    path: str, files: Files, entry: Happening, order: Order, entries: Sequence[Happening]
+    path: str, files: Files, entry: TimelineEntry, order: Order, entries: Sequence[TimelineEntry]
 ) -> None:
     command = order.command
     assert isinstance(command, commands.Mutation)
     if isinstance(command, commands.CompactCommit):
-        told = {each.details["at"] for each in entries if each.kind == happenings.COMPACTING}
+        told = {each.details["at"] for each in entries if each.kind == timeline_entries.COMPACTING}
         assert command.at in told, f"{path}: a compaction that was begun in another session"
     after = files.generations[entry.generation][: entry.details["lines"]]
     expected = expected_lines(files, entry, command)
@@ -141,7 +141,7 @@ def _check_rewrite(
     assert kept == after[: entry.kept], f"{path}: {entry.kind} kept other lines than it says"
 
 
-def _check_once(path: str, folder: Folder, entries: Sequence[Happening]) -> None:
+def _check_once(path: str, folder: Folder, entries: Sequence[TimelineEntry]) -> None:
     """No command was applied again after a rewrite had removed what it wrote."""
     made = {
         entry.generation: entry.details["lines"] for entry in entries if entry.kind in REWRITE_KINDS
@@ -155,7 +155,7 @@ def _check_once(path: str, folder: Folder, entries: Sequence[Happening]) -> None
     assert not twice, f"{path}: applied more than once: {twice}"
 
 
-def _check_replaced(entries: Sequence[Happening], by_key: Mapping[str, Order]) -> None:
+def _check_replaced(entries: Sequence[TimelineEntry], by_key: Mapping[str, Order]) -> None:
     """A mail takes the place of another only if its sender said so."""
     for entry in entries:
         if entry.kind == "sent":
@@ -166,7 +166,7 @@ def _check_replaced(entries: Sequence[Happening], by_key: Mapping[str, Order]) -
 
 
 def _check_fork(
-    path: str, folder: Folder, forked: Happening, folders: Mapping[str, Folder]
+    path: str, folder: Folder, forked: TimelineEntry, folders: Mapping[str, Folder]
 ) -> None:
     """A fork is what its source was at an instant, and no event of it is later than that."""
     at = Position.parse(forked.details["at"])
@@ -260,14 +260,14 @@ def _check_refused(
 
 def _was_never_deleted(session: str, folders: Mapping[str, Folder]) -> bool:
     """True for a session that is there and was made once."""
-    deleted = (_deleted_id(path) for path in folders if path.startswith(places.TRASH))
+    deleted = (_deleted_id(path) for path in folders if path.startswith(paths.TRASH))
     return session in folders and session not in deleted
 
 
 def _deleted_id(path: str) -> str:
     """The id of a session in the trash, which may have come there with one above it."""
     # .trash/<when>.<key>.<id, with ~ for />[/<what lay below it>]
-    name, _, below = path.removeprefix(f"{places.TRASH}/").partition("/")
+    name, _, below = path.removeprefix(f"{paths.TRASH}/").partition("/")
     above = name.split(".", 2)[2].replace("~", "/")
     return f"{above}/{below}" if below else above
 

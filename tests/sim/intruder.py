@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.neighbour import CONTEXT, BusyDisk, rotate
-from steno_protocol import places
+from steno_protocol import paths
 from support.simulated_disk import Call, Moment
 from support.simulated_inodes import File
 from support.writing import PATH
 
-WIRE = f"{PATH}/{places.WIRE}"
+WIRE = f"{PATH}/{paths.WIRE}"
 ASIDE = "aside"
 
 MANNERS = {
@@ -45,8 +45,8 @@ class RoughDisk(BusyDisk):
     at_death: Callable[[], None]
 
     def _change(self, call: Call, effect: Callable[[], object], **how: object) -> object:
-        is_swap = call.method == "rename" and call.name == places.REWRITE
-        is_twin = call.method == "unlink" and places.generation_of(call.name) is not None
+        is_swap = call.method == "rename" and call.name == paths.REWRITE
+        is_twin = call.method == "unlink" and paths.generation_of(call.name) is not None
         self.only_appends = is_swap or is_twin
         try:
             return super()._change(call, effect, **how)
@@ -192,7 +192,7 @@ class Intruder:
             return
         self._lose_name(self._disk.file_at(CONTEXT))
         self._put(f"{PATH}/{ASIDE}")
-        self._disk.foreign.rename(f"{PATH}/{ASIDE}", places.CONTEXT)
+        self._disk.foreign.rename(f"{PATH}/{ASIDE}", paths.CONTEXT)
 
     def _lose_name(self, file: File) -> None:
         """A file is about to lose its only name."""

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from sim.clients import Fate, Follower, Order, is_mail
 from sim.files import Files, Lines
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 
 def check_mail(
-    files: Files, happenings: Sequence[Happening], orders: Sequence[Order]
+    files: Files, happenings: Sequence[TimelineEntry], orders: Sequence[Order]
 ) -> str | None:
     """Follow every mail through the rewrites: it waits as long as its checkpoint's line is there.
 
@@ -50,7 +50,7 @@ def check_told(follower: Follower, waiting: str | None) -> None:
         assert event is None or event.state != "sent", f"{event.id} is gone, which nobody was told"
 
 
-def _check_order(order: Order, entries: Sequence[Happening]) -> None:
+def _check_order(order: Order, entries: Sequence[TimelineEntry]) -> None:
     if order.fate is Fate.REFUSED:
         assert not entries, f"{order.key} was refused and sent"
         return
@@ -60,7 +60,7 @@ def _check_order(order: Order, entries: Sequence[Happening]) -> None:
         assert ack.head == entries[0].details["head"]
 
 
-def _bound_line(files: Files, entry: Happening) -> bytes:
+def _bound_line(files: Files, entry: TimelineEntry) -> bytes:
     """The line of the checkpoint that a mail goes back to, which nobody else's line is."""
     generation, line = Position.parse(entry.details["cursor"])
     head = Position.parse(entry.details["head"])
@@ -71,7 +71,7 @@ def _bound_line(files: Files, entry: Happening) -> bytes:
     return files.generations[generation][line]
 
 
-def _is_there(files: Files, entry: Happening, number: int, bound: bytes) -> bool:
+def _is_there(files: Files, entry: TimelineEntry, number: int, bound: bytes) -> bool:
     """Whether a checkpoint's line can be gone back to after a rewrite, a restore left aside."""
     if entry.kind == "restored":
         return False

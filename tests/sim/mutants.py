@@ -67,7 +67,7 @@ def _whole_lines_alone(region: bytes, marked: bool) -> Tail:
 
 def _keys_before_sync(self: Speculation, command: Any, data: Any, **how: Any) -> Any:
     decision = _put(self, command, data, **how)
-    for key, applied in self._spoken.keys.items():
+    for key, applied in self._tentative.keys.items():
         self.keys.add(key, applied)
     return decision
 
@@ -100,7 +100,7 @@ def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str
 
 def _publish_before_commit(self: Any, commit: Commit) -> None:
     if commit.synced and commit.data:
-        head = commit.opened.machine.spoken_head
+        head = commit.opened.machine.tentative_head
         self._feed.publish(head, b"".join([*self.unsynced._blocks, commit.data]))
     _append(self, commit)
 

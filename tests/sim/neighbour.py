@@ -15,7 +15,7 @@ from unittest.mock import patch
 import anyio
 
 from sim.simulation import run_seed
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import StenoError
 from stenod.recovery.file_opening import OpenHow
 from support.lines import append, checkpoint, clear, revert, user, uuid7
@@ -25,7 +25,7 @@ from support.writing import PATH, Desk, Sent
 
 LIVES = 2
 STEPS = 25
-CONTEXT = f"{PATH}/{places.CONTEXT}"
+CONTEXT = f"{PATH}/{paths.CONTEXT}"
 
 Result = TypeVar("Result")
 
@@ -108,7 +108,7 @@ class Neighbour:
             self._read = self._disk.content(CONTEXT)
         else:
             self._disk.foreign.replace(f"{PATH}/aside", self._read)
-            self._disk.foreign.rename(f"{PATH}/aside", places.CONTEXT)
+            self._disk.foreign.rename(f"{PATH}/aside", paths.CONTEXT)
             self._read = None
 
     def _rotate(self) -> None:
@@ -127,9 +127,9 @@ def rotate(disk: SimulatedDisk, chance: random.Random) -> bytes:
     """Move the present file away, as kimi-cli does; what it puts there some calls later."""
     data = disk.content(CONTEXT)
     number = 1
-    while disk.has_file(f"{PATH}/{places.generation_file(number)}"):
+    while disk.has_file(f"{PATH}/{paths.generation_file(number)}"):
         number += 1
-    disk.foreign.rename(CONTEXT, places.generation_file(number))
+    disk.foreign.rename(CONTEXT, paths.generation_file(number))
     lines = data.splitlines(keepends=True)
     return b"".join(lines[: chance.randint(0, len(lines))])
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from sim.files import Files, Lines, checkpoints_in, record_of, role_of
 from steno_protocol.commands import CompactCommit, DeliverDmail, Mutation
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 Expected = Sequence[bytes | None]
 """The lines of a file; None is one that the rewrite itself made and that was judged."""
 
 
-def expected_lines(files: Files, entry: Happening, command: Mutation) -> Expected:
+def expected_lines(files: Files, entry: TimelineEntry, command: Mutation) -> Expected:
     """What a rewrite made of the file before it.
 
     Raises:
@@ -40,7 +40,7 @@ def expected_lines(files: Files, entry: Happening, command: Mutation) -> Expecte
             raise AssertionError(f"a rewrite that nobody knows: {entry.kind}")
 
 
-def _cut(files: Files, entry: Happening, before: Lines) -> Lines:
+def _cut(files: Files, entry: TimelineEntry, before: Lines) -> Lines:
     """The lines before the checkpoint of a revert or delivery."""
     wanted = entry.details["checkpoint_id"]
     place = files.find_checkpoint(wanted, entry.generation - 1, before)
@@ -52,7 +52,7 @@ def _cut(files: Files, entry: Happening, before: Lines) -> Lines:
 
 
 def _compacted(
-    before: Lines, after: Lines, entry: Happening, command: CompactCommit
+    before: Lines, after: Lines, entry: TimelineEntry, command: CompactCommit
 ) -> list[bytes | None]:
     cut, at = Position.parse(command.cut), Position.parse(command.at)
     assert cut.generation == at.generation == entry.generation - 1, "an overtaken compaction"
@@ -76,7 +76,7 @@ def _compacted(
 
 
 def _delivered(
-    files: Files, entry: Happening, command: DeliverDmail, before: Lines, after: Lines
+    files: Files, entry: TimelineEntry, command: DeliverDmail, before: Lines, after: Lines
 ) -> list[bytes | None]:
     kept = _cut(files, entry, before)
     made = [record_of(line) for line in after[len(kept) :]]

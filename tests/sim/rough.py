@@ -20,7 +20,7 @@ from sim.intruder import CONTEXT, MANNERS, WIRE, Intruder, RoughDisk
 from sim.rough_books import TRIES_MAX, Books, Wish, draw_kind
 from sim.rough_reader import RoughReader
 from sim.simulation import run_seed
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
@@ -188,7 +188,7 @@ class RoughSimulation:
         """The other program goes on, and memory gets short."""
         if self._chance.random() < 0.3:
             self.books.note_durable()
-            for path in (CONTEXT, WIRE, f"{PATH}/{places.TIMELINE}"):
+            for path in (CONTEXT, WIRE, f"{PATH}/{paths.TIMELINE}"):
                 if self.disk.has_file(path):
                     self.disk.evict(path)
             self.books.forget_unsynced()
@@ -302,7 +302,7 @@ class RoughSimulation:
         chance, disk = self._chance, self.disk
         effect = chance.choice(list(Effect))
         error = chance.choice([errno.EIO, errno.ENOSPC])
-        name = chance.choice([places.CONTEXT, places.WIRE])
+        name = chance.choice([paths.CONTEXT, paths.WIRE])
         match chance.randint(0, 6):
             case 0 | 1:
                 disk.fail_at(len(disk.calls) + chance.randint(0, 12), error, effect)

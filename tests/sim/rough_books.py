@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sim.clients import Make
 from sim.intruder import ASIDE, Intruder
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import AppendWire
 from steno_protocol.errors import (
     BadRequest,
@@ -24,12 +24,12 @@ from steno_protocol.errors import (
     StenoError,
     StorageFailed,
 )
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.records import stamp_of
 from steno_protocol.replies import Ack
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
-from stenod.core.recovery_point import decode_mark
+from stenod.core.recovery_point import decode_recovery_point
 from support.happenings import check_facts
 from support.simulated_disk import SimulatedDisk
 from support.writing import PATH, Sent
@@ -184,7 +184,7 @@ class Books:
         """The files that a command's lines may stand in."""
         files = self.files()
         if wish.is_event:
-            return {places.WIRE: files.get(places.WIRE, b"")}
+            return {paths.WIRE: files.get(paths.WIRE, b"")}
         found = {name: data for name, data in files.items() if _is_context(name)}
         return found | self._intruder.held_orphans()
 
@@ -225,8 +225,10 @@ class Books:
 
         It is written behind the answer and not synced.
         """
-        path = f"{PATH}/{places.mark_file(places.CONTEXT)}"
-        mark = decode_mark(self._disk.content(path)) if self._disk.has_file(path) else None
+        path = f"{PATH}/{paths.recovery_point_file(paths.CONTEXT)}"
+        mark = (
+            decode_recovery_point(self._disk.content(path)) if self._disk.has_file(path) else None
+        )
         generation = -1 if mark is None else mark.generation
         for wish in self.wishes if self._intruder.copied else ():
             heads = [Position.parse(ack.head) for ack in wish.acks if ack.rotated is not None]
@@ -244,11 +246,11 @@ class Books:
         files = self.files()
         context = {name: data for name, data in files.items() if _is_context(name)}
         self._judge_ours()
-        self._judge_theirs(context, files.get(places.WIRE, b""))
-        for name, data in [*context.items(), (places.WIRE, files.get(places.WIRE, b""))]:
+        self._judge_theirs(context, files.get(paths.WIRE, b""))
+        for name, data in [*context.items(), (paths.WIRE, files.get(paths.WIRE, b""))]:
             _check_keys(name, data)
-        _check_joined(files.get(places.WIRE, b""))
-        self._judge_rewrites(timeline.decode(files.get(places.TIMELINE, b"")))
+        _check_joined(files.get(paths.WIRE, b""))
+        self._judge_rewrites(timeline.decode(files.get(paths.TIMELINE, b"")))
         self._judge_past(context)
 
     def _judge_ours(self) -> None:
@@ -297,7 +299,7 @@ class Books:
                 is_there = piece.data in lines or piece.data in quarantined
                 assert is_there, f"{piece.data!r} is a line no more"
 
-    def _judge_rewrites(self, happenings: list[Happening]) -> None:
+    def _judge_rewrites(self, happenings: list[TimelineEntry]) -> None:
         if not self._is_strict:
             return  # what tells whether one took place was changed, too
         check_facts(happenings)
@@ -314,7 +316,7 @@ class Books:
         """A generation never changes."""
         for name, data in self._past.items():
             assert context.get(name, data) == data, f"{name} was changed"
-        present = self._inode(places.CONTEXT)
+        present = self._inode(paths.CONTEXT)
         # A rewrite that was cut short leaves a second name of the present file.
         past = (name for name in context if self._inode(name) != present)
         self._past = {name: context[name] for name in past}
@@ -328,7 +330,7 @@ class Books:
 
     def _quarantined(self) -> bytes:
         tree = self._disk.tree().items()
-        return b"\0".join(data for path, data in tree if places.QUARANTINE in path)
+        return b"\0".join(data for path, data in tree if paths.QUARANTINE in path)
 
 
 def _joined(tree: Mapping[str, bytes]) -> bytes:
@@ -338,7 +340,7 @@ def _joined(tree: Mapping[str, bytes]) -> bytes:
 
 
 def _is_context(name: str) -> bool:
-    return name == places.CONTEXT or places.generation_of(name) is not None
+    return name == paths.CONTEXT or paths.generation_of(name) is not None
 
 
 def stamp_in(line: bytes) -> str | None:

@@ -13,7 +13,7 @@ import anyio
 
 from sim import verdict
 from sim.clients import Fate, Follower, Order, Orders, is_rewrite
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import CompactAbort
 from steno_protocol.errors import Conflict, StenoError
 from steno_protocol.positions import Position
@@ -34,7 +34,7 @@ TRIES_MAX = 60
 KEYS_MAX = 4
 CLOCK_STEPS_S = [0.0, 0.001, -3600.0, 3600.0, -1e8, 1e8]
 
-CONTEXT = f"{PATH}/{places.CONTEXT}"
+CONTEXT = f"{PATH}/{paths.CONTEXT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Simulation:
         desk = self._make_desk()
         desk._tasks = tasks
         self._compactions = Compactions(
-            desk.workshop.read, desk.workshop.monotonic, desk.workshop.wall
+            desk.services.read, desk.services.monotonic, desk.services.wall
         )
 
         async def open_session() -> None:
@@ -218,7 +218,7 @@ class Simulation:
             self._evict()
 
     def _evict(self) -> None:
-        for name in (places.CONTEXT, places.TIMELINE):
+        for name in (paths.CONTEXT, paths.TIMELINE):
             if f"{PATH}/{name}" in self._disk.tree():
                 self._disk.evict(f"{PATH}/{name}")
 
@@ -338,9 +338,9 @@ class Simulation:
             case 0 | 1:
                 disk.fail_at(len(disk.calls) + chance.randint(0, 12), error, effect)
             case 2:
-                disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT, effect=effect)
+                disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT, effect=effect)
                 if chance.random() < 0.5:
-                    disk.fail_next("truncate", errno.EIO, name=places.CONTEXT)
+                    disk.fail_next("truncate", errno.EIO, name=paths.CONTEXT)
             case 3:
                 method = chance.choice(["read", "stat", "names", "stat_name", "open_read"])
                 disk.fail_next(method, errno.EIO, skip=chance.randint(0, 6))
@@ -410,14 +410,14 @@ class Simulation:
 
     def _judge(self) -> None:
         tree = self._disk.tree()
-        names = [f"{PATH}/{places.CONTEXT}"]
+        names = [f"{PATH}/{paths.CONTEXT}"]
         number = 1
-        while f"{PATH}/{places.generation_file(number)}" in tree:
-            names.insert(number - 1, f"{PATH}/{places.generation_file(number)}")
+        while f"{PATH}/{paths.generation_file(number)}" in tree:
+            names.insert(number - 1, f"{PATH}/{paths.generation_file(number)}")
             number += 1
         verdict.check(
             [tree[name].splitlines(keepends=True) for name in names],
-            timeline.decode(tree[f"{PATH}/{places.TIMELINE}"]),
+            timeline.decode(tree[f"{PATH}/{paths.TIMELINE}"]),
             self._orders.all,
             self._followers,
             waiting=StoredSession(self._disk, PATH).mail(),

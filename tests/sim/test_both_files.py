@@ -14,7 +14,7 @@ import pytest
 from sim import both_files
 from sim.both_files import BothFiles
 from sim.simulation import play, world_of
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.wire import metadata_line
 from stenod.core.lines import Tail
 from stenod.core.wire_machine import WireMachine
@@ -38,7 +38,7 @@ def _with_a_header_each_time(self: WireMachine, command: Any, data: Any) -> Any:
 
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "an event that is joined to what is not durable": (
-        both_files, "context_head", lambda owner: owner.opened.machine.spoken_head,
+        both_files, "context_head", lambda owner: owner.opened.machine.tentative_head,
     ),
     "a header in each group until one is synced": (
         WireMachine, "_decide", _with_a_header_each_time,
@@ -90,5 +90,5 @@ def test_most_seeds_leave_events_and_messages_behind() -> None:
         simulation = BothFiles(number, world_of(number))
         anyio.run(simulation.run)
         tree = simulation._disk.tree()
-        both += all(tree.get(f"{PATH}/{name}") for name in (places.CONTEXT, places.WIRE))
+        both += all(tree.get(f"{PATH}/{name}") for name in (paths.CONTEXT, paths.WIRE))
     assert both >= 7

@@ -13,9 +13,9 @@ from sim.files import record_of as _record
 from sim.mail_verdict import check_mail, check_told
 from sim.rewrites import expected_lines
 from steno_protocol.commands import CompactCommit, Mutation
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from support.happenings import check_facts
 
 _STAMP = re.compile(r"([A-Za-z0-9_-]+)(?:\.(\d+)/(\d+))?")
@@ -25,7 +25,7 @@ REWRITE_KINDS = ("reverted", "cleared", "prompted", "restored", "compacted", "de
 
 def check(
     generations: Sequence[Lines],
-    happenings: Sequence[Happening],
+    happenings: Sequence[TimelineEntry],
     orders: Sequence[Order],
     followers: Sequence[Follower],
     *,
@@ -67,7 +67,7 @@ def check(
 
 
 def _batches(
-    generations: Sequence[Lines], rewrites: Sequence[Happening], *, has_foreign: bool
+    generations: Sequence[Lines], rewrites: Sequence[TimelineEntry], *, has_foreign: bool
 ) -> list[dict[str, tuple[int, int]]]:
     """For each file the first line and the size of every command in it."""
     compactions = {entry.key for entry in rewrites if entry.kind == "compacted"}
@@ -132,7 +132,7 @@ def _check_answers(order: Order) -> None:
             assert ack.overtaken or ack.first == expect, f"{order.key} broke its expectation"
 
 
-def _check_rewrite(order: Order, rewrites: Sequence[Happening]) -> None:
+def _check_rewrite(order: Order, rewrites: Sequence[TimelineEntry]) -> None:
     entries = [entry for entry in rewrites if entry.key == order.key]
     if order.fate is Fate.REFUSED:
         assert not entries, f"{order.key} was refused and happened"

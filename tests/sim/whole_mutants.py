@@ -14,7 +14,7 @@ from steno_protocol.commands import Subscribe
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
 from stenod.sessions import registry
-from stenod.sessions.operations import Custody
+from stenod.sessions.operations import Operations
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
 
@@ -36,8 +36,8 @@ def _as_it_is(error: Exception, *_: Any, **__: Any) -> Exception:
     return error
 
 
-async def _found_or_not(self: Custody, command: Any, find: Callable[[], Any]) -> Any:
-    return await self._shop.read(find)
+async def _found_or_not(self: Operations, command: Any, find: Callable[[], Any]) -> Any:
+    return await self._services.read(find)
 
 
 def _never(*_: Any, **__: Any) -> bool:
@@ -63,7 +63,7 @@ def _each_log_by_itself(logs: Sequence[JsonlLog]) -> list[OSError | None]:
         if error is None:
             log._synced()
         else:
-            log._doubts.note(log._identity)
+            log._failed_syncs.note(log._identity)
     return errors
 
 
@@ -99,7 +99,7 @@ WHOLE_MUTANTS = {
         46,
     ),
     "a fork that was made before and cannot be seen": WholeMutant(
-        [Patch(Custody, "_done_before", _found_or_not)], 1247
+        [Patch(Operations, "_done_before", _found_or_not)], 1247
     ),
     "a follower that begins anew after each reconnect": WholeMutant(
         [Patch(Follower, "resume_after", PropertyMock(return_value="start"))], 0

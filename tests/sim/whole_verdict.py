@@ -11,7 +11,7 @@ from typing import Any
 from sim.agents import Agent, Fate, Order, Reading, Watcher
 from steno._sansio.mirror import Mirror
 from steno._sansio.wire_events import WireReader
-from steno_protocol import commands, happenings, places
+from steno_protocol import commands, paths, timeline_entries
 from steno_protocol.context import ContextState
 from steno_protocol.errors import NotFound, StorageFailed, Unreachable
 from steno_protocol.replies import Ack
@@ -20,7 +20,7 @@ from support.simulated_disk import SimulatedDisk
 
 _STAMP = re.compile(r"([A-Za-z0-9_-]+)(?:\.(\d+)/(\d+))?")
 _GENERATION = re.compile(r"context_(\d+)\.jsonl")
-TREE = f"{ROOT}/{places.SESSIONS}/"
+TREE = f"{ROOT}/{paths.SESSIONS}/"
 
 Key = tuple[str, int, int]
 """Key, index and count of a stamped line."""
@@ -65,7 +65,7 @@ def judge(disk: SimulatedDisk, agents: Sequence[Agent], *, is_sure: bool) -> Non
     """
     folders = folders_of(disk.tree())
     for path, folder in folders.items():
-        if not path.startswith(places.TRASH):
+        if not path.startswith(paths.TRASH):
             for number, lines in enumerate(folder.generations):
                 _check_file(path, lines, chain(*folder.generations[:number]))
     told = {path: keys_told(folder) for path, folder in folders.items()}
@@ -85,9 +85,9 @@ def folders_of(tree: Mapping[str, bytes]) -> dict[str, Folder]:
     found: dict[str, Folder] = {}
     for path in tree:
         folder, _, name = path.rpartition("/")
-        if not path.startswith(TREE) or name != places.CONTEXT:
+        if not path.startswith(TREE) or name != paths.CONTEXT:
             continue
-        if folder.startswith(f"{TREE}{places.FORKS}/"):
+        if folder.startswith(f"{TREE}{paths.FORKS}/"):
             # What an unfinished fork left behind is no session.
             continue
         count = sum(
@@ -95,14 +95,14 @@ def folders_of(tree: Mapping[str, bytes]) -> dict[str, Folder]:
             for other in tree
             if other.startswith(f"{folder}/") and _GENERATION.fullmatch(other[len(folder) + 1 :])
         )
-        names = [*(places.generation_file(each + 1) for each in range(count)), places.CONTEXT]
-        timeline = tree.get(f"{folder}/{places.TIMELINE}", b"")
+        names = [*(paths.generation_file(each + 1) for each in range(count)), paths.CONTEXT]
+        timeline = tree.get(f"{folder}/{paths.TIMELINE}", b"")
         found[folder.removeprefix(TREE)] = Folder(
             [tree[f"{folder}/{each}"].splitlines(keepends=True) for each in names],
             # What a power cut tore just before its session was deleted is never mended.
             [entry for line in timeline.splitlines() if (entry := _object(line))],
             timeline,
-            tree.get(f"{folder}/{places.WIRE}", b"").splitlines(keepends=True),
+            tree.get(f"{folder}/{paths.WIRE}", b"").splitlines(keepends=True),
         )
     return found
 
@@ -161,7 +161,7 @@ def _check_order(
 ) -> None:
     everywhere = [path for path, keys in told.items() if order.key in keys]
     # What was deleted answers no key; a session that was made in its place does not know it.
-    where = [path for path in everywhere if not path.startswith(places.TRASH)]
+    where = [path for path in everywhere if not path.startswith(paths.TRASH)]
     if len(where) < len(everywhere):
         # Its forks keep what they began with.
         where = [path for path in where if not _began_with(order.key, folders[path])]
@@ -188,7 +188,7 @@ def _check_order(
 
 def _began_with(key: str, folder: Folder) -> bool:
     """Whether a folder is a fork, made by another command, and may have a key from its source."""
-    made = [entry for entry in folder.timeline if entry["kind"] == happenings.FORKED]
+    made = [entry for entry in folder.timeline if entry["kind"] == timeline_entries.FORKED]
     return any(entry.get("key") != key for entry in made)
 
 

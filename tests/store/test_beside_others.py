@@ -5,19 +5,19 @@ from functools import partial
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Clear, RevertTo
 from steno_protocol.errors import Busy, Corrupt
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
-from stenod.recovery.file_opening import save_mark
+from stenod.recovery.file_opening import save_recovery_point
 from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, restore, revert, stamped, user
 from support.simulated_disk import SimulatedDisk, Survival
 from support.stored_session import NOW_S, StoredSession, apply
 
 PATH = "/disk/demo"
-FILE = f"{PATH}/{places.CONTEXT}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 
 def simulated() -> tuple[SimulatedDisk, StoredSession]:
@@ -33,8 +33,8 @@ def test_what_another_program_writes_during_a_repair_is_kept(more: bytes) -> Non
     while has_come:
         disk, session = simulated()
         disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
-        told = timeline.encode(Happening(kind="created", generation=0))
-        disk.plant(f"{PATH}/{places.TIMELINE}", told)
+        told = timeline.encode(TimelineEntry(kind="created", generation=0))
+        disk.plant(f"{PATH}/{paths.TIMELINE}", told)
         come = before_call(disk, number, lambda disk=disk: disk.foreign.append(FILE, more))
         session.open().log.close()
         has_come = come()
@@ -70,7 +70,7 @@ def test_a_mark_below_which_another_program_edits_during_an_opening_is_believed_
         disk, session = simulated()
         opened = session.open()
         apply(opened, append("k1"), user("one"))
-        save_mark(opened)
+        save_recovery_point(opened)
         opened.log.close()
         disk.foreign.append(FILE, b'{"role":"us')
 
@@ -105,8 +105,8 @@ def test_the_last_name_of_a_file_is_not_taken_with_what_a_rewrite_left_half_way(
     apply(opened, checkpoint("c"))
     apply(opened, append("k2"), user("two"))
     acked = session.file()
-    save_mark(opened)
-    disk.fail_next("rename", errno.EIO, name=places.REWRITE)
+    save_recovery_point(opened)
+    disk.fail_next("rename", errno.EIO, name=paths.REWRITE)
     with pytest.raises(OSError, match="Input/output"):
         apply(opened, command)
     opened.log.close()
@@ -114,7 +114,7 @@ def test_the_last_name_of_a_file_is_not_taken_with_what_a_rewrite_left_half_way(
 
     def edit(disk: SimulatedDisk) -> None:
         disk.foreign.replace(f"{FILE}~", foreign("edited"))
-        disk.foreign.rename(f"{FILE}~", places.CONTEXT)
+        disk.foreign.rename(f"{FILE}~", paths.CONTEXT)
 
     for number in range(10):
         at, beside = disk.clone(), len(disk.calls) + number
@@ -126,7 +126,7 @@ def test_the_last_name_of_a_file_is_not_taken_with_what_a_rewrite_left_half_way(
         assert there.file("context_1.jsonl") == acked, f"before call {number}"
         assert "context.jsonl.new" not in there.names()
         if at.calls[beside].method == "unlink" and at.calls[beside].name == "context_1.jsonl":
-            assert b'"voided"' in there.file(places.TIMELINE)
+            assert b'"voided"' in there.file(paths.TIMELINE)
             break
     else:
         raise AssertionError("the second name was never removed")
@@ -175,7 +175,7 @@ def test_what_another_program_changed_while_nobody_had_it_open_is_told_once() ->
     opened = session.open()
     apply(opened, append("a"), user("1"))
     apply(opened, append("b"), user("2"))
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
     disk.foreign.append(FILE, foreign("theirs"))
     session.open().log.close()
@@ -200,7 +200,7 @@ def test_a_rewrite_whose_file_another_program_replaced_while_it_was_closed_took_
     apply(opened, checkpoint("c"))
     apply(opened, append("b"), user("2"))
     first = apply(opened, revert("r", 0))
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
     disk.foreign.replace(FILE, instead)
 
@@ -245,8 +245,8 @@ def test_what_another_program_writes_while_a_file_is_opened_is_durable_before_it
     while has_come:
         disk, session = simulated()
         disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
-        told = timeline.encode(Happening(kind="created", generation=0))
-        disk.plant(f"{PATH}/{places.TIMELINE}", told)
+        told = timeline.encode(TimelineEntry(kind="created", generation=0))
+        disk.plant(f"{PATH}/{paths.TIMELINE}", told)
         come = before_call(
             disk, number, lambda disk=disk: disk.foreign.append(FILE, b"\n" + foreign("x"))
         )
@@ -337,11 +337,11 @@ def test_what_a_rewrite_leaves_behind_is_in_doubt_when_it_cannot_sync_what_other
     log = session.open().log
     before = log.stat()
     disk.foreign.append(FILE, foreign("late"))
-    disk.fail_next("fdatasync", errno.EIO, name=places.CONTEXT)
+    disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
     with pytest.raises(OSError, match="error"):
         log.replace([user("new") + b"\n"], b'{"kind":"cleared"}\n')
-    left = disk.stat_name(disk.open_root(PATH), places.generation_file(1))
+    left = disk.stat_name(disk.open_root(PATH), paths.generation_file(1))
     assert left is not None
     assert left.inode == before.inode
-    assert log._doubts.has(left)
+    assert log._failed_syncs.has(left)
     log.close()

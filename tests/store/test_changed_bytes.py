@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from steno_protocol import limits, places
-from stenod.recovery.file_opening import save_mark
+from steno_protocol import limits, paths
+from stenod.recovery.file_opening import save_recovery_point
 from support.lines import append, checkpoint, clear, foreign, restore, revert, user
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply
@@ -39,14 +39,14 @@ def written(seed: int) -> tuple[SimulatedDisk, StoredSession]:
             case 3 if chance.random() < 0.3:
                 apply(opened, clear(f"e{step}"))
             case 4:
-                save_mark(opened)
+                save_recovery_point(opened)
                 opened.log.close()
                 if chance.random() < 0.3:
-                    disk.foreign.append(f"{PATH}/{places.CONTEXT}", foreign("theirs"))
+                    disk.foreign.append(f"{PATH}/{paths.CONTEXT}", foreign("theirs"))
                 opened = session.open(now_s=1e9)
             case _:
                 apply(opened, append(f"a{step}"), user("x" * chance.randrange(90)))
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
     disk.sync_all()
     return disk, session
@@ -64,7 +64,7 @@ def test_verify_finds_a_flipped_bit_anywhere_before_the_mark(seed: int) -> None:
     assert changed(session) == []
     for place in range(0, len(data), 7):
         hit = disk.clone()
-        hit.foreign.overwrite(f"{PATH}/{places.CONTEXT}", place, bytes([data[place] ^ 1]))
+        hit.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", place, bytes([data[place] ^ 1]))
 
         ((offset, size),) = changed(StoredSession(hit, PATH))
         assert offset is not None
@@ -74,10 +74,10 @@ def test_verify_finds_a_flipped_bit_anywhere_before_the_mark(seed: int) -> None:
 
 def test_a_flipped_bit_is_found_after_the_session_was_appended_to_again() -> None:
     disk, session = written(1)
-    disk.foreign.overwrite(f"{PATH}/{places.CONTEXT}", 70, b"@")
+    disk.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", 70, b"@")
     opened = session.open()
     apply(opened, append("later"), user("later"))
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
 
     assert changed(session) == [(64, 64)]
@@ -90,9 +90,9 @@ def test_verify_finds_a_flipped_bit_in_a_wire_file() -> None:
     context, wire = session.open(), session.open_wire()
     for number in range(20):
         apply(wire, append_wire(f"w{number}"), event(number))
-    save_mark(wire)
+    save_recovery_point(wire)
     wire.log.close()
     context.log.close()
-    disk.foreign.overwrite(f"{PATH}/{places.WIRE}", 200, b"@")
+    disk.foreign.overwrite(f"{PATH}/{paths.WIRE}", 200, b"@")
 
     assert changed(session) == [(192, 64)]

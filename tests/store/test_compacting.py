@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Mutation
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Conflict, NotFound
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
-from stenod.recovery.file_opening import Opened, save_mark
+from stenod.recovery.file_opening import Opened, save_recovery_point
 from stenod.rewrite.compaction import choose_cut
 from support.lines import (
     append,
@@ -32,7 +32,7 @@ from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession, apply, lines_of
 
 PATH = "/disk/demo"
-FILE = f"{PATH}/{places.CONTEXT}"
+FILE = f"{PATH}/{paths.CONTEXT}"
 
 SUMMARY = user("it began well")
 
@@ -237,11 +237,11 @@ def check_readers(disk: SimulatedDisk, session: StoredSession, opened: Opened) -
     )
     assert (seen.system_prompt is not None) == counters.has_system_prompt
     assert seen.head == machine.head
-    save_mark(opened)
+    save_recovery_point(opened)
     for with_mark in (False, True):
         copy = copy_of(disk)
         if not with_mark:
-            copy.disk.plant(f"{PATH}/{places.MARK}")
+            copy.disk.plant(f"{PATH}/{paths.MARK}")
         assert copy.inspect().counters == counters
         again = machine_of(copy.open())
         assert (again.counters, again.head) == (counters, machine.head)
@@ -308,9 +308,9 @@ def test_a_revert_past_a_compaction_gives_the_id_again(
     apply(opened, revert("r", target))
     if reopened != "not":
         if reopened == "with a mark":
-            save_mark(opened)
+            save_recovery_point(opened)
         else:
-            disk.plant(f"{PATH}/{places.MARK}")
+            disk.plant(f"{PATH}/{paths.MARK}")
         opened.log.close()
         opened = session.open()
 
@@ -329,10 +329,12 @@ def test_a_reservation_that_was_told_outlives_the_daemon_and_is_no_readers_busin
     filled(opened)
     reserved = machine_of(opened).reserve_checkpoint_id()
     details = {"checkpoint_id": reserved}
-    opened.log.tell(timeline.encode(Happening(kind="compacting", generation=0, details=details)))
+    opened.log.tell(
+        timeline.encode(TimelineEntry(kind="compacting", generation=0, details=details))
+    )
     check_readers(disk, session, opened)
     if not with_mark:
-        disk.plant(f"{PATH}/{places.MARK}")
+        disk.plant(f"{PATH}/{paths.MARK}")
     opened.log.close()
     opened = session.open()
     check_readers(disk, session, opened)
@@ -369,7 +371,7 @@ def test_an_id_that_another_program_took_is_a_conflict() -> None:
         apply(opened, compact("k", "0:8", "0:10", reserved), SUMMARY)
 
     assert lines_of(opened) == before
-    assert timeline.in_doubt(session.file(places.TIMELINE)) is None
+    assert timeline.in_doubt(session.file(paths.TIMELINE)) is None
     check_readers(disk, session, opened)
 
 

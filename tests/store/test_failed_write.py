@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from support.lines import stamped
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import StoredSession
@@ -20,11 +20,11 @@ def test_what_was_written_before_is_kept_only_if_it_still_stands_there(*, is_edi
     disk.sync_all()
     log = StoredSession(disk, FOLDER).open().log
     log.append(EARLIER)
-    disk.fail_next("write", errno.ENOSPC, name=places.CONTEXT)
+    disk.fail_next("write", errno.ENOSPC, name=paths.CONTEXT)
     with pytest.raises(OSError, match="No space"):
         log.append(LATER)
     if is_edited:
-        disk.foreign.overwrite(f"{FOLDER}/{places.CONTEXT}", 0, b"x" * len(EARLIER))
+        disk.foreign.overwrite(f"{FOLDER}/{paths.CONTEXT}", 0, b"x" * len(EARLIER))
 
     assert log.keep_earlier() is not is_edited
     assert log.synced == (0 if is_edited else len(EARLIER))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from steno_protocol import happenings, places
+from steno_protocol import paths, timeline_entries
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, Conflict, Exists, NotFound, OutcomeUnknown
-from steno_protocol.happenings import Happening
 from steno_protocol.replies import SessionStat
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.sessions.fork import Wanted, make
 from support.lines import append, checkpoint, clear, line, prompt, revert, usage, user
@@ -108,7 +108,7 @@ def test_a_fork_that_fails_at_any_call_is_there_or_is_not(error: int, effect: Ef
             told = failed
         copy.disk.heal()
         # Telling the source comes last, and is the caller's to judge.
-        if isinstance(told, OSError) and copy.disk.calls[call].name != places.TIMELINE:
+        if isinstance(told, OSError) and copy.disk.calls[call].name != paths.TIMELINE:
             assert NEW not in copy.ids(), "it was refused, and happened"
         if not copy.disk.calls[call].method.startswith("open"):
             assert not copy.disk._handles, "a failed fork leaves no handle open"
@@ -200,14 +200,14 @@ def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str
     assert world.stored("other").inspect().head == opened.machine.head
     kinds = [entry.kind for entry in world.stored("other").happenings()]
     assert kinds == (["reverted", "forked"] if at.startswith("1") else ["forked"])
-    assert happenings.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
+    assert timeline_entries.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
 
 
 def test_the_id_of_the_checkpoint_that_a_compaction_began_with_is_the_next_in_its_fork() -> None:
     world = World(SimulatedDisk())
     old = b"".join(line({"role": "_checkpoint", "id": number}) for number in range(3))
     new = line({"role": "_checkpoint", "id": 3}) + user("a summary") + b"\n"
-    compacted = Happening(
+    compacted = TimelineEntry(
         kind="compacted",
         generation=1,
         key="c",

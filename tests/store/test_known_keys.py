@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.positions import Position
 from stenod.recovery import file_opening, key_lookup
-from stenod.recovery.file_opening import Opened, Opening, save_mark
+from stenod.recovery.file_opening import Opened, Opening, save_recovery_point
 from support.lines import SESSION, append, checkpoint, clear, foreign, mail, restore, user, uuid7
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S, StoredSession, apply
@@ -34,7 +34,7 @@ def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:
 def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
     """Close a session as its writer does, or as a kill does, and open it an hour later."""
     if marked:
-        save_mark(opened)
+        save_recovery_point(opened)
     opened.log.close()
     return session.open(now_s=NOW_S + 3600)
 
@@ -71,7 +71,7 @@ def test_the_append_that_opens_a_session_again_is_not_looked_up() -> None:
 def test_what_a_killed_writer_appended_behind_the_mark_counts() -> None:
     _, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
-    save_mark(opened)
+    save_recovery_point(opened)
     apply(opened, append(key(9)), user("two"))
     keys = again(session, opened, marked=False).machine.keys
 
@@ -87,7 +87,7 @@ def test_a_mark_that_lies_far_behind_tells_of_no_key(
 ) -> None:
     _, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
-    save_mark(opened)
+    save_recovery_point(opened)
     marked = opened.log.synced
     apply(opened, append(key(9)), user("x" * 300))
     apply(opened, append(key(8)), user("two"))
@@ -109,7 +109,7 @@ def test_a_rewrite_and_a_mail_leave_their_keys_with_the_timeline() -> None:
 
     apply(opened, restore(key(20), 0))
     apply(opened, checkpoint(key(21)))
-    save_mark(opened)
+    save_recovery_point(opened)
     apply(opened, mail(key(30), 0))
     keys = again(session, opened, marked=False).machine.keys
 
@@ -118,18 +118,18 @@ def test_a_rewrite_and_a_mail_leave_their_keys_with_the_timeline() -> None:
 
 
 def _without_a_mark(disk: SimulatedDisk) -> None:
-    disk.foreign.delete(f"{PATH}/{places.MARK}")
+    disk.foreign.delete(f"{PATH}/{paths.MARK}")
 
 
 def _with_other_lines(disk: SimulatedDisk) -> None:
-    disk.foreign.replace(f"{PATH}/{places.CONTEXT}", foreign("x") + foreign("y"))
+    disk.foreign.replace(f"{PATH}/{paths.CONTEXT}", foreign("x") + foreign("y"))
 
 
 @pytest.mark.parametrize("spoil", [_without_a_mark, _with_other_lines])
 def test_without_a_true_mark_nobody_knows(spoil: Callable[[SimulatedDisk], None]) -> None:
     disk, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
     spoil(disk)
     keys = session.open(now_s=NOW_S + 3600).machine.keys
@@ -144,7 +144,7 @@ def test_an_events_file_knows_its_keys_by_itself() -> None:
     events = open_events(disk, NOW_S)
     assert events.machine.keys.youngest_ms == 0
     apply(events, append_wire(key(5)), EVENT)
-    save_mark(events)
+    save_recovery_point(events)
     apply(events, append_wire(key(8)), EVENT)
     events.log.close()
     keys = open_events(disk, NOW_S + 3600).machine.keys
@@ -171,7 +171,7 @@ def test_no_used_key_is_taken_for_a_new_one_whatever_happened(
         elif act < 0.8:
             apply(opened, clear(name))
         elif act < 0.85:
-            save_mark(opened)
+            save_recovery_point(opened)
             continue
         else:
             opened = again(session, opened, marked=chance.random() < 0.5)
@@ -187,12 +187,12 @@ def test_keys_behind_a_mark_count_also_where_nobody_told_of_the_rotation() -> No
     disk, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
     opened.log.close()
-    disk.foreign.rename(f"{PATH}/{places.CONTEXT}", "context_1.jsonl")
-    disk.plant(f"{PATH}/{places.CONTEXT}", foreign("x"))
+    disk.foreign.rename(f"{PATH}/{paths.CONTEXT}", "context_1.jsonl")
+    disk.plant(f"{PATH}/{paths.CONTEXT}", foreign("x"))
     opened = session.open(now_s=NOW_S + 60)
     opened.machine.keys.use_filter(key_lookup.build_filter(opened.log))
     apply(opened, append(key(7)), user("two"))
-    save_mark(opened)
+    save_recovery_point(opened)
     apply(opened, append(key(9)), user("three"))
     keys = again(session, opened, marked=False).machine.keys
 
@@ -205,11 +205,11 @@ def test_no_mark_is_made_of_a_file_that_another_program_changed(length: int) -> 
     disk, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
     apply(opened, append(key(6)), user("two"))
-    disk.foreign.truncate(f"{PATH}/{places.CONTEXT}", length)
-    disk.foreign.append(f"{PATH}/{places.CONTEXT}", b"\n" + foreign("theirs" * 30))
+    disk.foreign.truncate(f"{PATH}/{paths.CONTEXT}", length)
+    disk.foreign.append(f"{PATH}/{paths.CONTEXT}", b"\n" + foreign("theirs" * 30))
 
     with pytest.raises(OSError, match="another program changed"):
-        save_mark(opened)
+        save_recovery_point(opened)
     opened.log.close()
     assert foreign("theirs" * 30) in session.file()
     session.open(now_s=NOW_S + 3600).log.close()

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from steno_protocol import happenings, places
+from steno_protocol import paths, timeline_entries
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
-from stenod.recovery.file_opening import Opened, save_mark
+from stenod.recovery.file_opening import Opened, save_recovery_point
 from support.lines import (
     append,
     checkpoint,
@@ -62,7 +62,9 @@ def check_sent_once(session: StoredSession, *, was_told: bool) -> None:
     assert (ack.head, ack.checkpoint_id) == ("0:6", 1)
     again = apply(opened, SEND)
     assert (again.duplicate, again.head, again.checkpoint_id) == (True, "0:6", 1)
-    assert [entry.key for entry in session.happenings() if entry.kind == happenings.SENT] == ["m"]
+    assert [entry.key for entry in session.happenings() if entry.kind == timeline_entries.SENT] == [
+        "m"
+    ]
     found = session.mail()
     assert found is not None
     assert (found.id, found.message, found.cursor) == ("m", "do not open the door", "0:3")
@@ -277,9 +279,9 @@ def reopen(
     disk: SimulatedDisk, session: StoredSession, opened: Opened, *, with_mark: bool
 ) -> Opened:
     if with_mark:
-        save_mark(opened)
+        save_recovery_point(opened)
     else:
-        disk.plant(f"{PATH}/{places.MARK}")
+        disk.plant(f"{PATH}/{paths.MARK}")
     opened.log.close()
     return session.open()
 

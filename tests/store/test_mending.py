@@ -13,8 +13,8 @@ from steno.cli.command_limits import REPAIR_BACKUPS_MAX
 from steno.cli.transcripts import repair_in_place
 from steno.cli.transcripts.find import LocalFolder
 from steno_protocol.checks import edits_of
-from steno_protocol.dialects import OtherDialect
 from steno_protocol.errors import Conflict, OutcomeUnknown, StorageFailed, TooLarge
+from steno_protocol.line_schemas import OtherSchema
 from support.lines import foreign
 
 DAMAGED = foreign("a") + b'{"role":"us' + foreign("b") + b"garbage\n" + foreign("c")[:-1]
@@ -35,7 +35,7 @@ def repair(path: Path) -> str | None:
     with closing(LocalFolder(path.parent)) as folder:
         repair_in_place.lock(folder, path.parent)
         original = repair_in_place.original_of(folder, path.name)
-        _, edits = edits_of(folder.blocks(path.name), OtherDialect())
+        _, edits = edits_of(folder.blocks(path.name), OtherSchema())
         return repair_in_place.mend(folder, path, original, edits) if edits else None
 
 

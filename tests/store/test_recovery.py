@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import Busy, Corrupt, Held, NotFound
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
-from stenod.core.recovery_point import encode_mark
-from stenod.recovery.file_opening import save_mark
+from stenod.core.recovery_point import encode_recovery_point
+from stenod.recovery.file_opening import save_recovery_point
 from stenod.store.handles import write_all
 from stenod.store.names import read_file
 from stenod.store.posix import PosixDisk
@@ -54,7 +54,7 @@ BATCH = b"".join(stamped("k2", ["two", "three", "four"]))
 LAST = b"".join(stamped("k3", ["five", "six"]))
 LOG = ONE + LAST
 WHOLE = [0, len(ONE), len(LOG)]
-TOLD = timeline.encode(Happening(kind="forked", generation=0, why="to try another way"))
+TOLD = timeline.encode(TimelineEntry(kind="forked", generation=0, why="to try another way"))
 
 
 @pytest.fixture(params=["posix", "simulated"])
@@ -100,7 +100,7 @@ def test_a_new_session_is_made_with_its_first_happening(session: StoredSession) 
     assert opened.incarnation == "first"
     assert opened.machine.head == Position(0, 0)
     assert [entry.kind for entry in session.happenings()] == ["created"]
-    assert session.names() == {places.CONTEXT, places.TIMELINE}
+    assert session.names() == {paths.CONTEXT, paths.TIMELINE}
 
 
 def test_a_session_that_is_not_there_is_made_only_if_asked(session: StoredSession) -> None:
@@ -121,7 +121,7 @@ def test_a_session_keeps_the_incarnation_of_its_first_opening(session: StoredSes
 def test_a_session_of_another_program_is_adopted_as_it_is(
     world: World, session: StoredSession
 ) -> None:
-    world.put(places.CONTEXT, foreign("theirs") + foreign("more"))
+    world.put(paths.CONTEXT, foreign("theirs") + foreign("more"))
 
     opened = session.open()
 
@@ -134,7 +134,7 @@ def test_a_session_of_another_program_is_adopted_as_it_is(
 def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
     world: World, session: StoredSession
 ) -> None:
-    world.put(places.CONTEXT, foreign("theirs"))
+    world.put(paths.CONTEXT, foreign("theirs"))
 
     opened = session.open(stamp=False)
     apply(opened, append("k1"), b'{"role":"user","content":"ours"}')
@@ -186,7 +186,7 @@ def test_a_session_whose_present_generation_is_gone_is_left_as_it_is() -> None:
         apply(opened, append(f"k{number}"), user("x"))
         apply(opened, clear(f"c{number}"))
     opened.log.close()
-    disk.foreign.delete(f"{session.path}/{places.CONTEXT}")
+    disk.foreign.delete(f"{session.path}/{paths.CONTEXT}")
     before = disk.tree()
 
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_a_log_cut_at_any_byte_opens_with_exactly_its_whole_batches(
         session = _session_in(world, f"cut-{cut}")
         opened = session.open()
         if marked:
-            save_mark(opened)
+            save_recovery_point(opened)
         opened.log.append(LOG[:cut])
         opened.log.close()
 
@@ -269,7 +269,7 @@ def test_a_session_that_was_cut_once_is_not_cut_again(session: StoredSession) ->
 def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSession) -> None:
     created(session)
     for number in range(limits.QUARANTINE_FILES_MAX + 3):
-        world.append(places.CONTEXT, b'{"half %d' % number)
+        world.append(paths.CONTEXT, b'{"half %d' % number)
         session.open().log.close()
 
     kept = session.quarantined()
@@ -280,9 +280,9 @@ def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSe
 def test_what_is_cut_is_kept_also_where_the_sync_of_its_copy_failed_before() -> None:
     disk, session = simulated()
     created(session)
-    disk.foreign.append(f"/disk/demo/{places.CONTEXT}", ONE + BATCH[:-3])
+    disk.foreign.append(f"/disk/demo/{paths.CONTEXT}", ONE + BATCH[:-3])
     disk.sync_all()
-    kept = f"{places.CONTEXT}.at-{len(ONE)}.crc-{zlib.crc32(BATCH[:-3]):08x}"
+    kept = f"{paths.CONTEXT}.at-{len(ONE)}.crc-{zlib.crc32(BATCH[:-3]):08x}"
     disk.fail_next("fsync", errno.EIO, name=kept)
     with pytest.raises(OSError, match="Input/output"):
         session.open()
@@ -296,7 +296,7 @@ def test_what_is_cut_is_kept_also_where_the_sync_of_its_copy_failed_before() -> 
 
 def test_a_tail_of_nul_is_cut(world: World, session: StoredSession) -> None:
     created(session)
-    world.append(places.CONTEXT, ONE + bytes(5000))
+    world.append(paths.CONTEXT, ONE + bytes(5000))
 
     session.open()
 
@@ -307,7 +307,7 @@ def test_a_tail_of_nul_is_cut(world: World, session: StoredSession) -> None:
 def test_damage_in_the_middle_is_left_where_it_is(world: World, session: StoredSession) -> None:
     created(session)
     data = ONE + b'{"role":"user",\n' + BATCH
-    world.append(places.CONTEXT, data)
+    world.append(paths.CONTEXT, data)
 
     opened = session.open()
 
@@ -320,7 +320,7 @@ def test_a_whole_foreign_line_without_its_end_is_completed(
     world: World, session: StoredSession
 ) -> None:
     created(session)
-    world.append(places.CONTEXT, ONE + foreign("theirs")[:-1])
+    world.append(paths.CONTEXT, ONE + foreign("theirs")[:-1])
 
     opened = session.open()
 
@@ -352,9 +352,9 @@ def test_a_half_line_in_a_shared_folder_is_left_until_it_stood_still(
     opened = session.open(shared=True)
     apply(opened, append("k1"), user("one"))
     if with_mark:
-        save_mark(opened)
+        save_recovery_point(opened)
     opened.log.close()
-    world.append(places.CONTEXT, half)
+    world.append(paths.CONTEXT, half)
     before = session.file()
     now_s = time.time() if isinstance(world, RealWorld) else NOW_S
 
@@ -387,16 +387,16 @@ def commands(session: StoredSession) -> None:
     apply(opened, append("k1"), user("one"))
     apply(opened, usage("u", 70))
     apply(opened, checkpoint("c", add_user_message=True))
-    save_mark(opened)
+    save_recovery_point(opened)
     apply(opened, append("k2"), user("two"), user("three"))
     opened.log.close()
 
 
 def _rename_mark(session: StoredSession, make: Callable[[bytes], bytes]) -> None:
     folder = session.disk.open_root(session.path)
-    mark = make(read_file(session.disk, folder, places.MARK))
-    session.disk.unlink(folder, places.MARK)
-    handle = session.disk.open_new(folder, places.MARK)
+    mark = make(read_file(session.disk, folder, paths.MARK))
+    session.disk.unlink(folder, paths.MARK)
+    handle = session.disk.open_new(folder, paths.MARK)
     write_all(session.disk, handle, mark)
     session.disk.close(handle)
     session.disk.close(folder)
@@ -404,7 +404,9 @@ def _rename_mark(session: StoredSession, make: Callable[[bytes], bytes]) -> None
 
 def lying_mark(size: int) -> Callable[[bytes], bytes]:
     counters = ContextCounters(token_count=999)
-    mark = encode_mark(generation=0, inode=5, size=size, crc=1, lines=1, counters=counters)
+    mark = encode_recovery_point(
+        generation=0, inode=5, size=size, crc=1, lines=1, counters=counters
+    )
     return lambda _: mark
 
 
@@ -451,7 +453,7 @@ def test_the_mark_of_a_file_that_was_replaced_is_not_believed(
     world: World, session: StoredSession
 ) -> None:
     commands(session)
-    world.put(places.CONTEXT, foreign("x" * 1000))
+    world.put(paths.CONTEXT, foreign("x" * 1000))
 
     assert session.open().machine.head == Position(0, 1)
     assert session.inspect().head == Position(0, 1)
@@ -473,9 +475,9 @@ def test_damage_before_the_mark_is_corruption_and_stays(
     opened.log.append(ONE + b"{broken\n" + BATCH)
     opened.log.close()
     opened = session.open()
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
-    world.append(places.CONTEXT, LAST[:-1])
+    world.append(paths.CONTEXT, LAST[:-1])
 
     session.open()
 
@@ -490,7 +492,7 @@ def test_a_session_of_10_mb_with_a_mark_is_opened_without_reading_it(tmp_path: P
     opened.log.append(block * (10_000_000 // len(block)))
     opened.log.close()
     opened = session.open()
-    save_mark(opened)
+    save_recovery_point(opened)
     head = opened.machine.head
     opened.log.close()
     counting = CountingDisk()
@@ -604,7 +606,7 @@ def test_looking_changes_no_byte_and_shows_what_opening_would(
     world: World, session: StoredSession, tail: bytes
 ) -> None:
     commands(session)
-    world.append(places.CONTEXT, tail)
+    world.append(paths.CONTEXT, tail)
     before = session.tree()
 
     found = session.inspect()
@@ -694,7 +696,7 @@ def test_a_session_without_stamps_stays_so_and_holds_what_was_given(
 
 def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -> None:
     created(session)
-    world.append(places.TIMELINE, b'{"kind":"rev')
+    world.append(paths.TIMELINE, b'{"kind":"rev')
 
     opened = session.open()
 
@@ -708,29 +710,29 @@ def test_a_line_behind_half_of_one_that_could_not_be_cut_again_can_be_read(left:
     disk, session = simulated()
     opened = session.open()
     disk.shorten_next("write", left)
-    disk.fail_next("write", errno.ENOSPC, name=places.TIMELINE, skip=1)
-    disk.fail_next("truncate", errno.EIO, name=places.TIMELINE)
-    before = session.file(places.TIMELINE)
+    disk.fail_next("write", errno.ENOSPC, name=paths.TIMELINE, skip=1)
+    disk.fail_next("truncate", errno.EIO, name=paths.TIMELINE)
+    before = session.file(paths.TIMELINE)
     with pytest.raises(OSError, match="Input/output"):
         opened.log.tell(TOLD)
-    assert session.file(places.TIMELINE) == before + TOLD[:left]
+    assert session.file(paths.TIMELINE) == before + TOLD[:left]
 
     opened.log.tell(TOLD)
     opened.log.tell(TOLD)
 
-    lines = session.file(places.TIMELINE).splitlines(keepends=True)
+    lines = session.file(paths.TIMELINE).splitlines(keepends=True)
     assert lines[0] == before
     assert lines[-2:] == [TOLD, TOLD]
     opened.log.close()
     session.open()
-    assert session.file(places.TIMELINE).splitlines(keepends=True) == lines
+    assert session.file(paths.TIMELINE).splitlines(keepends=True) == lines
 
 
 def test_old_damage_in_a_timeline_costs_no_later_entry(
     world: World, session: StoredSession
 ) -> None:
     created(session)
-    world.append(places.TIMELINE, b"{broken\n")
+    world.append(paths.TIMELINE, b"{broken\n")
     opened = session.open()
     apply(opened, append("k1"), user("one"))
     opened.log.close()
@@ -738,8 +740,8 @@ def test_old_damage_in_a_timeline_costs_no_later_entry(
     apply(rewritten, clear("c"))
     rewritten.log.close()
     folder = session.disk.open_root(session.path)
-    whole = read_file(session.disk, folder, places.TIMELINE)
-    world.put(places.TIMELINE, whole.replace(b"}\n", b"}\n{broken\n", 1))
+    whole = read_file(session.disk, folder, paths.TIMELINE)
+    world.put(paths.TIMELINE, whole.replace(b"}\n", b"}\n{broken\n", 1))
 
     opened = session.open()
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Repair
 from steno_protocol.errors import BadRequest, Conflict
 from steno_protocol.replies import CheckedFile, Verification
-from stenod.recovery.file_opening import save_mark
+from stenod.recovery.file_opening import save_recovery_point
 from stenod.sessions.verify import verify
 from support.lines import (
     SESSION,
@@ -56,7 +56,7 @@ def scene(data: bytes = DAMAGED) -> Scene:
 
 
 def context_of(report: Verification) -> CheckedFile:
-    (found,) = [each for each in report.files if each.file == places.CONTEXT]
+    (found,) = [each for each in report.files if each.file == paths.CONTEXT]
     return found
 
 
@@ -244,7 +244,7 @@ def rewritten() -> Scene:
     apply(opened, revert("r", 0))
     apply(opened, append("k3"), user("four"))
     apply(opened, restore("s", 0))
-    save_mark(opened)
+    save_recovery_point(opened)
     opened.log.close()
     found.disk.sync_all()
     return found
@@ -336,7 +336,7 @@ def test_a_file_that_cannot_be_read_is_told() -> None:
 def test_synced_bytes_that_changed_are_told() -> None:
     found = rewritten()
     at = found.session.file().index(b"one")
-    found.disk.foreign.overwrite(f"{PATH}/{places.CONTEXT}", at, b"1")
+    found.disk.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", at, b"1")
     assert ("synced_lost", "context.jsonl") in kinds(found)
 
 
@@ -344,7 +344,7 @@ def test_a_session_without_a_present_generation_is_told() -> None:
     found = rewritten()
     folder = found.disk.open_root(PATH)
     context = found.session.view("context_1.jsonl")
-    found.disk.unlink(folder, places.CONTEXT)
+    found.disk.unlink(folder, paths.CONTEXT)
     report = verify(found.disk, folder, SESSION, context, context, live=None)
     assert [(each.kind, each.file) for each in report.findings] == [("no_context", "context.jsonl")]
 
@@ -370,7 +370,7 @@ def test_a_rewrite_that_did_not_take_place_is_told() -> None:
 
 def test_a_state_and_a_mark_that_are_none_and_a_quarantine_are_told() -> None:
     found = rewritten()
-    for name, data in (("state.json", b"[]"), (places.MARK, b"oops"), ("quarantine/x", b"y")):
+    for name, data in (("state.json", b"[]"), (paths.MARK, b"oops"), ("quarantine/x", b"y")):
         found.disk.plant(f"{PATH}/{name}", data)
     assert kinds(found) == [
         ("mark_ignored", "context.mark"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import CompactCommit, Mutation, RevertTo
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, NotFound
@@ -89,7 +89,7 @@ def content(session: StoredSession) -> dict[str, bytes]:
     return {
         name: data
         for name, data in session.tree().items()
-        if name.startswith(places.CONTEXT[:7]) and name.endswith(".jsonl")
+        if name.startswith(paths.CONTEXT[:7]) and name.endswith(".jsonl")
     }
 
 
@@ -137,9 +137,9 @@ def check(found: Scene, session: StoredSession, command: Mutation) -> None:
 
 
 def assert_no_stray(session: StoredSession) -> None:
-    expected = {places.CONTEXT, places.TIMELINE, places.MARK, places.QUARANTINE}
-    expected |= {name for name in session.names() if places.generation_of(name) is not None}
-    assert session.names() <= expected | {f"{places.MARK}.new"}
+    expected = {paths.CONTEXT, paths.TIMELINE, paths.MARK, paths.QUARANTINE}
+    expected |= {name for name in session.names() if paths.generation_of(name) is not None}
+    assert session.names() <= expected | {f"{paths.MARK}.new"}
 
 
 # --- deaths ------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def test_counters_after_a_rewrite_are_those_of_a_replay(command: Mutation) -> No
     rewrite(opened, command)
     after = (opened.machine.head, opened.machine.counters.copy())
     opened.log.close()
-    disk.plant(f"{PATH}/{places.MARK}")
+    disk.plant(f"{PATH}/{paths.MARK}")
 
     again = session.open()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import Held
 from stenod.store.lock import RootLock
 
@@ -16,13 +16,13 @@ NOTE = b'{"pid":1,"version":"0","root":"/r","endpoint":"ipc:///r/stenod.sock"}'
 def test_a_note_is_read_and_then_taken_away(tmp_path: Path) -> None:
     lock = RootLock(tmp_path)
     lock.tell(NOTE)
-    note = places.decode_lock_note((tmp_path / places.LOCK).read_bytes())
+    note = paths.decode_lock_note((tmp_path / paths.LOCK).read_bytes())
     assert note is not None
     assert note.pid == 1
     with pytest.raises(Held, match="pid 1, version 0, listens at ipc:///r/stenod"):
         RootLock(tmp_path)
     lock.release()
-    assert places.decode_lock_note((tmp_path / places.LOCK).read_bytes()) is None
+    assert paths.decode_lock_note((tmp_path / paths.LOCK).read_bytes()) is None
 
 
 def test_a_note_is_written_where_the_last_one_stood(
@@ -50,7 +50,7 @@ def test_a_longer_note_than_usual_leaves_nothing_of_itself(tmp_path: Path) -> No
     lock = RootLock(tmp_path)
     lock.tell(NOTE.replace(b"/r", b"/" + b"r" * limits.LOCK_NOTE_BYTES))
     lock.tell(NOTE)
-    assert (tmp_path / places.LOCK).read_bytes() == NOTE.ljust(limits.LOCK_NOTE_BYTES)
+    assert (tmp_path / paths.LOCK).read_bytes() == NOTE.ljust(limits.LOCK_NOTE_BYTES)
     lock.release()
 
 
@@ -66,7 +66,7 @@ def test_a_note_without_room_names_the_file_and_does_not_keep_the_lock(
     lock = RootLock(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(OSError, match=places.LOCK) as refused:
+        with pytest.raises(OSError, match=paths.LOCK) as refused:
             lock.tell(NOTE)
         assert refused.value.errno == errno.ENOSPC
         lock.release()
@@ -86,11 +86,11 @@ def test_a_lock_knows_whether_its_path_still_leads_to_it(tmp_path: Path) -> None
     assert other.is_in_place
     assert not lock.is_in_place
     other.release()
-    (root / places.LOCK).unlink()
+    (root / paths.LOCK).unlink()
     root.rmdir()
     moved.rename(root)
     assert lock.is_in_place
-    (root / places.LOCK).unlink()
+    (root / paths.LOCK).unlink()
     assert not lock.is_in_place
     root_file = tmp_path / "root"
     root_file.rmdir()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steno_protocol import sync_limits
+from steno_protocol import limits
 from steno_protocol.limits import MIB
 from stenod.store import whole_sync
 from stenod.store.jsonl import JsonlLog
@@ -131,7 +131,7 @@ def test_files_are_durable_by_one_call(whole: Counted, tails: Tails) -> None:
 
 
 def test_few_files_are_synced_by_themselves(whole: Counted, disk: PosixDisk, tails: Tails) -> None:
-    few = tails[: sync_limits.WHOLE_SYNC_FILES_MIN - 1]
+    few = tails[: limits.WHOLE_SYNC_FILES_MIN - 1]
     assert disk.fdatasync_all(few) == [None] * len(few)
     assert all(whole._is_written(*tail) for tail in few)
     assert not whole.calls
@@ -258,12 +258,12 @@ def test_only_what_was_appended_is_asked_for(
 
 
 def test_after_one_that_was_slow_there_is_none_for_a_while(whole: Counted, tails: Tails) -> None:
-    whole.takes_s = sync_limits.WHOLE_SYNC_S_MAX * 1.01
+    whole.takes_s = limits.WHOLE_SYNC_S_MAX * 1.01
     assert whole.sync(tails)
     whole.takes_s = 0.0
-    whole.now += sync_limits.WHOLE_SYNC_PAUSE_S * 0.99
+    whole.now += limits.WHOLE_SYNC_PAUSE_S * 0.99
     assert not whole.sync(tails)
-    whole.now += sync_limits.WHOLE_SYNC_PAUSE_S * 0.02
+    whole.now += limits.WHOLE_SYNC_PAUSE_S * 0.02
     assert whole.sync(tails)
     assert whole.sync(tails)
     assert whole.calls == 3

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from steno_protocol import credentials, limits, places
+from steno_protocol import credentials, limits, paths
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import decode_answers
 from steno_protocol.replies import AnyReply
@@ -21,14 +21,14 @@ from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.core.key_budget import KeyRoom
 from stenod.runtime.config import Config
-from stenod.runtime.context import Workshop
 from stenod.runtime.fd_limit import HandleLimit
+from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
 from stenod.sessions.gc import Collector
-from stenod.sessions.operations import Custody
-from stenod.sessions.queries import Looks
+from stenod.sessions.operations import Operations
+from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
-from stenod.sessions.session_folders import Trees
+from stenod.sessions.session_folders import SessionFolders
 from support.commits import TestCommits
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S
@@ -75,11 +75,11 @@ class DaemonInProcess:
         self.now_s = 100.0
         self.wall_s = NOW_S
         self._tasks: TaskGroup | None = None
-        disk.foreign.make_folder(f"{ROOT}/{places.SESSIONS}")
+        disk.foreign.make_folder(f"{ROOT}/{paths.SESSIONS}")
         disk.foreign.make_folder(MOUNTED)
         disk.sync_all()
         outbox = Outbox(self._send, lambda: None, lambda: None)
-        workshop = Workshop(
+        services = Services(
             commit=TestCommits(is_inline=True),
             read=_inline,
             monotonic=lambda: self.now_s,
@@ -90,25 +90,25 @@ class DaemonInProcess:
             key_room=key_room or KeyRoom(),
             spawn=self._spawn,
         )
-        self.workshop = workshop
+        self.services = services
         config = Config(Path(ROOT), Path(f"{ROOT}/socket"), {"kimi": Path(MOUNTED)})
-        trees = Trees(config, disk)
+        trees = SessionFolders(config, disk)
         handles = HandleLimit(
             handles_max,
             lambda: self.other_handles + limits.HANDLES_PER_SESSION_MAX * len(self.registry),
         )
-        self.registry = Registry(trees, disk, workshop, self._spawn, handles)
+        self.registry = Registry(trees, disk, services, self._spawn, handles)
         self._outbox = outbox
-        looks = Looks(self.registry, trees, workshop)
-        self.custody = Custody(trees, disk, self.registry, looks, workshop)
+        looks = Queries(self.registry, trees, services)
+        self.operations = Operations(trees, disk, self.registry, looks, services)
         self.router = Router(
-            Reporter(config, self.registry, workshop),
+            Reporter(config, self.registry, services),
             self.registry,
             looks,
-            self.custody,
-            Collector(trees, disk, self.registry, workshop),
+            self.operations,
+            Collector(trees, disk, self.registry, services),
             outbox,
-            workshop,
+            services,
             self._spawn,
             Admission(keys or config.root / credentials.KEYS_FOLDER, self._told),
         )

@@ -6,24 +6,24 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from steno_protocol import places
+from steno_protocol import paths
 
 
 def end_daemons_below(folder: Path) -> None:
     """Kill the daemons of all roots in a folder, which may be one itself, and wait for it."""
-    for lock in sorted(folder.rglob(places.LOCK)):
+    for lock in sorted(folder.rglob(paths.LOCK)):
         end_daemon_of(lock.parent)
 
 
 def end_daemon_of(root: Path) -> None:
     """Kill the daemon that holds the lock of `root`, if one does, and wait until it is gone."""
-    lock = root / places.LOCK
+    lock = root / paths.LOCK
     if not lock.exists():
         return
     with lock.open("rb") as file:
         if _is_free(file.fileno()):
             return
-        note = places.decode_lock_note(file.read())
+        note = paths.decode_lock_note(file.read())
         # One that is just ending has taken its note away, or is gone by now.
         if note is not None:
             with suppress(ProcessLookupError):

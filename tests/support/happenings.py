@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from steno_protocol.happenings import FACTS, Happening
+from steno_protocol.timeline_entries import FACTS, TimelineEntry
 
 
-def check_facts(entries: Iterable[Happening]) -> None:
+def check_facts(entries: Iterable[TimelineEntry]) -> None:
     """Every entry is of a kind that is known, and tells what its kind tells."""
     for entry in entries:
         facts = FACTS[entry.kind]

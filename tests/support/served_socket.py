@@ -9,7 +9,7 @@ import anyio
 
 from steno._connect.local_connection import LocalConnection
 from steno_protocol import limits
-from stenod.api.clients import Loans
+from stenod.api.clients import InFlightFrames
 from stenod.net import local_connection
 from stenod.net.local import LocalTransport
 from stenod.net.transport import Sent
@@ -73,9 +73,9 @@ class Served:
         """A connection that has not shaken hands yet."""
         return LocalConnection(f"ipc://{self.path}", str(self.path))
 
-    def say(self, identity: bytes, *frames: bytes, loans: Loans | None = None) -> Sent:
+    def say(self, identity: bytes, *frames: bytes, in_flight: InFlightFrames | None = None) -> Sent:
         """Send a message at once."""
-        sent = self.transport.send(identity, frames, loans or Loans())
+        sent = self.transport.send(identity, frames, in_flight or InFlightFrames())
         self.transport.after_sends()
         return sent
 

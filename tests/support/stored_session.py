@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Mutation
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Mail, Verification
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Answered, Lines, Mailing, Rewrite
@@ -15,7 +15,7 @@ from stenod.recovery.file_opening import Inspection, Opened, Opening
 from stenod.rewrite import delivery, planner
 from stenod.sessions.verify import verify
 from stenod.store.disk import Disk
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import read_file
 from support.happenings import check_facts
@@ -63,9 +63,9 @@ class StoredSession:
     def inspect(self) -> Inspection:
         """Look at it without opening it for writing."""
         folder = self.disk.open_root(self.path)
-        handle = self.disk.open_read(folder, places.CONTEXT)
+        handle = self.disk.open_read(folder, paths.CONTEXT)
         try:
-            return file_opening.inspect(self.disk, folder, handle, Doubts())
+            return file_opening.inspect(self.disk, folder, handle, FailedSyncs())
         finally:
             self.disk.close(handle)
             self.disk.close(folder)
@@ -85,7 +85,7 @@ class StoredSession:
             shared = SharedHandle(self.disk, self.disk.open_read(folder, name))
             present = crash_recovery.present_generation(self.disk, folder)
             size = file_opening.readable_size(
-                self.disk, folder, shared.handle, name, present, Doubts()
+                self.disk, folder, shared.handle, name, present, FailedSyncs()
             )
             return FileView(shared, size)
         finally:
@@ -93,8 +93,8 @@ class StoredSession:
 
     def verified(self) -> Verification:
         """The reply to `verify` while it is closed."""
-        context = self.view(places.CONTEXT)
-        wire = self.view(places.WIRE) if places.WIRE in self.names() else context
+        context = self.view(paths.CONTEXT)
+        wire = self.view(paths.WIRE) if paths.WIRE in self.names() else context
         folder = self.disk.open_root(self.path)
         try:
             return verify(self.disk, folder, SESSION, context, wire, live=None)
@@ -110,7 +110,7 @@ class StoredSession:
             self.disk, folder, opening, stamp=True, context_head=lambda: Position(0, 0)
         )
 
-    def file(self, name: str = places.CONTEXT) -> bytes:
+    def file(self, name: str = paths.CONTEXT) -> bytes:
         """What one of its files holds, empty when there is none."""
         folder = self.disk.open_root(self.path)
         try:
@@ -128,21 +128,21 @@ class StoredSession:
 
     def tree(self) -> dict[str, bytes]:
         """All its files."""
-        return {name: self.file(name) for name in self.names() if name != places.QUARANTINE}
+        return {name: self.file(name) for name in self.names() if name != paths.QUARANTINE}
 
     def quarantined(self) -> list[bytes]:
         """What was moved to quarantine, each piece once."""
-        if places.QUARANTINE not in self.names():
+        if paths.QUARANTINE not in self.names():
             return []
-        nest = self.disk.open_root(f"{self.path}/{places.QUARANTINE}")
+        nest = self.disk.open_root(f"{self.path}/{paths.QUARANTINE}")
         try:
             return [read_file(self.disk, nest, name) for name in sorted(self.disk.names(nest))]
         finally:
             self.disk.close(nest)
 
-    def happenings(self) -> list[Happening]:
+    def happenings(self) -> list[TimelineEntry]:
         """Its timeline."""
-        entries = timeline.decode(self.file(places.TIMELINE))
+        entries = timeline.decode(self.file(paths.TIMELINE))
         check_facts(entries)
         return entries
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from math import inf
 
-from steno_protocol import sync_limits
+from steno_protocol import limits
 from stenod.cli import main
 from stenod.store.whole_sync import WholeSync
 
@@ -19,6 +19,6 @@ def tell(whole: WholeSync, tails: Sequence[tuple[int, int]]) -> bool:
 
 if __name__ == "__main__":
     # However slow the disk is: else sessions are synced in threads, each by itself.
-    sync_limits.INLINE_SYNC_S = inf  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
+    limits.INLINE_SYNC_S = inf  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
     WholeSync.sync = tell  # type: ignore[method-assign]
     sys.exit(main())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Delete, Describe, Fork, List
 from steno_protocol.replies import Deleted, SessionEntry, SessionStat
 from stenod.core import timeline
@@ -16,13 +16,13 @@ from stenod.sessions import fork, metadata, trash
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Captured, Instant, cut
 from stenod.sessions.metadata import Description
-from stenod.sessions.session_folders import Trees
+from stenod.sessions.session_folders import SessionFolders
 from support.lines import SESSION, line
 from support.simulated_disk import MOMENTS, SimulatedDisk, Survival
 from support.stored_session import NOW_S, StoredSession
 
 ROOT = "/disk"
-TREE = f"{ROOT}/{places.SESSIONS}"
+TREE = f"{ROOT}/{paths.SESSIONS}"
 PATH = f"{TREE}/{SESSION}"
 EXPIRY_S = limits.TRASH_EXPIRY_S
 
@@ -34,9 +34,9 @@ class World:
     disk: SimulatedDisk
 
     @property
-    def trees(self) -> Trees:
+    def trees(self) -> SessionFolders:
         """Where sessions lie."""
-        return Trees(Config(Path(ROOT), Path(f"{ROOT}/socket")), self.disk)
+        return SessionFolders(Config(Path(ROOT), Path(f"{ROOT}/socket")), self.disk)
 
     def stored(self, session: str = SESSION) -> StoredSession:
         """The files of a session."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import anyio
 import msgspec
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import AppendWire
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
@@ -50,8 +50,8 @@ class WireDesk(Desk):
         self.context = self.writer
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
         self.wire_commits = TestCommits(is_inline=self.serves_at_once)
-        shop = msgspec.structs.replace(self.workshop, commit=self.wire_commits)
-        self.writer = Writer(SESSION, self._wire_opener, self.feed, shop, needs=self.context)
+        services = msgspec.structs.replace(self.services, commit=self.wire_commits)
+        self.writer = Writer(SESSION, self._wire_opener, self.feed, services, needs=self.context)
 
     @asynccontextmanager
     async def open(self, *, stamp: bool = True) -> AsyncIterator["WireDesk"]:
@@ -92,9 +92,9 @@ class WireDesk(Desk):
 
     def durable(self) -> bytes:
         """What a power cut could not take of the wire file."""
-        return self.disk.durable(f"{PATH}/{places.WIRE}") or b""
+        return self.disk.durable(f"{PATH}/{paths.WIRE}") or b""
 
-    def file(self, name: str = places.WIRE) -> bytes:
+    def file(self, name: str = paths.WIRE) -> bytes:
         """What the wire file holds."""
         return self.disk.content(f"{PATH}/{name}")
 
@@ -108,7 +108,7 @@ class WireDesk(Desk):
             incarnation="first",
             proven=how.proven,
             taken_in=how.taken_in,
-            doubts=self.doubts,
+            failed_syncs=self.failed_syncs,
         )
         return file_opening.open_wire(
             self.disk,

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import StenoError
 from steno_protocol.events import Event
@@ -17,10 +17,10 @@ from steno_protocol.replies import Ack, Reply
 from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow, Opening
-from stenod.runtime.context import Workshop
 from stenod.runtime.mailbox import Item
+from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.writer.group_commit import Round
 from stenod.writer.writer import Writer
 from support.commits import TestCommits
@@ -132,7 +132,7 @@ class Desk:
         self.now_s = 100.0
         self.wall_s = wall_s
         self.incarnation = "first"
-        self.doubts = Doubts()
+        self.failed_syncs = FailedSyncs()
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
         self.told: list[str] = []
@@ -145,7 +145,7 @@ class Desk:
         if disk is None:
             self.disk.foreign.make_folder(PATH)
             self.disk.sync_all()
-        self.workshop = Workshop(
+        self.services = Services(
             commit=self.commits,
             read=self._read,
             monotonic=lambda: self.now_s,
@@ -156,8 +156,8 @@ class Desk:
             spawn=self.spawn,
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
-        self.writer = Writer(SESSION, self._opener, self.feed, self.workshop)
-        self._round = Round(self.workshop)
+        self.writer = Writer(SESSION, self._opener, self.feed, self.services)
+        self._round = Round(self.services)
         self._is_round_due = False
 
     @asynccontextmanager
@@ -226,9 +226,9 @@ class Desk:
 
     def durable(self) -> bytes:
         """What a power cut could not take of the present file."""
-        return self.disk.durable(f"{PATH}/{places.CONTEXT}") or b""
+        return self.disk.durable(f"{PATH}/{paths.CONTEXT}") or b""
 
-    def file(self, name: str = places.CONTEXT) -> bytes:
+    def file(self, name: str = paths.CONTEXT) -> bytes:
         """What the present file holds."""
         return self.disk.content(f"{PATH}/{name}")
 
@@ -257,7 +257,7 @@ class Desk:
             by=how.by,
             proven=how.proven,
             taken_in=how.taken_in,
-            doubts=self.doubts,
+            failed_syncs=self.failed_syncs,
         )
         return file_opening.open_session(self.disk, self.disk.open_root(PATH), opening)
 

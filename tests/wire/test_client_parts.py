@@ -26,7 +26,7 @@ from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import limits, replies
 from steno_protocol.errors import BadRequest, Corrupt, NotFound, TooLarge
 from steno_protocol.lines import split_lines
-from steno_protocol.places import check_key, check_name, key_time_ms
+from steno_protocol.paths import check_key, check_name, key_time_ms
 from steno_protocol.positions import Position
 
 LINE = b'{"role":"user","content":"x"}\n'

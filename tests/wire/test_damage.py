@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from steno_protocol import limits
 from steno_protocol.damage import DAMAGES, NOTES, Edit, Finding, Scanner, kept_pieces, merged
-from steno_protocol.dialects import ContextDialect, Dialect, OtherDialect, dialect_of
+from steno_protocol.line_schemas import ContextSchema, LineSchema, OtherSchema, schema_of
 from support.protocol_document import chapters, code
 
 DIALECTS = {
-    "context": lambda: dialect_of("context.jsonl", in_session=True),
-    "wire": lambda: dialect_of("wire.jsonl", in_session=True),
-    "timeline": lambda: dialect_of("timeline.jsonl", in_session=True),
-    "other": OtherDialect,
+    "context": lambda: schema_of("context.jsonl", in_session=True),
+    "wire": lambda: schema_of("wire.jsonl", in_session=True),
+    "timeline": lambda: schema_of("timeline.jsonl", in_session=True),
+    "other": OtherSchema,
 }
 
 
-def scan(data: bytes, dialect: Dialect, block: int = 1 << 20) -> tuple[Scanner, list[Finding]]:
+def scan(data: bytes, schema: LineSchema, block: int = 1 << 20) -> tuple[Scanner, list[Finding]]:
     """Everything that is found in a file, fed in blocks of this size."""
-    scanner = Scanner(dialect)
+    scanner = Scanner(schema)
     found: list[Finding] = []
     for start in range(0, len(data), block):
         found += scanner.feed(data[start : start + block])
@@ -30,9 +30,9 @@ def scan(data: bytes, dialect: Dialect, block: int = 1 << 20) -> tuple[Scanner, 
     return scanner, found
 
 
-def repaired(data: bytes, dialect: Dialect) -> bytes:
+def repaired(data: bytes, schema: LineSchema) -> bytes:
     """The file as a repair leaves it."""
-    _, found = scan(data, dialect)
+    _, found = scan(data, schema)
     edits = merged(edit for finding in found for edit in finding.edits)
     pieces = kept_pieces(edits, len(data))
     return b"".join(
@@ -40,9 +40,9 @@ def repaired(data: bytes, dialect: Dialect) -> bytes:
     )
 
 
-def kinds(data: bytes, dialect: Dialect | None = None) -> list[tuple[str, int, int, int]]:
+def kinds(data: bytes, schema: LineSchema | None = None) -> list[tuple[str, int, int, int]]:
     """Kind, offset, size and line of each finding."""
-    _, found = scan(data, dialect or ContextDialect())
+    _, found = scan(data, schema or ContextSchema())
     return [(each.kind, each.offset, each.size, each.line) for each in found]
 
 
@@ -70,10 +70,10 @@ lines = st.builds(line, messages)
 @given(st.lists(lines, max_size=6), st.integers(1, 40))
 def test_a_file_of_whole_records_has_no_finding(records: list[bytes], block: int) -> None:
     data = b"".join(records)
-    scanner, found = scan(data, ContextDialect(), block)
+    scanner, found = scan(data, ContextSchema(), block)
     assert found == []
     assert (scanner.records, scanner.lines, scanner.size) == (len(records), len(records), len(data))
-    assert repaired(data, ContextDialect()) == data
+    assert repaired(data, ContextSchema()) == data
 
 
 @given(st.lists(st.tuples(lines, lines, st.floats(0, 0.999)), min_size=1, max_size=4))
@@ -82,15 +82,15 @@ def test_what_was_appended_to_a_half_record_is_found_whole(
 ) -> None:
     broken = [half[: int((len(half) - 1) * share)] + whole for half, whole, share in welds]
     wholes = [whole for _, whole, _ in welds]
-    assert repaired(b"".join(broken), ContextDialect()) == b"".join(wholes)
+    assert repaired(b"".join(broken), ContextSchema()) == b"".join(wholes)
 
 
 @given(st.lists(lines, min_size=2, max_size=8))
 def test_records_that_share_a_line_are_parted(records: list[bytes]) -> None:
     data = b"".join(record[:-1] for record in records) + b"\n"
-    (found,) = scan(data, ContextDialect())[1]
+    (found,) = scan(data, ContextSchema())[1]
     assert (found.kind, found.records, found.remedy) == ("welded", len(records), "split")
-    assert repaired(data, ContextDialect()) == b"".join(records)
+    assert repaired(data, ContextSchema()) == b"".join(records)
 
 
 @given(st.lists(lines, max_size=4), lines, st.floats(0, 0.999))
@@ -98,7 +98,7 @@ def test_a_file_cut_at_any_byte_keeps_its_whole_lines(
     records: list[bytes], last: bytes, share: float
 ) -> None:
     half = last[: int((len(last) - 1) * share)]
-    assert repaired(b"".join(records) + half, ContextDialect()) == b"".join(records)
+    assert repaired(b"".join(records) + half, ContextSchema()) == b"".join(records)
 
 
 pieces = st.one_of(
@@ -133,7 +133,7 @@ def test_a_flipped_byte_costs_no_other_record(records: list[bytes], data: st.Dat
     broken[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte != 0x0A))
     rest = [record for other, record in enumerate(records) if other != number]
     file = b"".join([*records[:number], bytes(broken), *records[number + 1 :]])
-    left = iter(repaired(file, ContextDialect()).splitlines(keepends=True))
+    left = iter(repaired(file, ContextSchema()).splitlines(keepends=True))
     assert all(record in left for record in rest)  # in order: each one is looked for further on
 
 
@@ -198,7 +198,7 @@ def test_wire_events_whose_position_falls_and_a_second_header_are_told() -> None
     header = b'{"type":"metadata","protocol_version":"1.10"}\n'
     event = b'{"timestamp":1,"message":{"type":"A","payload":{}},"_at":"%b"}\n'
     data = header + event % b"0:4" + event % b"0:3" + header + event % b"0:4"
-    found = scan(data, dialect_of("wire.jsonl", in_session=True))[1]
+    found = scan(data, schema_of("wire.jsonl", in_session=True))[1]
     assert [(each.kind, each.line) for each in found] == [("at_order", 3), ("second_header", 4)]
 
 
@@ -207,7 +207,7 @@ def test_wire_events_whose_time_goes_back_are_noted_and_are_no_damage() -> None:
     event = b'{"timestamp":%b,"message":{"type":"A","payload":{}}}\n'
     times = (b"5", b"5.0", b"7.5", b"6", b"6.5", b"8")
     data = header + b"".join(event % each for each in times)
-    (found,) = scan(data, dialect_of("wire.jsonl", in_session=True))[1]
+    (found,) = scan(data, schema_of("wire.jsonl", in_session=True))[1]
     assert (found.kind, found.is_damage, found.line) == ("time_order", False, 5)
     assert data[found.offset : found.offset + found.size] == event % b"6"
     assert found.what == "the timestamp falls from 7.5 to 6"
@@ -216,19 +216,19 @@ def test_wire_events_whose_time_goes_back_are_noted_and_are_no_damage() -> None:
 def test_what_lies_inside_a_half_record_is_no_record_of_a_foreign_transcript() -> None:
     whole = line({"uuid": "1", "type": "user", "parts": [{"type": "text", "text": "a"}]})
     half = b'{"uuid":"2","type":"user","parts":[{"type":"text","text":"a"}'
-    assert repaired(whole + half + b"\n" + whole, OtherDialect()) == whole + whole
-    assert repaired(whole + half, OtherDialect()) == whole
-    assert repaired(whole + half + whole, OtherDialect()) == whole + whole
+    assert repaired(whole + half + b"\n" + whole, OtherSchema()) == whole + whole
+    assert repaired(whole + half, OtherSchema()) == whole
+    assert repaired(whole + half + whole, OtherSchema()) == whole + whole
 
 
 def test_what_lies_behind_the_damage_of_its_own_record_is_no_record() -> None:
     whole = line({"type": "a", "x": 1})
     broken = b'{"type":"a","x":"\x01","parts":[{"type":"a","x":1}],"y":2}\n'
-    assert repaired(whole + broken + whole, OtherDialect()) == whole + whole
+    assert repaired(whole + broken + whole, OtherSchema()) == whole + whole
 
 
 def test_a_transcript_may_hold_other_values_than_objects() -> None:
-    _, found = scan(b'[1]\n"text"\n{"a":1}\n', OtherDialect())
+    _, found = scan(b'[1]\n"text"\n{"a":1}\n', OtherSchema())
     assert [(each.kind, each.is_damage, each.edits) for each in found] == [
         ("plain_value", False, ()),
         ("plain_value", False, ()),
@@ -240,7 +240,7 @@ def test_a_line_that_is_too_long_is_passed_over_in_little_memory(
 ) -> None:
     monkeypatch.setattr(limits, "LINE_CHECKED_BYTES_MAX", 1000)
     data = HI + b"{" * 5000 + b"\n" + HI
-    scanner = Scanner(ContextDialect())
+    scanner = Scanner(ContextSchema())
     found = [each for start in range(0, len(data), 7) for each in scanner.feed(data[start:][:7])]
     assert [(each.kind, each.offset, each.size, each.edits) for each in found] == [
         ("oversized", 31, 5001, ())
@@ -257,7 +257,7 @@ def test_a_hostile_line_takes_time_in_proportion_to_its_length(piece: bytes) -> 
     size = 1 << 20
     data = piece * (size // len(piece)) + b"\n"
     began = time.process_time()
-    scan(data, OtherDialect())
+    scan(data, OtherSchema())
     # A quadratic look at a mebibyte takes hours; this bound only has to be far below that.
     assert time.process_time() - began < 30
 

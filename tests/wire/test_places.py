@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Unauthorized
 
 SESSION_ALPHABET = "aZ09_.@+=,-/:~ \\\n\0é"
 OWN_FILES = [
-    places.CONTEXT, places.WIRE, places.TIMELINE, places.STATE, places.QUARANTINE, places.MARK,
-    places.REWRITE, places.generation_file(1), places.generation_file(12),
+    paths.CONTEXT, paths.WIRE, paths.TIMELINE, paths.STATE, paths.QUARANTINE, paths.MARK,
+    paths.REWRITE, paths.generation_file(1), paths.generation_file(12),
 ]  # fmt: skip
 
 
@@ -42,7 +42,7 @@ OWN_FILES = [
 def test_a_session_id_is_cut_into_mount_and_folders(
     session: str, mount: str | None, segments: tuple[str, ...]
 ) -> None:
-    assert places.split_session(session) == (mount, segments)
+    assert paths.split_session(session) == (mount, segments)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_a_session_id_is_cut_into_mount_and_folders(
         "a/./b", ".hidden", "a/.hidden", "~", "~/x", "a b", "a\nb", "a\n", "a\0b", "a\x1bb", "a\\b",
         "a:b:c", ":a", "Kimi:a", "1k:a", "kimi:", "kimi:/a", "kimi:../a", "-a", "a/-b", "é", "a?b",
         "a*b", "a|b", "m" * 33 + ":a", "x" * 10_000, "x" * 129, "a/" + "x" * 129, "a/" * 200 + "a",
-        *OWN_FILES, *(f"team/{name}" for name in OWN_FILES), f"{places.QUARANTINE}/x",
+        *OWN_FILES, *(f"team/{name}" for name in OWN_FILES), f"{paths.QUARANTINE}/x",
         "context.jsonl.new", "state.json.new", "wire.anything", "other.jsonl",
     ],
 )  # fmt: skip
 def test_what_is_no_session_id_is_refused_briefly_and_with_advice(session: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        places.split_session(session)
+        paths.split_session(session)
     assert re.search(r"use |choose ", refused.value.message)
     assert len(refused.value.message) < 400
     assert refused.value.message.isprintable()
@@ -69,7 +69,7 @@ def test_no_session_id_leads_out_of_its_folder_or_into_another_sessions_files(
     session: str,
 ) -> None:
     try:
-        mount, segments = places.split_session(session)
+        mount, segments = paths.split_session(session)
     except BadRequest:
         return
     path = posixpath.join("/sessions", *segments)
@@ -82,9 +82,9 @@ def test_no_session_id_leads_out_of_its_folder_or_into_another_sessions_files(
 def test_a_session_id_at_its_limit_is_taken_and_one_character_more_is_not() -> None:
     longest = "/".join(["a" * 63] * 4)
     assert len(longest) == limits.SESSION_ID_CHARS_MAX
-    assert places.split_session(longest)[1] == ("a" * 63,) * 4
+    assert paths.split_session(longest)[1] == ("a" * 63,) * 4
     with pytest.raises(BadRequest, match="256 characters"):
-        places.split_session(longest + "a")
+        paths.split_session(longest + "a")
 
 
 # --- generations ---------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_a_session_id_at_its_limit_is_taken_and_one_character_more_is_not() -> N
 
 @given(number=st.integers(1, 10**9 - 1))
 def test_the_file_of_a_generation_tells_its_number(number: int) -> None:
-    assert places.generation_of(places.generation_file(number)) == number
+    assert paths.generation_of(paths.generation_file(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_file_of_a_generation_tells_its_number(number: int) -> None:
     ],
 )  # fmt: skip
 def test_no_other_file_is_a_generation(name: str) -> None:
-    assert places.generation_of(name) is None
+    assert paths.generation_of(name) is None
 
 
 # --- keys and names ------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_no_other_file_is_a_generation(name: str) -> None:
 
 @pytest.mark.parametrize("key", ["a", "A-Z_0", "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11", "k" * 64])
 def test_a_key_is_returned_as_it_is(key: str) -> None:
-    assert places.check_key(key) == key
+    assert paths.check_key(key) == key
 
 
 @pytest.mark.parametrize(
@@ -120,21 +120,21 @@ def test_a_key_is_returned_as_it_is(key: str) -> None:
 )
 def test_what_is_no_key_is_refused(key: str) -> None:
     with pytest.raises(BadRequest, match="use 1 to 64 of A-Z a-z 0-9 _ -"):
-        places.check_key(key)
+        paths.check_key(key)
 
 
 @pytest.mark.parametrize("name", ["planner", "agent@host:1/2", "a+b.c-d", "n" * 64])
 def test_a_name_is_returned_as_it_is(name: str) -> None:
-    assert places.check_name(name) == name
+    assert paths.check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "n" * 65, "a b", "n\n", "n\0", "ä", '"', "\\", "{"])
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(BadRequest, match="use 1 to 64 letters"):
-        places.check_name(name)
+        paths.check_name(name)
 
 
-@pytest.mark.parametrize("check", [places.check_key, places.check_name])
+@pytest.mark.parametrize("check", [paths.check_key, paths.check_name])
 @pytest.mark.parametrize("value", [5, b"key", 1.5, ["key"], {"key": 1}], ids=repr)
 def test_what_is_no_text_is_no_key_and_no_name(check: Callable[[Any], str], value: object) -> None:
     with pytest.raises(BadRequest, match=rf"the {type(value).__name__} .* is not a .*: use 1 to"):
@@ -142,7 +142,7 @@ def test_what_is_no_text_is_no_key_and_no_name(check: Callable[[Any], str], valu
 
 
 def test_a_uuid7_tells_the_time_it_was_made() -> None:
-    assert places.key_time_ms("0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11") == 0x0199F1C25B1E
+    assert paths.key_time_ms("0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11") == 0x0199F1C25B1E
 
 
 @pytest.mark.parametrize(
@@ -154,20 +154,20 @@ def test_a_uuid7_tells_the_time_it_was_made() -> None:
     ],
 )  # fmt: skip
 def test_another_key_tells_no_time(key: str) -> None:
-    assert places.key_time_ms(key) is None
+    assert paths.key_time_ms(key) is None
 
 
 @given(key=st.text(max_size=40) | st.from_regex(r".{14}7.{21}", fullmatch=True))
 def test_no_key_makes_the_reading_of_its_time_fail(key: str) -> None:
-    told = places.key_time_ms(key)
+    told = paths.key_time_ms(key)
     assert told is None or 0 <= told < 2**48
 
 
 def test_what_is_no_note_of_a_daemon_tells_nothing() -> None:
-    note = places.LockNote(pid=1, version="0", root="/r", endpoint="ipc:///r/stenod.sock")
-    assert places.decode_lock_note(msgspec.json.encode(note)) == note
+    note = paths.LockNote(pid=1, version="0", root="/r", endpoint="ipc:///r/stenod.sock")
+    assert paths.decode_lock_note(msgspec.json.encode(note)) == note
     for data in (b"", b"{}", b'{"pid":', b'{"pid":1,"version":"\xff"}', b"\xff"):
-        assert places.decode_lock_note(data) is None
+        assert paths.decode_lock_note(data) is None
 
 
 # --- roots and sockets ---------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_what_is_no_note_of_a_daemon_tells_nothing() -> None:
 def test_the_root_is_the_first_that_is_given(
     given_root: str | None, environ: dict[str, str], root: str
 ) -> None:
-    assert places.root_folder(given_root, environ, "/users/ada") == root
+    assert paths.root_folder(given_root, environ, "/users/ada") == root
 
 
 @pytest.mark.parametrize(
@@ -210,28 +210,28 @@ def test_a_socket_lies_where_nobody_else_can_replace_it(
 ) -> None:
     wanted = nullcontext() if is_safe else pytest.raises(Unauthorized, match="/tmp/steno-1000")
     with wanted:
-        places.check_socket_folder("/tmp/steno-1000", owner=owner, mode=mode, own=1000)
+        paths.check_socket_folder("/tmp/steno-1000", owner=owner, mode=mode, own=1000)
 
 
 @pytest.mark.parametrize("home", ["~", "", "users/ada"])
 def test_an_unknown_home_is_needed_only_where_nothing_else_is_given(home: str) -> None:
     with pytest.raises(BadRequest, match="choose a root with STENO_HOME"):
-        places.root_folder(None, {}, home)
-    assert places.root_folder("/given", {}, home) == "/given"
-    assert places.root_folder(None, {"STENO_HOME": "/home"}, home) == "/home"
-    assert places.root_folder(None, {"XDG_STATE_HOME": "/state"}, home) == "/state/steno"
+        paths.root_folder(None, {}, home)
+    assert paths.root_folder("/given", {}, home) == "/given"
+    assert paths.root_folder(None, {"STENO_HOME": "/home"}, home) == "/home"
+    assert paths.root_folder(None, {"XDG_STATE_HOME": "/state"}, home) == "/state/steno"
 
 
 def test_a_root_is_no_folder_called_tilde() -> None:
     for given_root, environ in (("~/steno", {}), (None, {"STENO_HOME": "~ada/steno"})):
         with pytest.raises(BadRequest, match="begins with ~"):
-            places.root_folder(given_root, environ, "/users/ada")
-    assert places.root_folder("./~", {}, "/users/ada") == "./~"
+            paths.root_folder(given_root, environ, "/users/ada")
+    assert paths.root_folder("./~", {}, "/users/ada") == "./~"
 
 
 def test_the_socket_of_a_short_root_lies_in_it() -> None:
     root = "/" + "r" * (limits.SOCKET_PATH_BYTES_MAX - len("//stenod.sock"))
-    assert places.socket_path(root, None, {}, 1000) == f"{root}/stenod.sock"
+    assert paths.socket_path(root, None, {}, 1000) == f"{root}/stenod.sock"
     assert len(f"{root}/stenod.sock") == limits.SOCKET_PATH_BYTES_MAX
 
 
@@ -246,15 +246,15 @@ def test_the_socket_of_a_short_root_lies_in_it() -> None:
 def test_the_socket_of_a_long_root_lies_in_a_folder_of_its_user(
     environ: dict[str, str], folder: str
 ) -> None:
-    path = places.socket_path("/" + "r" * 100, None, environ, 1000)
+    path = paths.socket_path("/" + "r" * 100, None, environ, 1000)
     assert posixpath.dirname(path) == folder
     assert len(path) <= limits.SOCKET_PATH_BYTES_MAX
 
 
 def test_two_long_roots_have_two_sockets_and_one_root_has_one() -> None:
-    paths = [places.socket_path("/" + "r" * 100 + end, None, {}, 0) for end in "aba"]
-    assert paths[0] != paths[1]
-    assert paths[0] == paths[2]
+    found = [paths.socket_path("/" + "r" * 100 + end, None, {}, 0) for end in "aba"]
+    assert found[0] != found[1]
+    assert found[0] == found[2]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_two_long_roots_have_two_sockets_and_one_root_has_one() -> None:
     [("/x/s.sock", {"STENO_SOCKET": "/y/s.sock"}), (None, {"STENO_SOCKET": "/x/s.sock"})],
 )
 def test_a_socket_that_is_given_is_taken(given_socket: str | None, environ: dict[str, str]) -> None:
-    assert places.socket_path("/disk", given_socket, environ, 0) == "/x/s.sock"
+    assert paths.socket_path("/disk", given_socket, environ, 0) == "/x/s.sock"
 
 
 @pytest.mark.parametrize(
@@ -273,19 +273,19 @@ def test_a_socket_that_is_given_and_too_long_is_refused(
     given_socket: str | None, environ: dict[str, str]
 ) -> None:
     with pytest.raises(BadRequest, match="at most 107 are possible: choose a shorter one"):
-        places.socket_path("/disk", given_socket, environ, 0)
+        paths.socket_path("/disk", given_socket, environ, 0)
 
 
 def test_a_path_that_is_no_utf8_is_refused_where_it_was_given() -> None:
     odd = os.fsdecode(b"/disk/\xff")
     with pytest.raises(BadRequest, match=r"the root '/disk/\\udcff' is not UTF-8: rename"):
-        places.check_path(odd, "root")
+        paths.check_path(odd, "root")
     with pytest.raises(BadRequest, match="choose another socket"):
-        places.socket_path("/disk", odd, {}, 0)
-    assert places.check_path("/disk/é", "root") == "/disk/é"
+        paths.socket_path("/disk", odd, {}, 0)
+    assert paths.check_path("/disk/é", "root") == "/disk/é"
 
 
 @given(root=st.binary(min_size=1, max_size=200))
 def test_a_root_of_any_bytes_has_a_socket_that_fits(root: bytes) -> None:
-    path = places.socket_path("/" + root.decode(errors="surrogateescape"), None, {}, 0)
+    path = paths.socket_path("/" + root.decode(errors="surrogateescape"), None, {}, 0)
     assert len(path.encode(errors="surrogateescape")) <= limits.SOCKET_PATH_BYTES_MAX

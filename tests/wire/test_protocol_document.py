@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import (
-    PROTOCOL_MAGIC,
-    PROTOCOL_VERSION,
-    errors,
-    limits,
-    places,
-    records,
-    wire,
-)
+from steno_protocol import PROTOCOL_MAGIC, PROTOCOL_VERSION, errors, limits, paths, records, wire
 from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
     COMMANDS,
@@ -35,8 +27,7 @@ from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome
 from steno_protocol.events import AnyEvent
 from steno_protocol.frames import Answer, Request, decode_answers, decode_request
-from steno_protocol.greeting import told_in_hello
-from steno_protocol.happenings import FACTS, REWRITES, Happening
+from steno_protocol.hello import told_in_hello
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     AnyReply,
@@ -54,6 +45,7 @@ from steno_protocol.replies import (
     Source,
 )
 from steno_protocol.rights import Right, right_needed
+from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
 from support import abnf
 from support.happenings import check_facts
 from support.project import PROJECT
@@ -77,7 +69,7 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {
     cls.__name__: cls
     for cls in (
         SessionEntry,
-        Happening,
+        TimelineEntry,
         ClientEntry,
         HistogramReport,
         OptionEntry,
@@ -129,9 +121,9 @@ def test_an_example_of_a_request_is_decoded_as_its_command(example: Example) -> 
 @_examples("request")
 def test_an_example_of_a_request_has_a_valid_session_and_key(example: Example) -> None:
     header = msgspec.json.decode(example.text)
-    places.split_session(header.get("session", "demo"))
-    places.check_key(header.get("key", "k"))
-    assert places.key_time_ms(header["key"]) if "key" in header else True
+    paths.split_session(header.get("session", "demo"))
+    paths.check_key(header.get("key", "k"))
+    assert paths.key_time_ms(header["key"]) if "key" in header else True
 
 
 @_examples("reply")
@@ -241,12 +233,12 @@ def test_the_table_of_the_timeline_has_every_kind_and_what_it_tells() -> None:
 @_examples("happening")
 def test_an_example_of_the_timeline_is_decoded(example: Example) -> None:
     for line in example.text.splitlines():
-        check_facts([msgspec.json.decode(line, type=Happening)])
+        check_facts([msgspec.json.decode(line, type=TimelineEntry)])
 
 
 @_examples("lock")
 def test_the_example_of_the_lock_is_decoded(example: Example) -> None:
-    assert msgspec.json.decode(example.text, type=places.LockNote).endpoint.startswith("ipc:///")
+    assert msgspec.json.decode(example.text, type=paths.LockNote).endpoint.startswith("ipc:///")
 
 
 def test_the_example_of_a_whole_message_is_decoded_and_its_sizes_are_true() -> None:
@@ -506,10 +498,10 @@ def _is_request_id(text: str) -> bool:
 
 
 CHECKS = {
-    "key": lambda text: _accepts(places.check_key, text),
-    "name": lambda text: _accepts(places.check_name, text),
+    "key": lambda text: _accepts(paths.check_key, text),
+    "name": lambda text: _accepts(paths.check_name, text),
     "position": lambda text: _accepts(Position.parse, text),
-    "session": lambda text: _accepts(places.split_session, text),
+    "session": lambda text: _accepts(paths.split_session, text),
     "request-id": _is_request_id,
 }
 CLOSE_TO_THE_RULES = st.text(alphabet="aZ09_.:/@+=,-\n é", max_size=70)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno_protocol import limits, socket_limits
+from steno_protocol import limits
 from steno_protocol.zmtp import ForeignWire, Inbound, Outbound
 from support.door import GREETING, READY_OF_DEALER
 
@@ -191,9 +191,9 @@ def test_how_much_is_wanted_is_told() -> None:
 def test_a_message_that_never_ends_is_kept_up_to_what_tells_that_it_is_too_long() -> None:
     inbound = router()
     for _ in range(3):
-        assert inbound.feed(b"\x01\x01x" * socket_limits.MESSAGE_FRAMES_MAX) == []
+        assert inbound.feed(b"\x01\x01x" * limits.MESSAGE_FRAMES_MAX) == []
     [message] = inbound.feed(b"\x00\x04last")
-    assert message == [b"x"] * socket_limits.MESSAGE_FRAMES_MAX
+    assert message == [b"x"] * limits.MESSAGE_FRAMES_MAX
     assert inbound.feed(b"\x00\x04next") == [[b"next"]]
 
 
@@ -205,7 +205,7 @@ def test_a_message_of_large_frames_is_kept_up_to_what_tells_that_it_is_too_large
         assert inbound.feed(frame) == []
     [message] = inbound.feed(b"\x00\x00")
     total = sum(map(len, message))
-    most = socket_limits.MESSAGE_BYTES_MAX
+    most = limits.MESSAGE_BYTES_MAX
     assert limits.BATCH_BYTES_MAX < most <= total < most + len(record)
     # The next one begins anew.
     assert inbound.feed(frame + b"\x00\x04last") == [[record, b"last"]]
@@ -253,7 +253,7 @@ def test_what_has_gone_is_told_by_message() -> None:
 
 def test_small_messages_go_together_and_large_frames_are_not_copied() -> None:
     outbound = Outbound()
-    large = b"x" * (2 * socket_limits.GATHERED_BYTES_MAX)
+    large = b"x" * (2 * limits.GATHERED_BYTES_MAX)
     for message in ([b"a"], [b"b", b"c"], [b"head", large], [b"d"]):
         outbound.put(message)
     pieces: list[bytes | memoryview] = []

@@ -10,12 +10,12 @@ from steno._async.session import Session
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
 from steno._sansio.forks import delete_command
-from steno._sansio.not_picklable import Uncopied
+from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.request_builders import ReplyT, open_unfollowed, opening
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 
 
 def connect(
@@ -45,7 +45,7 @@ def connect(
     return Client(Link(make_target(root, endpoint, name, spawn=spawn, key_file=key_file), timeout))
 
 
-class Client(Uncopied):
+class Client(NotPicklable):
     """A connection to a daemon that mends itself; made by `connect`.
 
     Several tasks may use one client at once. A cancelled call leaves the client sound; whether its
@@ -166,7 +166,7 @@ class Client(Uncopied):
         """The numbers of a session at its head; it is neither created nor repaired."""
         return await self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
-    async def timeline(self, session: str) -> list[Happening]:
+    async def timeline(self, session: str) -> list[TimelineEntry]:
         """What ever happened to a session, oldest first."""
         report = await self._link.ask(commands.Timeline(session=session), replies.TimelineReport)
         return report.entries

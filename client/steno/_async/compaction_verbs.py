@@ -74,7 +74,7 @@ class CompactionSession(LinkedSession):
         repeated = None if key is None else await self._repeated(job)
         if repeated is not None:
             return repeated
-        self._link.farewells.add(job.abort)
+        self._link.close_requests.add(job.abort)
         try:
             begun = job.begun(await self._link.ask(job.begin, replies.Compaction))
             if begun is None:
@@ -89,7 +89,7 @@ class CompactionSession(LinkedSession):
             await self._abort(job)
             raise
         finally:
-            self._link.farewells.discard(job.abort)
+            self._link.close_requests.discard(job.abort)
         if ack.duplicate:
             # Only a rewrite ends the lease, and this time there was none.
             await self._abort(job)

@@ -15,7 +15,7 @@ import anyio.to_thread
 from steno._async.readable import asyncio_loop, whenever_readable
 from steno._connect.absence import StartFailed
 from steno._connect.connect import connect as connect_now
-from steno._connect.connect import is_killed, tell_restart
+from steno._connect.connect import is_killed, log_restart
 from steno._connect.connection import Connection
 from steno._connect.probe import Ready, hello_of
 from steno._connect.target import Target
@@ -46,7 +46,7 @@ class Link:
         self.timeout = seconds(timeout)
         self.welcome: replies.Welcome | None = None
         self.is_inherited = False
-        self.farewells: set[commands.Command] = set()
+        self.close_requests: set[commands.Command] = set()
         self._target = target
         self._exchange = Exchange(hello_of(target))
         self._connection: Connection | None = None
@@ -116,7 +116,7 @@ class Link:
             self.check_open()
         self.check_loop()
         try:
-            await self._say_farewell()
+            await self._send_close()
         finally:
             await self._end()
             self._is_closed = True
@@ -252,11 +252,11 @@ class Link:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    async def _say_farewell(self) -> None:
+    async def _send_close(self) -> None:
         if self._connection is None:
             # Nobody is to be started for it.
             return
-        for command in list(self.farewells):
+        for command in list(self.close_requests):
             with anyio.move_on_after(limits.COMPACTION_ABORT_S, shield=True), suppress(StenoError):
                 await self.ask(command, replies.Done)
 
@@ -478,7 +478,7 @@ class _Attempt:
         target = self._target if may_spawn else self._target.without_spawn()
         self._ready = connect_now(target, self._deadline)
         if is_revival:
-            tell_restart(self._ready)
+            log_restart(self._ready)
         if self._is_abandoned:
             self._ready.connection.close()
         return self._ready

@@ -22,8 +22,8 @@ from steno._sansio.request_builders import (
 from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 
 class Session(WireSession, CompactionSession, MailSession, ForkingSession, RepairSession):
@@ -202,7 +202,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         self._opened = await self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
-    async def timeline(self) -> list[Happening]:
+    async def timeline(self) -> list[TimelineEntry]:
         """What ever happened to the session, oldest first."""
         asked = commands.Timeline(session=self.id)
         return (await self._link.ask(asked, replies.TimelineReport)).entries

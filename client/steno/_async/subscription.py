@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from steno._sansio.event_merge import Following
 from steno._sansio.mirror import Mirror
-from steno._sansio.not_picklable import Uncopied
+from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
 from steno._system.in_thread import in_thread
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steno._async.link import Link
 
 
-class Subscription(AsyncIterator[SubscriptionEvent], Uncopied):
+class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
     RecordsEvent, Live once at the end of the backlog, Reset for each rewrite. No record is missed

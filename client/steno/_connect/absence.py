@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steno._connect.probe import NeedsRestart, Unreachable
 from steno._connect.target import Target, start_command
-from steno_protocol import errors, places
+from steno_protocol import errors, paths
 
 
 class StartFailed(errors.Unreachable):
@@ -29,12 +29,12 @@ def not_there(
 def _remedy(target: Target) -> str:
     """How a daemon comes to be where this one was looked for, and no other one elsewhere."""
     if target.endpoint is not None:
-        if places.is_remote(target.endpoint):
+        if paths.is_remote(target.endpoint):
             return "see on that machine, with `steno status`, whether it runs and listens there"
         return "an address starts none: start the daemon of its root, `steno start --root DIR`"
     assert target.root is not None
     if target.spawn:
-        return f"see {Path(target.root, places.LOG)}"
+        return f"see {Path(target.root, paths.LOG)}"
     return f"start it with `{start_command(target.root)}`"
 
 

@@ -46,7 +46,7 @@ def is_killed(target: Target) -> bool:
         return False
 
 
-def tell_restart(ready: Ready) -> None:
+def log_restart(ready: Ready) -> None:
     """Log that the daemon of a connection was killed and that a follower started it again.
 
     A program that has no logging set up shows it on stderr.

@@ -15,12 +15,12 @@ from contextlib import suppress
 from typing import Final
 
 from steno._connect.connection import OutOfHandles
-from steno_protocol import limits, socket_limits
+from steno_protocol import limits
 from steno_protocol.zmtp import ForeignWire, Inbound, Outbound
 
 _NOW: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-_LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
-_MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
+_LEAST_BYTES: Final = limits.GATHERED_BYTES_MAX
+_MOST_BYTES: Final = limits.RECEIVED_BYTES_MAX
 _OVER: Final = select.EPOLLHUP | select.EPOLLRDHUP | select.EPOLLERR
 
 _NO_MEMORY: Final = frozenset({errno.ENOMEM, errno.ENOBUFS})
@@ -81,7 +81,7 @@ class LocalConnection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._handles.append(self._socket)
         self._socket.setblocking(False)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, socket_limits.SOCKET_BYTES)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.SOCKET_BYTES)
         self._news = select.epoll()
         self._handles.append(self._news)
         self._end = select.epoll()
@@ -124,7 +124,7 @@ class LocalConnection:
     def expects_more(self) -> bool:
         """See `Connection`: the kernel holds little, and more can go once that was taken."""
         is_half_there = self._inbound.is_midway and self._unbroken_bytes > 0
-        return is_half_there or self._unbroken_bytes >= socket_limits.GATHERED_BYTES_MAX
+        return is_half_there or self._unbroken_bytes >= limits.GATHERED_BYTES_MAX
 
     def is_lost(self) -> bool:
         """See `Connection`; what came before the end is to be received first."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from steno._system.safe_open import open_regular, read_regular
-from steno_protocol import places
-from steno_protocol.places import LockNote
+from steno_protocol import paths
+from steno_protocol.paths import LockNote
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Silence(msgspec.Struct, frozen=True):
 def is_free(root: Path) -> bool:
     """True when no daemon holds the root."""
     try:
-        with open_regular(root / places.LOCK) as file:
+        with open_regular(root / paths.LOCK) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return True
@@ -38,7 +38,7 @@ def note_of(root: Path) -> LockNote | None:
     None before it answers for the first time, and when it has ended.
     """
     try:
-        return places.decode_lock_note(read_regular(root / places.LOCK))
+        return paths.decode_lock_note(read_regular(root / paths.LOCK))
     except OSError:
         return None
 
@@ -74,7 +74,7 @@ def silence_of(note: LockNote) -> Silence:
             f"end some of its clients, or allow the next one more (ulimit -n) and kill {note.pid}:"
             " it drains",
         )
-    log = Path(note.root, places.LOG)
+    log = Path(note.root, paths.LOG)
     return Silence(f"{held} and does not answer", f"see {log}; if it hangs, kill {note.pid}")
 
 

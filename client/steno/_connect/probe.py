@@ -8,7 +8,7 @@ import msgspec
 from steno._connect.connection import Connection, OutOfHandles
 from steno._connect.endpoints import connection_to
 from steno._connect.target import Target
-from steno_protocol import errors, limits, places
+from steno_protocol import errors, limits, paths
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
 from steno_protocol.frames import decode_answers, encode_request
@@ -180,6 +180,6 @@ def _judge(connection: Connection, target: Target, body: object) -> Outcome:
 
 def probe_deadline(target: Target, deadline: float) -> float:
     """When one probe has to be over."""
-    is_remote = target.endpoint is not None and places.is_remote(target.endpoint)
+    is_remote = target.endpoint is not None and paths.is_remote(target.endpoint)
     timeout_s = limits.REMOTE_PROBE_TIMEOUT_S if is_remote else limits.PROBE_TIMEOUT_S
     return min(deadline, time.monotonic() + timeout_s)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import zmq
 
 from steno._connect.connection import OutOfHandles
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class RemoteConnection:
         self.is_refused = False
         self.tells_once = True
         is_bare = key is None and endpoint.startswith("tcp:")
-        self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
+        self._error_mapping = _REFUSALS_OF_BARE if is_bare else _REFUSALS
         self._is_ready = False
         self._is_lost = False
         self._pid = os.getpid()
@@ -118,7 +118,7 @@ class RemoteConnection:
             self._socket.setsockopt(zmq.CURVE_SERVERKEY, key.server.encode())
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, key.own.public.encode())
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, key.own.secret.encode())
-            self._socket.setsockopt(zmq.IPV6, int(places.is_ipv6(self.endpoint)))
+            self._socket.setsockopt(zmq.IPV6, int(paths.is_ipv6(self.endpoint)))
             self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
             # A machine that vanished hangs up on nobody; a daemon on ours does, whatever ends it.
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
@@ -174,7 +174,7 @@ class RemoteConnection:
                 self._is_ready = True
             else:
                 self._is_lost = True
-                self.is_refused |= event in self._refusals
+                self.is_refused |= event in self._error_mapping
         return self._is_lost
 
     def wait_until_ready(self, deadline: float) -> bool:

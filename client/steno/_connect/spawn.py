@@ -27,7 +27,7 @@ from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_
 from steno._connect.start_lock import StartLock
 from steno._connect.target import Target
 from steno._system.folders import make_private
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Drain
 from steno_protocol.frames import encode_request
 
@@ -119,7 +119,7 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
         if not is_last and time.monotonic() < deadline:
             return
         raise StartFailed(
-            f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, places.LOG)}"
+            f"stenod was not ready within {timeout_s:.1f} s: see {Path(root, paths.LOG)}"
         ) from None
     if done.returncode in (0, _EXIT_HELD):
         return
@@ -129,7 +129,7 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
         raise StartFailed(
             f"stenod was started {limits.STARTS_MAX} times and ended each time without a word (exit"
             f" code {done.returncode}): is it killed, or short of memory? See"
-            f" {Path(root, places.LOG)}"
+            f" {Path(root, paths.LOG)}"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._system import fork_guard
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 
 _BYTE_LOCK: Final = struct.Struct("hhqqi0q")
 """type, from where, start, length, pid: `struct flock` of fcntl(2), in the machine's own layout."""
@@ -32,7 +32,7 @@ class StartLock:
     def __init__(self, root: str, patience_s: float) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._handle = fork_guard.closed_in_child(
-            os.open(Path(root, places.START_LOCK), flags, 0o600)
+            os.open(Path(root, paths.START_LOCK), flags, 0o600)
         )
         self._patience_s = max(patience_s, limits.START_LOCK_POLL_S)
         self._began = time.monotonic()

@@ -11,7 +11,7 @@ import msgspec
 
 from steno._sansio.argument_checks import briefly, given_text
 from steno._system.safe_open import read_regular
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def make_target(
         root=None if root is None else _path(root, "root"),
         endpoint=None if endpoint is None else _endpoint(endpoint),
         spawn=spawn and endpoint is None,
-        name=_default_name() if name is None else places.check_name(name),
+        name=_default_name() if name is None else paths.check_name(name),
         key=None if key_file is None else _client_key(key_file),
     )
 
@@ -114,26 +114,26 @@ def _path(path: Any, what: str) -> str:
 
 
 def _endpoint(endpoint: str) -> str:
-    return places.check_endpoint(given_text(endpoint, "the endpoint"))
+    return paths.check_endpoint(given_text(endpoint, "the endpoint"))
 
 
 def _real_root(root: str | None) -> str:
     given = None if root is None else os.path.expanduser(root)  # noqa: PTH111 (as text)
     home = os.path.expanduser("~")  # noqa: PTH111 (as text)
-    path = os.path.realpath(places.root_folder(given, os.environ, home))
-    return places.check_path(path, "root")
+    path = os.path.realpath(paths.root_folder(given, os.environ, home))
+    return paths.check_path(path, "root")
 
 
 def _noted_endpoint(root: str) -> str | None:
     try:
-        note = places.decode_lock_note(read_regular(Path(root, places.LOCK)))
+        note = paths.decode_lock_note(read_regular(Path(root, paths.LOCK)))
     except OSError:
         return None
     return None if note is None else note.endpoint
 
 
 def _derived_endpoint(root: str) -> str:
-    path = places.socket_path(root, None, os.environ, os.getuid())
+    path = paths.socket_path(root, None, os.environ, os.getuid())
     folder = os.path.dirname(path)  # noqa: PTH120 (as text)
     if folder != root:
         _check_socket_folder(folder)
@@ -144,7 +144,7 @@ def _check_socket_folder(folder: str) -> None:
     """What is not there, a daemon makes for its user alone."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for found in (os.lstat(folder), os.stat(folder)):  # noqa: PTH116 (as text)
-            places.check_socket_folder(
+            paths.check_socket_folder(
                 folder, owner=found.st_uid, mode=found.st_mode, own=os.getuid()
             )
 

@@ -20,13 +20,13 @@ from steno._sansio.summaries import (
     summary_tokens,
 )
 from steno.values import Ack, Compacted
-from steno_protocol import commands, happenings, limits, replies
+from steno_protocol import commands, limits, replies, timeline_entries
 from steno_protocol.context import CHARS_PER_TOKEN, ContextState, Message
 from steno_protocol.errors import Expired
-from steno_protocol.happenings import Happening
-from steno_protocol.places import check_key
+from steno_protocol.paths import check_key
 from steno_protocol.positions import Position
 from steno_protocol.records import text_chars
+from steno_protocol.timeline_entries import TimelineEntry
 
 
 class Compacting:
@@ -56,18 +56,18 @@ class Compacting:
         """What there is to do, or None when that is nothing."""
         return Begun(self.begin, reply) if reply.messages else None
 
-    def applied(self, entries: Sequence[Happening]) -> "Applied | None":
+    def applied(self, entries: Sequence[TimelineEntry]) -> "Applied | None":
         """The compaction of this key in the session's timeline, None when there was none."""
         at: dict[int, str] = {}
         for entry in entries:
             match entry:
-                case Happening(
-                    kind=happenings.COMPACTING,
+                case TimelineEntry(
+                    kind=timeline_entries.COMPACTING,
                     details={"checkpoint_id": int(number), "at": str(begun)},
                 ):
                     at[number] = begun
-                case Happening(
-                    kind=happenings.COMPACTED,
+                case TimelineEntry(
+                    kind=timeline_entries.COMPACTED,
                     details={
                         "from": int(source),
                         "checkpoint_id": int(number),

@@ -9,7 +9,7 @@ from steno._sansio.request_builders import PositionLike, position_text
 from steno_protocol import limits
 from steno_protocol.commands import Delete, Describe, Fork
 from steno_protocol.errors import BadRequest
-from steno_protocol.places import check_key
+from steno_protocol.paths import check_key
 
 _SUFFIX_CHARS = len("-undo-") + 8
 

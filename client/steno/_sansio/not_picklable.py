@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 
-class Uncopied:
+class NotPicklable:
     """Something that is neither copied nor pickled.
 
     A copy would share the subscription behind it, and end it when it is thrown away first; in

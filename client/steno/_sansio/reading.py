@@ -13,14 +13,14 @@ from steno._sansio.request_builders import PositionLike, position_text
 from steno.values import Record, decode_object
 from steno_protocol import limits
 from steno_protocol.blocks import Bytes, read_lines
+from steno_protocol.checkpoint_ids import checkpoint_floor
 from steno_protocol.commands import Read
 from steno_protocol.context import ContextState
 from steno_protocol.errors import BadRequest, Corrupt, NotFound
-from steno_protocol.floors import checkpoint_floor
-from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position, new_position
 from steno_protocol.replies import Lines, Source
+from steno_protocol.timeline_entries import TimelineEntry
 
 PastState = PositionLike | int
 """A position, or a generation (its end)."""
@@ -247,7 +247,7 @@ class PastReader:
         """True when only the timeline can tell which id a checkpoint would have got."""
         return self._state is None or not self._state.checkpoints
 
-    def state(self, entries: Sequence[Happening] = ()) -> ContextState:
+    def state(self, entries: Sequence[TimelineEntry] = ()) -> ContextState:
         """The state, once everything was absorbed.
 
         Args:

@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import Verification
 
@@ -28,9 +28,9 @@ def repair_fields(report: Verification) -> RepairFields:
             f"the report is a {type(given).__name__}: give what verify() of this session returned"
         )
     for file in report.files:
-        if file.file == places.CONTEXT:
+        if file.file == paths.CONTEXT:
             return {"generation": report.generation, "bytes": file.bytes, "crc": file.crc}
     raise BadRequest(
-        f"the report tells of no {places.CONTEXT}: give what verify() of this session returned",
+        f"the report tells of no {paths.CONTEXT}: give what verify() of this session returned",
         session=report.session,
     )

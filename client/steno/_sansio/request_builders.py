@@ -7,7 +7,7 @@ from steno.values import Ack, File
 from steno_protocol import limits
 from steno_protocol.commands import Fork, Mutation, Open
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError
-from steno_protocol.places import check_key, key_time_ms
+from steno_protocol.paths import check_key, key_time_ms
 from steno_protocol.positions import Position
 from steno_protocol.replies import AnyReply, Reply, SessionStat, Welcome
 

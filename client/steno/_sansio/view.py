@@ -5,17 +5,17 @@ from pathlib import Path
 from weakref import ref
 
 from steno._sansio.mirror import Mirror
-from steno._sansio.not_picklable import Uncopied
+from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.request_builders import not_followed
 from steno._sansio.summaries import COMPACTION_RATIO, COMPACTION_RESERVED_TOKENS, should_compact
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.context import ContextState, Message, UsageEntry
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 
 
-class SessionView(Uncopied):
+class SessionView(NotPicklable):
     """One session as this process sees it.
 
     Attributes:
@@ -129,7 +129,7 @@ class SessionView(Uncopied):
         """The path of `context.jsonl`; only the daemon may write it."""
         if self._opened is None:
             raise BadRequest("the session was not opened: its folder is not known", session=self.id)
-        return Path(self._opened.folder, places.CONTEXT)
+        return Path(self._opened.folder, paths.CONTEXT)
 
     def _followed(self) -> Mirror:
         if self._mirror is None:

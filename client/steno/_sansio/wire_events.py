@@ -13,7 +13,7 @@ from steno._sansio.messages import Message, encode_messages
 from steno._sansio.reading import LineReader
 from steno._sansio.request_builders import PositionLike, position_text
 from steno.values import Turn, WireRecord, wire_record
-from steno_protocol import places, wire
+from steno_protocol import paths, wire
 from steno_protocol.commands import ReadWire
 from steno_protocol.errors import BadRequest, Corrupt
 from steno_protocol.positions import Position
@@ -140,7 +140,7 @@ class WireReader(LineReader):
 
     def _no_event(self, cursor: Position, why: str) -> Corrupt:
         return Corrupt(
-            f"the line at {cursor} of {places.WIRE} is no event ({why}): read on behind it, or"
+            f"the line at {cursor} of {paths.WIRE} is no event ({why}): read on behind it, or"
             " without strict, which passes such lines over; `steno verify` says more",
             session=self._session,
         )

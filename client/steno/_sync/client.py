@@ -8,7 +8,7 @@ from typing import Literal, Self
 from steno._connect.target import make_target
 from steno._sansio.argument_checks import given_labels
 from steno._sansio.forks import delete_command
-from steno._sansio.not_picklable import Uncopied
+from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.request_builders import ReplyT, open_unfollowed, opening
 from steno._sync.link import BlockingLink
 from steno._sync.session import BlockingSession
@@ -16,7 +16,7 @@ from steno._sync.subscription import BlockingSubscription
 from steno.values import Deleted, deleted_of
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import StenoError
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 
 __all__ = ["BlockingClient", "BlockingSession", "BlockingSubscription", "connect_sync"]
 
@@ -43,7 +43,7 @@ def connect_sync(
     )
 
 
-class BlockingClient(Uncopied):
+class BlockingClient(NotPicklable):
     """A connection to a daemon that mends itself; made by `connect_sync`.
 
     Requests from several threads are put one after the other, in the order in which they come. One
@@ -155,7 +155,7 @@ class BlockingClient(Uncopied):
         """The numbers of a session at its head; it is neither created nor repaired."""
         return self._link.ask(commands.Stat(session=session), replies.SessionStat)
 
-    def timeline(self, session: str) -> list[Happening]:
+    def timeline(self, session: str) -> list[TimelineEntry]:
         """What ever happened to a session, oldest first."""
         return self._link.ask(commands.Timeline(session=session), replies.TimelineReport).entries
 

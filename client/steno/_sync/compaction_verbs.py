@@ -40,7 +40,7 @@ class BlockingCompactionSession(BlockingLinkedSession):
         repeated = None if key is None else self._repeated(job)
         if repeated is not None:
             return repeated
-        self._link.farewells.add(job.abort)
+        self._link.close_requests.add(job.abort)
         try:
             check = self._history_check
             begun = job.begun(self._link.ask(job.begin, replies.Compaction, check=check))
@@ -55,7 +55,7 @@ class BlockingCompactionSession(BlockingLinkedSession):
             self._abort(job)
             raise
         finally:
-            self._link.farewells.discard(job.abort)
+            self._link.close_requests.discard(job.abort)
         if ack.duplicate:
             # Only a rewrite ends the lease, and this time there was none.
             self._abort(job)

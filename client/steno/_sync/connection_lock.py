@@ -26,7 +26,7 @@ _SLEEP_S_MAX: Final = 1000.0
 """A deadline may be infinite, and an integer of milliseconds may not: who wakes looks again."""
 
 
-class Turnstile:
+class ConnectionLock:
     """Gives turns in order, and none to a thread that has the turn.
 
     Such a thread is in a signal handler or a finaliser, in the middle of what it does with the
@@ -48,8 +48,8 @@ class Turnstile:
         self._owner = threading.Condition(self._turn)
         # Sets, not counts: to add to one is a single step, which threads cannot take half.
         self._queued: set[object] = set()
-        self._sleeping: set[Bell] = set()
-        self._spare_bells: list[Bell] = []
+        self._sleeping: set[Wakeup] = set()
+        self._spare_wakeups: list[Wakeup] = []
         self.give_back: Callable[[], None] = self._turn.release
 
     def take(self, timeout_s: float) -> float:
@@ -78,38 +78,38 @@ class Turnstile:
         """
         return self._take_now() or self._queue_up(time.monotonic(), deadline) is not None
 
-    def bell(self) -> "Bell":
+    def wakeup(self) -> "Wakeup":
         """A bell that is rung from now on, until it is put away."""
         try:
-            bell = self._spare_bells.pop()
+            wakeup = self._spare_wakeups.pop()
         except IndexError:
-            bell = Bell()
+            wakeup = Wakeup()
         try:
-            self._sleeping.add(bell)
+            self._sleeping.add(wakeup)
         except BaseException:
             # An interrupt: nobody would put it away.
-            self.forget(bell)
+            self.forget(wakeup)
             raise
-        return bell
+        return wakeup
 
-    def put_away(self, bell: "Bell") -> None:
+    def put_away(self, wakeup: "Wakeup") -> None:
         """Its owner sleeps no more."""
-        self._sleeping.discard(bell)
-        self._spare_bells.append(bell)
+        self._sleeping.discard(wakeup)
+        self._spare_wakeups.append(wakeup)
 
-    def forget(self, bell: "Bell") -> None:
+    def forget(self, wakeup: "Wakeup") -> None:
         """Its owner was interrupted where it put it away; else it would be rung for ever."""
-        self._sleeping.discard(bell)
+        self._sleeping.discard(wakeup)
 
-    def ring(self, but: "Bell | None" = None) -> None:
+    def ring(self, but: "Wakeup | None" = None) -> None:
         """Have all who sleep look again, once they get a turn, except one.
 
         Who is about to use the connection rings first: whatever happens then, they will look.
         """
         if self._sleeping:
-            for bell in list(self._sleeping):
-                if bell is not but:
-                    bell.ring()
+            for wakeup in list(self._sleeping):
+                if wakeup is not but:
+                    wakeup.ring()
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Turnstile:
         return True
 
 
-class Bell:
+class Wakeup:
     """What wakes a thread that sleeps beside a turnstile; it stays rung until it is hushed."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from math import inf
 
 from steno._connect.absence import StartFailed, not_there
-from steno._connect.connect import connect, is_killed, tell_restart
+from steno._connect.connect import connect, is_killed, log_restart
 from steno._connect.connection import Connection
 from steno._connect.probe import Attempt, Ready, hello_of, probe_deadline
 from steno._connect.target import Target
@@ -21,7 +21,7 @@ from steno._sansio.exchange import Exchange
 from steno._sansio.follower import Follower
 from steno._sansio.pending import Pending
 from steno._sansio.request_builders import ReplyT, expected, seconds
-from steno._sync.connection_lock import Turnstile
+from steno._sync.connection_lock import ConnectionLock
 from steno._system import fork_guard
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
@@ -45,10 +45,10 @@ class BlockingLink:
         self.name = target.name
         self.timeout = seconds(timeout)
         self.is_inherited = False
-        self.farewells: set[commands.Command] = set()
+        self.close_requests: set[commands.Command] = set()
         self._target = target.resolved()
         self._exchange = Exchange(hello_of(target))
-        self._turns = Turnstile()
+        self._turns = ConnectionLock()
         self._unpaid: deque[Follower] = deque()
         self._connection: Connection | None = None
         self._attempt: Attempt | None = None
@@ -70,7 +70,7 @@ class BlockingLink:
             return
         if self._connection is not None:
             # Else somebody might be started for it.
-            for command in list(self.farewells):
+            for command in list(self.close_requests):
                 with suppress(StenoError):
                     self.ask(command, replies.Done, limits.COMPACTION_ABORT_S)
         self._turns.take(self.timeout)
@@ -242,11 +242,11 @@ class BlockingLink:
         """
         deadline = inf if timeout is None else time.monotonic() + timeout
         self.check_open()
-        bell = self._turns.bell()
+        wakeup = self._turns.wakeup()
         try:
             while self._turns.take_before(deadline):
                 try:
-                    bell.hush()
+                    wakeup.hush()
                     if is_true():
                         return True
                     self.check_open()
@@ -254,7 +254,7 @@ class BlockingLink:
                         return False
                     if self._step(0.0):
                         # Perhaps it is for another thread; and more may be there.
-                        self._turns.ring(but=bell)
+                        self._turns.ring(but=wakeup)
                         continue
                     if is_true():
                         # Its own time was over: that came from the clock, and rings no bell.
@@ -262,12 +262,12 @@ class BlockingLink:
                     descriptors, until = self._signs()
                 finally:
                     self._turns.give_back()
-                bell.sleep(descriptors, min(deadline, until))
+                wakeup.sleep(descriptors, min(deadline, until))
         finally:
             try:
-                self._turns.put_away(bell)
+                self._turns.put_away(wakeup)
             except BaseException:
-                self._turns.forget(bell)
+                self._turns.forget(wakeup)
                 raise
         # Another thread's request has the turn: what it took in so far is to be seen without one.
         return is_true()
@@ -430,7 +430,7 @@ class BlockingLink:
                 started = connect(self._target, deadline)
                 self.welcome = self._adopt(started)
                 if is_revival:
-                    tell_restart(started)
+                    log_restart(started)
             elif (ready := self._go_on_connecting(now, until)) is not None:
                 self.welcome = self._adopt(ready)
         except StartFailed as error:

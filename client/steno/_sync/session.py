@@ -22,8 +22,8 @@ from steno._sync.wire_verbs import BlockingWireSession
 from steno.values import Ack
 from steno_protocol import commands, replies
 from steno_protocol.context import ContextState
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 
 class BlockingSession(
@@ -165,7 +165,7 @@ class BlockingSession(
         self._opened = self._link.ask(commands.Stat(session=self.id), replies.SessionStat)
         return self._opened
 
-    def timeline(self) -> list[Happening]:
+    def timeline(self) -> list[TimelineEntry]:
         """What ever happened to the session, oldest first."""
         asked = commands.Timeline(session=self.id)
         return self._link.ask(asked, replies.TimelineReport).entries

@@ -11,8 +11,8 @@ from steno._sansio.argument_checks import given_seconds
 from steno._sansio.event_merge import Following
 from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
-from steno._sansio.not_picklable import Uncopied
-from steno._sync.connection_lock import Turnstile
+from steno._sansio.not_picklable import NotPicklable
+from steno._sync.connection_lock import ConnectionLock
 from steno.values import File, SubscriptionEvent
 from steno_protocol.errors import Busy
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steno._sync.link import BlockingLink
 
 
-class BlockingSubscription(Iterator[SubscriptionEvent], Uncopied):
+class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
     As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
@@ -41,7 +41,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], Uncopied):
         self._link = link
         self._following = Following(session, starts, _nothing, incarnation, mirror_of)
         # Beside the turns of the connection: to take an event waits for no answer of the daemon.
-        self._turns = Turnstile()
+        self._turns = ConnectionLock()
         self._is_closed = False
         for follower in self._following.followers:
             link.follow(follower)

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

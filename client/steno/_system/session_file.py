@@ -4,7 +4,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.replies import Source
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -49,7 +49,7 @@ def open_source(told: Source) -> SourceFile | None:
     except (OSError, ValueError):
         return None
     stat = os.fstat(descriptor)
-    identity = places.file_identity(_boot_id(), stat.st_dev, stat.st_ino)
+    identity = paths.file_identity(_boot_id(), stat.st_dev, stat.st_ino)
     if identity is None or identity != told.identity:
         os.close(descriptor)
         return None
@@ -59,6 +59,6 @@ def open_source(told: Source) -> SourceFile | None:
 @cache
 def _boot_id() -> str:
     try:
-        return Path(places.BOOT_ID).read_text(encoding="ascii").strip()
+        return Path(paths.BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
         return ""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from steno._system.folders import make_private
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.settings import mounted_folders
 
@@ -53,14 +53,14 @@ class Address:
     @property
     def context(self) -> Path:
         """The file that the daemon writes."""
-        return self.folder / places.CONTEXT
+        return self.folder / paths.CONTEXT
 
 
 def find_address(path: Path) -> Address:
     """The session behind `path`, whose parent folder has to exist."""
     parent = Path(os.path.realpath(path.parent))
     found = None
-    if path.name == places.CONTEXT:
+    if path.name == paths.CONTEXT:
         found = _address_in(parent, parent, is_companion=False)
     if found is None:
         found = _address_in(parent, parent / _companion(path.name), is_companion=True)
@@ -73,7 +73,7 @@ def prepare_root(address: Address) -> None:
     """Make the root of a daemon that mounts one tree, if it is not there."""
     if address.tree is None:
         return
-    config = address.root / places.CONFIG
+    config = address.root / paths.CONFIG
     if config.exists():
         return
     make_private(address.root)
@@ -89,7 +89,7 @@ def prepare_root(address: Address) -> None:
 def _address_in(parent: Path, folder: Path, *, is_companion: bool) -> Address | None:
     """The address of a session's folder, `parent` or in it; None when it has no possible id."""
     users = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
-    home = Path(os.path.realpath(places.root_folder(None, os.environ, users)))
+    home = Path(os.path.realpath(paths.root_folder(None, os.environ, users)))
     for prefix, tree in _trees(home):
         session = _session_in(prefix, tree, folder)
         if session is not None:
@@ -112,8 +112,8 @@ def _companion(name: str) -> str:
 
 def _trees(home: Path) -> Iterator[tuple[str, Path]]:
     """The trees of the user's root, each with what an id in it begins with."""
-    yield "", home / places.SESSIONS
-    config = home / places.CONFIG
+    yield "", home / paths.SESSIONS
+    config = home / paths.CONFIG
     try:
         folders = mounted_folders(config.read_text(encoding="utf-8"), str(config))
     except (OSError, UnicodeDecodeError, BadRequest):
@@ -129,7 +129,7 @@ def _session_in(prefix: str, tree: Path, folder: Path) -> str | None:
         return None
     session = prefix + folder.relative_to(tree).as_posix()
     try:
-        places.split_session(session)
+        paths.split_session(session)
     except BadRequest:
         return None
     return session

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import places
+from steno_protocol import paths
 
 _LOCK: Final = "names.lock"
 
@@ -78,7 +78,7 @@ def _number(path: Path, rotated: Path) -> None:
 
 
 def _left_behind(folder: Path) -> set[tuple[int, int] | None]:
-    return {_inode(file) for file in folder.iterdir() if places.generation_of(file.name)}
+    return {_inode(file) for file in folder.iterdir() if paths.generation_of(file.name)}
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
 from steno.values import Ack
-from steno_protocol import limits, places, wire
+from steno_protocol import limits, paths, wire
 from steno_protocol.errors import NotFound
 
 
@@ -35,7 +35,7 @@ class WireFileSession:
         address.folder.mkdir(mode=0o700, exist_ok=True)
         # The first append gives the file its name; nobody else may see it without one.
         with _twin.alone(address.folder):
-            own = address.folder / places.WIRE
+            own = address.folder / paths.WIRE
             if not self.path.exists():
                 # The caller's file was removed, if it was ever there: a new one begins.
                 own.unlink(missing_ok=True)
@@ -65,10 +65,10 @@ class WireFileSession:
             return False
 
     def _look(self) -> Address:
-        is_own = self.path.name == places.WIRE
-        address = find_address(self.path.with_name(places.CONTEXT) if is_own else self.path)
+        is_own = self.path.name == paths.WIRE
+        address = find_address(self.path.with_name(paths.CONTEXT) if is_own else self.path)
         if address.is_companion and self.path.exists():
-            _twin.adopt(self.path, address.folder / places.WIRE)
+            _twin.adopt(self.path, address.folder / paths.WIRE)
         return address
 
     def _lines(self) -> Iterator[bytes]:

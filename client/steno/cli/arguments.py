@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
-from steno_protocol.places import check_endpoint, check_key, check_name
+from steno_protocol.paths import check_endpoint, check_key, check_name
 from steno_protocol.positions import Position
 
 _DURABILITIES: Final = ("synced", "written")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from steno._system.safe_open import NotRegular, read_regular
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.replies import OptionEntry
 from steno_protocol.settings import Settings, read_settings
@@ -15,7 +15,7 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
     Raises:
         BadRequest: something there is not valid; the message names line, option and remedy.
     """
-    path = root / places.CONFIG
+    path = root / paths.CONFIG
     try:
         text = read_regular(path).decode()
     except FileNotFoundError:

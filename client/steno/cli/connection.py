@@ -12,7 +12,7 @@ from typing import TypedDict
 from steno._connect.target import make_target
 from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.exits import WrongUsage
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
 
 
@@ -94,7 +94,7 @@ def root_in_use(options: Namespace) -> Path:
     endpoint = endpoint_of(options)
     if endpoint is None:
         return root_of(options)
-    if places.is_remote(endpoint):
+    if paths.is_remote(endpoint):
         raise WrongUsage(
             f"`steno {options.command}` works on the files of a root, and those of the daemon at"
             f" {endpoint} are on another machine: run it there, or name a root with --root"
@@ -147,7 +147,7 @@ def _endpoint_of_environment() -> str | None:
     if not found:
         return None
     try:
-        return places.check_endpoint(found)
+        return paths.check_endpoint(found)
     except BadRequest as error:
         raise WrongUsage(f"STENO_ENDPOINT: {error.message}") from None
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from steno._system.safe_open import read_regular
 from steno.cli.command_limits import WATCHDOG_S
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 
 MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
 """The first line of each file of ours: no other file is ever replaced or removed."""
@@ -88,7 +88,7 @@ def units_of(root: Path, socket: str, default: Path, environ: Mapping[str, str])
     name = name_of(root, default)
     home = (
         environ.get("XDG_CONFIG_HOME")
-        or places.check_home(
+        or paths.check_home(
             environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 (as text)
         )
         + "/.config"
@@ -96,7 +96,7 @@ def units_of(root: Path, socket: str, default: Path, environ: Mapping[str, str])
     folder = Path(home, "systemd", "user")
     words = [
         sys.executable, "-P", "-m", "stenod", "--foreground", "--root", str(root),
-        "--socket", socket, "--log", str(root / places.LOG),
+        "--socket", socket, "--log", str(root / paths.LOG),
     ]  # fmt: skip
     service = _SERVICE.format(
         mark=MARK,

@@ -16,7 +16,7 @@ from stenod.feed.feed import Feed, Subscriber
 from stenod.runtime.executor import Spawn
 
 
-class Loan(Protocol):
+class InFlightFrame(Protocol):
     """A frame that is lent to a socket."""
 
     @property
@@ -34,7 +34,7 @@ class Link(Protocol):
         ...
 
 
-class Untaken:
+class SendBudget:
     """What is on its way to all peers together.
 
     With `UNTAKEN_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
@@ -42,15 +42,15 @@ class Untaken:
     """
 
     def __init__(self) -> None:
-        self._debtors: set[Loans] = set()
+        self._debtors: set[InFlightFrames] = set()
         self._bytes = 0
 
-    def lent(self, debtor: "Loans", size: int) -> None:
+    def lent(self, debtor: "InFlightFrames", size: int) -> None:
         """A peer was lent so many bytes."""
         self._debtors.add(debtor)
         self._bytes += size
 
-    def taken(self, debtor: "Loans", size: int) -> None:
+    def taken(self, debtor: "InFlightFrames", size: int) -> None:
         """A peer took so many bytes; it is forgotten once nothing is on its way to it."""
         self._bytes -= size
         if not debtor.is_owing:
@@ -79,7 +79,7 @@ class Untaken:
             debtor.forget_taken()
 
 
-class Loans:
+class InFlightFrames:
     """What is on its way to a peer, the oldest first.
 
     Frames that are lent to the socket tell when they were taken; those that were copied are taken
@@ -89,9 +89,9 @@ class Loans:
         untaken: what is on its way to all peers.
     """
 
-    def __init__(self, untaken: Untaken | None = None) -> None:
-        self._untaken = untaken or Untaken()
-        self._loans: deque[tuple[Loan, int]] = deque()
+    def __init__(self, untaken: SendBudget | None = None) -> None:
+        self._send_budget = untaken or SendBudget()
+        self._in_flight: deque[tuple[InFlightFrame, int]] = deque()
         self._bytes = 0
         self._copied = 0
         self._expected = 0
@@ -105,10 +105,10 @@ class Loans:
         self._copied += size
         self._bytes += size
 
-    def add(self, loan: Loan, size: int) -> None:
+    def add(self, in_flight_frame: InFlightFrame, size: int) -> None:
         """A frame of so many bytes is lent."""
-        self._loans.append((loan, size + self._copied))
-        self._untaken.lent(self, size + self._copied)
+        self._in_flight.append((in_flight_frame, size + self._copied))
+        self._send_budget.lent(self, size + self._copied)
         self._copied = 0
         self._bytes += size
         self.forget_taken()
@@ -122,43 +122,43 @@ class Loans:
     @property
     def is_owing(self) -> bool:
         """Whether anything was lent and not taken, as far as was looked, or is to be lent soon."""
-        return bool(self._loans) or self._expected > 0
+        return bool(self._in_flight) or self._expected > 0
 
     @contextmanager
     def expected(self, size: int) -> Generator[None]:
         """So many bytes are being read for it in the block: they count as if they were lent."""
         self._expected += size
         self._bytes += size
-        self._untaken.lent(self, size)
+        self._send_budget.lent(self, size)
         try:
             yield
         finally:
             self._expected -= size
             self._bytes -= size
-            self._untaken.taken(self, size)
+            self._send_budget.taken(self, size)
 
     def room_for(self, most: int) -> int:
         """How large a block may be that is read for it just now, `most` bytes at most."""
-        return self._untaken.room_for(most)
+        return self._send_budget.room_for(most)
 
     def exceeds(self, most: int) -> bool:
         """Whether more than the peer's part, `most` bytes at most, is on its way."""
-        return self.bytes >= self._untaken.part_of(most)
+        return self.bytes >= self._send_budget.part_of(most)
 
     def forget_taken(self) -> None:
         """Look which frames were taken."""
-        while self._loans and self._loans[0][0].done:
+        while self._in_flight and self._in_flight[0][0].done:
             self._forget_oldest()
 
     def forget_all(self) -> None:
         """The peer is gone, and what is on its way to it is dropped."""
-        while self._loans:
+        while self._in_flight:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        _, size = self._loans.popleft()
+        _, size = self._in_flight.popleft()
         self._bytes -= size
-        self._untaken.taken(self, size)
+        self._send_budget.taken(self, size)
 
 
 class Subscription(msgspec.Struct):
@@ -210,7 +210,7 @@ class Peer(msgspec.Struct, eq=False):
     reading: anyio.Semaphore = msgspec.field(
         default_factory=lambda: anyio.Semaphore(limits.PEER_BLOCKS_READ_MAX, fast_acquire=True)
     )
-    loans: Loans = msgspec.field(default_factory=Loans)
+    in_flight: InFlightFrames = msgspec.field(default_factory=InFlightFrames)
 
     def check_takes(self) -> None:
         """Refuse to look up more for one who does not take what was found.
@@ -218,16 +218,16 @@ class Peer(msgspec.Struct, eq=False):
         Raises:
             Busy: too much is on its way.
         """
-        if self.loans.exceeds(limits.PEER_LOANS_BYTES_MAX):
+        if self.in_flight.exceeds(limits.PEER_LOANS_BYTES_MAX):
             raise Busy(
-                f"{self.loans.bytes} bytes wait until this connection takes them: receive them,"
+                f"{self.in_flight.bytes} bytes wait until this connection takes them: receive them,"
                 " then ask again"
             )
 
     @property
     def takes_events(self) -> bool:
         """False while so much is on its way that its subscriptions have to wait."""
-        return not self.loans.exceeds(limits.PEER_EVENTS_BYTES_MAX)
+        return not self.in_flight.exceeds(limits.PEER_EVENTS_BYTES_MAX)
 
     def follows(self, session: str) -> bool:
         """Whether it has a subscription to the context of a session."""

@@ -70,19 +70,19 @@ from steno_protocol.replies import (
 )
 from steno_protocol.rights import right_needed
 from stenod.api.auth import Admission
-from stenod.api.clients import Crowded, Link, Loans, Peer, Subscription, Untaken
+from stenod.api.clients import Crowded, InFlightFrames, Link, Peer, SendBudget, Subscription
 from stenod.api.replies import Outbox
 from stenod.api.status import Reporter
 from stenod.feed.feed import Subscriber
-from stenod.runtime.context import Workshop
-from stenod.runtime.error_mapping import Refusals, doubted, draining, forget_way, remedy_of
+from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
 from stenod.runtime.executor import Spawn
 from stenod.runtime.mailbox import Item
+from stenod.runtime.services import Services
 from stenod.sessions.foreign_poll import Watch
 from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
-from stenod.sessions.operations import Custody
-from stenod.sessions.queries import Looks
+from stenod.sessions.operations import Operations
+from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 
 
@@ -140,11 +140,11 @@ class Router:
         self,
         reporter: Reporter,
         registry: Registry,
-        looks: Looks,
-        custody: Custody,
+        looks: Queries,
+        operations: Operations,
         collector: Collector,
         outbox: Outbox,
-        workshop: Workshop,
+        services: Services,
         spawn: Spawn,
         admission: Admission,
     ) -> None:
@@ -158,15 +158,15 @@ class Router:
         self._drainers: list[_Asker] = []
         self._registry = registry
         self._looks = looks
-        self._custody = custody
+        self._operations = operations
         self._collector = collector
         self._outbox = outbox
-        self._shop = workshop
+        self._services = services
         self._spawn = spawn
         self._crowded = Crowded(spawn)
-        self._untaken = Untaken()
+        self._send_budget = SendBudget()
         self._admission = admission
-        self._compactions = Compactions(workshop.read, workshop.monotonic, workshop.wall)
+        self._compactions = Compactions(services.read, services.monotonic, services.wall)
         self._readers = 0
         self._full_until = 0.0
         self._is_draining = False
@@ -227,8 +227,8 @@ class Router:
         self._registry.close()
 
     def _count_refusal(self, code: str, session: str | None) -> None:
-        self._shop.statistics.errors[code] += 1
-        self._shop.tell("refused", code=code, session=session)
+        self._services.statistics.errors[code] += 1
+        self._services.tell("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
         """What the daemon did, in numbers."""
@@ -237,7 +237,7 @@ class Router:
     def forget(self, peer: Peer) -> None:
         """A peer is gone: end what it subscribed to."""
         peer.unsubscribe_all()
-        peer.loans.forget_all()
+        peer.in_flight.forget_all()
         place = (peer.identity, peer.user is None)
         if self.peers.get(place) is peer:
             del self.peers[place]
@@ -265,15 +265,20 @@ class Router:
             if len(self.peers) >= limits.PEERS_MAX:
                 self._make_room()
             self.visits += 1
-            peer = Peer(identity, self._shop.monotonic(), user, loans=Loans(self._untaken))
+            peer = Peer(
+                identity,
+                self._services.monotonic(),
+                user,
+                in_flight=InFlightFrames(self._send_budget),
+            )
             peer.link = self.link(peer)
             self.peers[place] = peer
-            self._shop.tell("connected", peer=self.sender(peer))
+            self._services.tell("connected", peer=self.sender(peer))
         return peer
 
     def _make_room(self) -> None:
         """Forget who is gone, or else who came first: it subscribes again, under a new name."""
-        now = self._shop.monotonic()
+        now = self._services.monotonic()
         if now >= self._full_until:
             self.forget_gone()
             if len(self.peers) < limits.PEERS_MAX:
@@ -384,7 +389,7 @@ class Router:
     def _refusal(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         if isinstance(error, OSError) and not isinstance(command, _Changing):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
-        return Refusals(asker.session or "", self._shop.tell).of(error)
+        return ErrorMapping(asker.session or "", self._services.tell).of(error)
 
     async def _look(self, asker: _Asker, command: SlowCommand) -> None:
         match command:
@@ -392,12 +397,12 @@ class Router:
                 asker.peer.check_takes()
                 asker.reply(await self._looks.sessions(command))
             case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
-                asker.reply(await self._custody.serve(command))
+                asker.reply(await self._operations.serve(command))
             case Read():
                 async with asker.peer.reading:
                     asker.peer.check_takes()
-                    size = asker.peer.loans.room_for(command.bytes_max)
-                    with asker.peer.loans.expected(size):
+                    size = asker.peer.in_flight.room_for(command.bytes_max)
+                    with asker.peer.in_flight.expected(size):
                         await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
             case Timeline():
                 asker.peer.check_takes()

@@ -9,7 +9,7 @@ from typing import assert_never
 from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
-from steno_protocol.greeting import told_in_hello
+from steno_protocol.hello import told_in_hello
 from steno_protocol.replies import (
     ClientsReport,
     ConfigurationReport,
@@ -22,8 +22,8 @@ from steno_protocol.replies import (
 from steno_protocol.settings import OPTIONS
 from stenod.api.clients import Peer
 from stenod.runtime.config import Config
-from stenod.runtime.context import Workshop
 from stenod.runtime.fd_limit import open_handles
+from stenod.runtime.services import Services
 from stenod.sessions.registry import Registry
 
 Question = Status | Stats | Configuration | Clients
@@ -43,14 +43,14 @@ class Reporter:
         remote_endpoint: where it listens for other machines, if it does.
     """
 
-    def __init__(self, config: Config, registry: Registry, workshop: Workshop) -> None:
+    def __init__(self, config: Config, registry: Registry, services: Services) -> None:
         self.is_draining = False
         self.remote_endpoint: str | None = None
         self._config = config
         self._registry = registry
-        self._shop = workshop
-        self._started_s = workshop.monotonic()
-        self._started_at = workshop.wall()
+        self._services = services
+        self._started_s = services.monotonic()
+        self._started_at = services.wall()
 
     def greet(self, peer: Peer, command: Hello) -> Welcome:
         """The answer to a greeting; the peer has a name from now on.
@@ -70,7 +70,7 @@ class Reporter:
             pid=os.getpid(),
             root=str(self._config.root),
             started_at=self._started_at,
-            clock_ms=int(self._shop.monotonic() * 1000),
+            clock_ms=int(self._services.monotonic() * 1000),
             limits=told_in_hello(),
             keyed_open=True,
         )
@@ -96,7 +96,7 @@ class Reporter:
                 assert_never(question)
 
     def _status(self, peers: Collection[Peer], ignored: int) -> StatusReport:
-        statistics = self._shop.statistics
+        statistics = self._services.statistics
         return StatusReport(
             version=__version__,
             protocol=PROTOCOL_VERSION,
@@ -121,7 +121,7 @@ class Reporter:
 
     def stats(self, peers: Collection[Peer], ignored: int) -> StatsReport:
         """What the daemon did and holds, in numbers."""
-        statistics = self._shop.statistics
+        statistics = self._services.statistics
         return StatsReport(
             uptime_s=self._uptime_s,
             appended_records=statistics.appended_records,
@@ -137,7 +137,7 @@ class Reporter:
             ignored=ignored,
             queued=self._registry.queued,
             queued_most=self._registry.queued_most,
-            queued_bytes=self._shop.budget.taken_bytes,
+            queued_bytes=self._services.budget.taken_bytes,
             sessions_open=len(self._registry),
             clients=len(peers),
             subscribers=sum(len(peer.subscriptions) for peer in peers),
@@ -163,7 +163,7 @@ class Reporter:
         return ConfigurationReport(options=entries)
 
     def _clients(self, command: Clients, peers: Collection[Peer]) -> ClientsReport:
-        now_s = self._shop.monotonic()
+        now_s = self._services.monotonic()
         entries = [peer.entry(now_s) for peer in peers]
         if command.session is None:
             return ClientsReport(clients=entries, queued=self._registry.queued)
@@ -180,7 +180,7 @@ class Reporter:
 
     @property
     def _uptime_s(self) -> float:
-        return round(self._shop.monotonic() - self._started_s, 3)
+        return round(self._services.monotonic() - self._started_s, 3)
 
 
 def _open_files() -> int:

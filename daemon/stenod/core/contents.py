@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from steno_protocol.commands import (
     Checkpoint,
     DeliverDmail,
@@ -24,7 +24,7 @@ from steno_protocol.commands import (
     UpdateTokenCount,
     WriteSystemPrompt,
 )
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 
 _FACTS: Final = re.compile(rb'(?:,"_at":"[^"]*")?(?:,"_by":"[^"]*")?,"_id":"[^"]*"\}\s*\Z')
 """What steno splices in before the last brace of a line."""
@@ -34,10 +34,10 @@ _FACTS_BYTES_MAX: Final = 1024
 _MESSAGE: Final = b'"message":'
 
 _ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
-    happenings.REVERTED: ["checkpoint_id"],
-    happenings.RESTORED: ["from"],
-    happenings.DELIVERED: ["mail"],
-    happenings.SENT: ["checkpoint_id", "message"],
+    timeline_entries.REVERTED: ["checkpoint_id"],
+    timeline_entries.RESTORED: ["from"],
+    timeline_entries.DELIVERED: ["mail"],
+    timeline_entries.SENT: ["checkpoint_id", "message"],
 }
 """The details of an entry that are what its command asked for, in the order of `of_command`."""
 
@@ -89,9 +89,9 @@ def of_command(command: Mutation) -> int | None:
             return None
 
 
-def of_entry(entry: Happening) -> int | None:
+def of_entry(entry: TimelineEntry) -> int | None:
     """As `of_command`, of the timeline's entry of a rewrite or of a mail that was sent."""
-    if entry.kind == happenings.PROMPTED:
+    if entry.kind == timeline_entries.PROMPTED:
         found = entry.details.get("contents")
         return found if isinstance(found, int) else None
     names = _ARGUMENTS.get(entry.kind)

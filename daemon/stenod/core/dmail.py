@@ -7,16 +7,16 @@ takes that line out of the session's lineage: ids are given out again, a mail is
 from collections.abc import Sequence
 from typing import Any
 
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from steno_protocol._json import whole_number
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import contents
 from stenod.core.keys import Applied
 
 
-def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
+def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEntry:
     """The timeline's entry of a mail that was sent while the session ended at `head`.
 
     Args:
@@ -25,8 +25,8 @@ def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
         replaces: the mail that was given up for it.
     """
     given_up = {} if replaces is None else {"replaces": replaces}
-    return Happening(
-        kind=happenings.SENT,
+    return TimelineEntry(
+        kind=timeline_entries.SENT,
         generation=head.generation,
         at=mail.at,
         by=mail.by,
@@ -41,7 +41,7 @@ def sent(mail: Mail, head: Position, replaces: str | None = None) -> Happening:
     )
 
 
-def mail_of(entry: Happening) -> Mail:
+def mail_of(entry: TimelineEntry) -> Mail:
     """The mail that an entry of kind `sent` tells of."""
     details: dict[str, Any] = entry.details
     return Mail(
@@ -54,7 +54,7 @@ def mail_of(entry: Happening) -> Mail:
     )
 
 
-def applied_of(entry: Happening) -> Applied:
+def applied_of(entry: TimelineEntry) -> Applied:
     """The answer that the sender of a mail got."""
     head = str(entry.details.get("head", f"{entry.generation}:0"))
     checkpoint_id = mail_of(entry).checkpoint_id
@@ -62,48 +62,48 @@ def applied_of(entry: Happening) -> Applied:
     return Applied("send_dmail", Position.parse(head), 0, checkpoint_id, contents=asked)
 
 
-def pending(entries: Sequence[Happening], present: int) -> Mail | None:
+def pending(entries: Sequence[TimelineEntry], present: int) -> Mail | None:
     """The mail that waits in a session whose present generation is `present`."""
     mail, generation = None, 0
     for entry in entries:
-        if entry.kind == happenings.SENT:
+        if entry.kind == timeline_entries.SENT:
             mail, generation = mail_of(entry), entry.generation
         elif mail is not None and not outlives(mail, entry):
             mail = None
-    told = {entry.generation for entry in entries if entry.kind in happenings.REWRITES}
+    told = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
     # A rotation that nobody told of was another program's, and nobody knows what it kept.
     is_ours = all(number in told for number in range(generation + 1, present + 1))
     return mail if is_ours else None
 
 
-def delivered_last(entries: Sequence[Happening]) -> str | None:
+def delivered_last(entries: Sequence[TimelineEntry]) -> str | None:
     """The id of the mail that was delivered last."""
     for entry in reversed(entries):
-        if entry.kind == happenings.DELIVERED:
+        if entry.kind == timeline_entries.DELIVERED:
             return str(entry.details.get("mail", ""))
     return None
 
 
-def outlives(mail: Mail, entry: Happening) -> bool:
+def outlives(mail: Mail, entry: TimelineEntry) -> bool:
     """Whether a mail still waits after what an entry tells of."""
     match entry.kind:
-        case happenings.CLEARED | happenings.RESTORED | happenings.DELIVERED:
+        case timeline_entries.CLEARED | timeline_entries.RESTORED | timeline_entries.DELIVERED:
             return False
-        case happenings.REVERTED:
+        case timeline_entries.REVERTED:
             # Ids only rise along a lineage, so a lower id is a line before the cut.
             return mail.checkpoint_id < whole_number(entry.details.get("checkpoint_id"))
         case _:
             return True
 
 
-def what_became_of(entries: Sequence[Happening], mail_id: str) -> str:
+def what_became_of(entries: Sequence[TimelineEntry], mail_id: str) -> str:
     """A phrase for whoever asks for a mail that does not wait."""
-    if not any(entry.kind == happenings.SENT and entry.key == mail_id for entry in entries):
+    if not any(entry.kind == timeline_entries.SENT and entry.key == mail_id for entry in entries):
         return "it was never sent to this session"
     for entry in entries:
-        if entry.kind == happenings.DELIVERED and entry.details.get("mail") == mail_id:
+        if entry.kind == timeline_entries.DELIVERED and entry.details.get("mail") == mail_id:
             return f"it was delivered as generation {entry.generation}"
-        if entry.kind == happenings.SENT and entry.details.get("replaces") == mail_id:
+        if entry.kind == timeline_entries.SENT and entry.details.get("replaces") == mail_id:
             return f"it was given up for the mail {entry.key}"
         if entry.details.get("expired_mail") == mail_id:
             return f"it expired when the session was {entry.kind} as generation {entry.generation}"

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from steno_protocol import happenings
-from steno_protocol.happenings import Happening
+from steno_protocol import timeline_entries
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 
 
@@ -42,7 +42,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 def droppable(
     past: Sequence[Past],
-    entries: Sequence[Happening],
+    entries: Sequence[TimelineEntry],
     present: int,
     mail: Mail | None,
     wish: Wish,
@@ -76,8 +76,10 @@ def droppable(
     ]
 
 
-def _left_at(entries: Iterable[Happening]) -> dict[int, float]:
+def _left_at(entries: Iterable[TimelineEntry]) -> dict[int, float]:
     """When each generation was left behind, by the rewrite to the next one."""
     return {
-        entry.generation - 1: entry.at for entry in entries if entry.kind in happenings.REWRITES
+        entry.generation - 1: entry.at
+        for entry in entries
+        if entry.kind in timeline_entries.REWRITES
     }

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.places import key_time_ms
+from steno_protocol.paths import key_time_ms
 from steno_protocol.positions import Position
 from stenod.core.key_budget import KeyRoom
 

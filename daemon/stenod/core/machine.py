@@ -69,7 +69,7 @@ class Machine(Speculation):
     @property
     def next_checkpoint_id(self) -> int:
         """The id that the next checkpoint gets, a compaction's reserved one left out."""
-        return max(self._spoken.counters.n_checkpoints, self.unreserved_id)
+        return max(self._tentative.counters.n_checkpoints, self.unreserved_id)
 
     def mailed(self, mail: Mail, applied: Applied) -> Ack:
         """A D-Mail was sent: it waits, and this is the answer."""
@@ -83,7 +83,7 @@ class Machine(Speculation):
         """A rewrite took place: take its state, and answer it."""
         self.keys.add(key, applied)
         self._durable = State(head, counters)
-        self._spoken = State(head, counters.copy())
+        self._tentative = State(head, counters.copy())
         self.unreserved_id = 0
         return ack_of(applied, duplicate=False)
 
@@ -96,7 +96,7 @@ class Machine(Speculation):
             case UpdateTokenCount():
                 record = records.usage_record(command.token_count)
                 return self._lines(command, [record], [Usage(command.token_count)])
-            case WriteSystemPrompt() if self._spoken.head.line == 0:
+            case WriteSystemPrompt() if self._tentative.head.line == 0:
                 record = records.system_prompt_record(command.prompt)
                 return self._lines(command, [record], [SystemPrompt(command.prompt)])
             case (
@@ -126,11 +126,11 @@ class Machine(Speculation):
     def _append(self, command: Append, data: Sequence[bytes]) -> Lines:
         chars = records.plain_chars(data) if self.stamp else None
         if chars is not None:
-            self._spoken.counters.apply_messages(chars)
+            self._tentative.counters.apply_messages(chars)
             return self._put(command, data)
         checked = self._check_each(data, records.check_message if self.stamp else _check_verbatim)
         for record in checked:
-            self._spoken.counters.apply_messages(record.text_chars)
+            self._tentative.counters.apply_messages(record.text_chars)
         return self._put(command, [record.data for record in checked])
 
     def _summary(self, data: Sequence[bytes]) -> bytes:
@@ -171,5 +171,5 @@ class Machine(Speculation):
         checkpoint_id: int | None = None,
     ) -> Lines:
         for line in lines:
-            self._spoken.counters.apply(line)
+            self._tentative.counters.apply(line)
         return self._put(command, data, checkpoint_id=checkpoint_id)

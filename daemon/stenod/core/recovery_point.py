@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 
 from steno_protocol.context import ContextCounters
-from stenod.core.seek_index import Milestone
+from stenod.core.seek_index import SeekPoint
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of the first `bytes` bytes of one generation's file.
 
     Attributes:
@@ -37,7 +37,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     n_checkpoints: int
     has_system_prompt: bool
     youngest_key_ms: int | None = None
-    milestones: list[Milestone] = []
+    milestones: list[SeekPoint] = []
     checksums: list[int | None] = []
 
     def counters(self) -> ContextCounters:
@@ -51,12 +51,12 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Mark)
+_decoder = msgspec.json.Decoder(RecoveryPoint)
 
 _CHECK_BYTES: Final = 9
 
 
-def encode_mark(
+def encode_recovery_point(
     *,
     generation: int,
     inode: int,
@@ -65,12 +65,12 @@ def encode_mark(
     lines: int,
     counters: ContextCounters,
     youngest_key_ms: int | None = None,
-    milestones: Iterable[Milestone] = (),
+    milestones: Iterable[SeekPoint] = (),
     checksums: Iterable[int | None] = (),
 ) -> bytes:
     """The bytes of a mark."""
     body = _encode(
-        Mark(
+        RecoveryPoint(
             generation=generation,
             inode=inode,
             bytes=size,
@@ -88,7 +88,7 @@ def encode_mark(
     return _check(body) + body
 
 
-def decode_mark(data: bytes) -> Mark | None:
+def decode_recovery_point(data: bytes) -> RecoveryPoint | None:
     """The mark in these bytes, or None when they are no mark."""
     word, body = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
     if word != _check(body):

@@ -10,7 +10,7 @@ from steno_protocol.context import Checkpoint, ContextCounters, SystemPrompt, Us
 from steno_protocol.lines import count_lines
 from steno_protocol.records import MESSAGE_ROLES
 from stenod.core.messages import Content, chars_of
-from stenod.core.seek_index import Milestones
+from stenod.core.seek_index import SeekIndex
 
 _CONTROL: Final = re.compile(rb'"_(?:usage|checkpoint|system_prompt)"')
 _ESCAPED: Final = re.compile(rb"\\u00[567]")
@@ -42,7 +42,7 @@ class Replay:
 
     lines: int = 0
     counters: ContextCounters = field(default_factory=ContextCounters)
-    milestones: Milestones = field(default_factory=Milestones, compare=False)
+    milestones: SeekIndex = field(default_factory=SeekIndex, compare=False)
 
     def feed(self, block: bytes, before: int | None = None) -> int | None:
         """Take in a block of whole lines that follows the last one.

@@ -8,7 +8,7 @@ from steno_protocol import limits
 from steno_protocol.context import ContextCounters
 
 
-class Milestone(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SeekPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The numbers of a context at one offset of its file, which is the start of a line."""
 
     offset: int
@@ -25,27 +25,27 @@ class Milestone(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-class Milestones:
+class SeekIndex:
     """Milestones of one file in the order of their offsets: a bounded number, evenly apart.
 
     They may be lost, and some may be missing: nothing depends on them but speed.
     """
 
-    def __init__(self, known: Iterable[Milestone] = ()) -> None:
+    def __init__(self, known: Iterable[SeekPoint] = ()) -> None:
         self._known = list(known)
         self._step_bytes = limits.BLOCK_BYTES
         self._thin()
 
-    def __iter__(self) -> Iterator[Milestone]:
+    def __iter__(self) -> Iterator[SeekPoint]:
         return iter(self._known)
 
-    def pass_by(self, offset: int, lines: int, counters: ContextCounters) -> None:
+    def record_offset(self, offset: int, lines: int, counters: ContextCounters) -> None:
         """The file was seen, or written, up to here; kept if the last one is far enough behind."""
         last = self._known[-1].offset if self._known else 0
         if offset - last < self._step_bytes:
             return
         self._known.append(
-            Milestone(
+            SeekPoint(
                 offset,
                 lines,
                 counters.token_count,
@@ -56,7 +56,7 @@ class Milestones:
         )
         self._thin()
 
-    def before_checkpoint(self, checkpoint_id: int) -> Milestone | None:
+    def before_checkpoint(self, checkpoint_id: int) -> SeekPoint | None:
         """The last one before which this checkpoint cannot lie, None for the start of the file.
 
         The number of checkpoints never falls, and no line before a milestone has an id that is as
@@ -69,9 +69,9 @@ class Milestones:
             found = milestone
         return found
 
-    def up_to(self, size: int) -> "Milestones":
+    def up_to(self, size: int) -> "SeekIndex":
         """Those of a new file that begins with the first `size` bytes of this one."""
-        return Milestones(each for each in self._known if each.offset <= size)
+        return SeekIndex(each for each in self._known if each.offset <= size)
 
     def _thin(self) -> None:
         while len(self._known) > limits.MILESTONES_MAX:

@@ -29,7 +29,7 @@ from steno_protocol.errors import BadRequest, Conflict, Refused
 from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
 from stenod.core.keys import Applied, KeyTable
-from stenod.core.seek_index import Milestones
+from stenod.core.seek_index import SeekIndex
 
 Checked = TypeVar("Checked")
 
@@ -104,9 +104,9 @@ class Speculation(ABC):
         self.session = session
         self.keys = keys
         self.stamp = stamp
-        self.milestones = Milestones()
+        self.milestones = SeekIndex()
         self._durable = State(head, counters)
-        self._spoken = State(head, counters.copy())
+        self._tentative = State(head, counters.copy())
 
     @property
     def head(self) -> Position:
@@ -114,9 +114,9 @@ class Speculation(ABC):
         return self._durable.head
 
     @property
-    def spoken_head(self) -> Position:
+    def tentative_head(self) -> Position:
         """The end of what was decided, durable or not."""
-        return self._spoken.head
+        return self._tentative.head
 
     @property
     def counters(self) -> ContextCounters:
@@ -125,7 +125,7 @@ class Speculation(ABC):
 
     def applied(self, key: str) -> Applied | None:
         """What is known of a key, the commands that are decided but not yet durable included."""
-        return self._spoken.keys.get(key) or self.keys.get(key)
+        return self._tentative.keys.get(key) or self.keys.get(key)
 
     def decide(
         self, command: Mutation, data: Sequence[bytes], applied: Applied | None = None
@@ -153,27 +153,27 @@ class Speculation(ABC):
 
     def commit(self) -> None:
         """All that was decided is durable now."""
-        spoken, durable = self._spoken, self._durable
-        self.keys.add_all(spoken.keys)
-        durable.head = spoken.head
-        durable.counters.become(spoken.counters)
-        spoken.keys = {}
+        tentative, durable = self._tentative, self._durable
+        self.keys.add_all(tentative.keys)
+        durable.head = tentative.head
+        durable.counters.become(tentative.counters)
+        tentative.keys = {}
 
-    def pass_by(self, size: int) -> None:
+    def record_offset(self, size: int) -> None:
         """The file has `size` bytes at its durable head."""
-        self.milestones.pass_by(size, self.head.line, self.counters)
+        self.milestones.record_offset(size, self.head.line, self.counters)
 
     def keep_but(self, failed: Collection[str]) -> None:
         """What was decided is durable now, but for the commands of these keys; `roll_back` follows.
 
         Where the lines end then is for the next opening to find; their keys may stand nowhere else.
         """
-        told = self._spoken.keys.items()
+        told = self._tentative.keys.items()
         self.keys.add_all({key: applied for key, applied in told if key not in failed})
 
     def roll_back(self) -> None:
         """Forget what was decided and is not durable."""
-        self._spoken = State(self._durable.head, self._durable.counters.copy())
+        self._tentative = State(self._durable.head, self._durable.counters.copy())
 
     def written(self, command: Mutation, data: Sequence[bytes]) -> bytes:
         """The lines of these checked records as this session writes them: one batch."""
@@ -214,7 +214,7 @@ class Speculation(ABC):
         facts: bytes = b"",
     ) -> Lines:
         """Append checked records: `header` is a line before them, `facts` are keys in each."""
-        state = self._spoken
+        state = self._tentative
         first = state.head
         generation, line = first
         count = len(data)
@@ -237,7 +237,7 @@ class Speculation(ABC):
         return records.batch_lines(data, facts, command.key, command.by)
 
     def _check_expected(self, expect: str) -> None:
-        head = self._spoken.head
+        head = self._tentative.head
         if Position.parse(expect) != head:
             raise Conflict(
                 f"another writer was faster: {expect} was expected and the session ends at"
@@ -261,7 +261,7 @@ class Speculation(ABC):
                 f" {applied.first}, and nothing was written now: repeat it with the same contents,"
                 " or use a new key",
                 session=self.session,
-                head=str(self._spoken.head),
+                head=str(self._tentative.head),
             )
         return ack_of(applied, duplicate=True)
 

@@ -10,21 +10,21 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol import happenings, limits
+from steno_protocol import limits, timeline_entries
 from steno_protocol._json import whole_number
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import contents
 from stenod.core.keys import Applied
 
-_SETTING_CHECKPOINTS: Final = {happenings.COMPACTED, happenings.DELIVERED}
+_SETTING_CHECKPOINTS: Final = {timeline_entries.COMPACTED, timeline_entries.DELIVERED}
 
 Fingerprint = tuple[int, int]
 """A file's length in bytes and the CRC-32 of its last `FINGERPRINT_BYTES`."""
 
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Happening)
+_decoder = msgspec.json.Decoder(TimelineEntry)
 
 
 def fingerprint(size: int, tail: bytes) -> Fingerprint:
@@ -32,34 +32,34 @@ def fingerprint(size: int, tail: bytes) -> Fingerprint:
     return size, zlib.crc32(tail[-limits.FINGERPRINT_BYTES :])
 
 
-def encode(happening: Happening) -> bytes:
+def encode(happening: TimelineEntry) -> bytes:
     """One line of the timeline."""
     return _encode(happening) + b"\n"
 
 
-def decode(data: bytes) -> list[Happening]:
+def decode(data: bytes) -> list[TimelineEntry]:
     """Every entry that can be read, oldest first, the ones taken back left out."""
-    entries: list[Happening] = []
+    entries: list[TimelineEntry] = []
     for line in data.split(b"\n"):
         entry = _decode(line)
         if entry is None:
             continue
-        if entry.kind == happenings.VOIDED:
+        if entry.kind == timeline_entries.VOIDED:
             entries = [other for other in entries if other.generation != entry.generation
-                       or other.kind not in happenings.REWRITES]  # fmt: skip
+                       or other.kind not in timeline_entries.REWRITES]  # fmt: skip
         else:
             entries.append(entry)
     return entries
 
 
-def _decode(line: bytes) -> Happening | None:
+def _decode(line: bytes) -> TimelineEntry | None:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def in_doubt(data: bytes) -> Happening | None:
+def in_doubt(data: bytes) -> TimelineEntry | None:
     """The newest rewrite of a timeline, the only one that a crash can have left in doubt.
 
     None when that one was taken back: those before it were settled before it was begun, and a file
@@ -69,7 +69,7 @@ def in_doubt(data: bytes) -> Happening | None:
     found = None
     for line in data.split(b"\n"):
         entry = _decode(line)
-        if entry is not None and entry.kind in happenings.REWRITES:
+        if entry is not None and entry.kind in timeline_entries.REWRITES:
             found = entry
         elif entry is not None and found is not None and entry.generation >= found.generation:
             # What takes it back is of its generation, too.
@@ -77,12 +77,14 @@ def in_doubt(data: bytes) -> Happening | None:
     return found
 
 
-def voided(rewrite: Happening) -> Happening:
+def voided(rewrite: TimelineEntry) -> TimelineEntry:
     """What takes a rewrite back that did not take place."""
-    return Happening(kind=happenings.VOIDED, generation=rewrite.generation, key=rewrite.key)
+    return TimelineEntry(
+        kind=timeline_entries.VOIDED, generation=rewrite.generation, key=rewrite.key
+    )
 
 
-def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[Happening]:
+def with_inferred(entries: list[TimelineEntry], rotated: dict[int, float]) -> list[TimelineEntry]:
     """The entries, with one for each rotation that nobody told of (kimi-cli's own reverts).
 
     Args:
@@ -90,9 +92,9 @@ def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[H
         rotated: for each generation that began with a rotation, when the file before it last
             changed, in Unix seconds.
     """
-    told = {entry.generation for entry in entries if entry.kind in happenings.REWRITES}
+    told = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
     inferred = [
-        Happening(kind=happenings.ROTATED, generation=generation, at=at, inferred=True)
+        TimelineEntry(kind=timeline_entries.ROTATED, generation=generation, at=at, inferred=True)
         for generation, at in sorted(rotated.items())
         if generation not in told
     ]
@@ -104,7 +106,7 @@ def with_inferred(entries: list[Happening], rotated: dict[int, float]) -> list[H
     return merged
 
 
-def fingerprint_of(entry: Happening, which: str) -> Fingerprint | None:
+def fingerprint_of(entry: TimelineEntry, which: str) -> Fingerprint | None:
     """The `old` or `new` fingerprint of a rewrite, None if the entry has none."""
     value: Any = entry.details.get(which)
     try:
@@ -114,18 +116,18 @@ def fingerprint_of(entry: Happening, which: str) -> Fingerprint | None:
     return (size, crc) if isinstance(size, int) and isinstance(crc, int) else None
 
 
-def applied_of(entry: Happening, rotated: str) -> Applied:
+def applied_of(entry: TimelineEntry, rotated: str) -> Applied:
     """The answer that a rewrite's command got."""
     head = Position(entry.generation, whole_number(entry.details.get("lines")))
     # Only these set a checkpoint; a revert's is the one that it went back to.
     number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
     checkpoint_id = number if isinstance(number, int) else None
     asked = contents.of_entry(entry)
-    return Applied(happenings.REWRITES[entry.kind], head, 0, checkpoint_id, rotated, asked)
+    return Applied(timeline_entries.REWRITES[entry.kind], head, 0, checkpoint_id, rotated, asked)
 
 
 def lineage(
-    entries: Iterable[Happening], present: int, checkpoint_id: int | None = None
+    entries: Iterable[TimelineEntry], present: int, checkpoint_id: int | None = None
 ) -> list[int]:
     """The generations in which a checkpoint of the present one can lie, the present one first.
 
@@ -138,34 +140,36 @@ def lineage(
         present: the generation.
         checkpoint_id: the one that is looked for; None for any.
     """
-    rewrites = {entry.generation: entry for entry in entries if entry.kind in happenings.REWRITES}
+    rewrites = {
+        entry.generation: entry for entry in entries if entry.kind in timeline_entries.REWRITES
+    }
     found, at = [present], present
-    while (entry := rewrites.get(at)) is not None and entry.kind != happenings.CLEARED:
+    while (entry := rewrites.get(at)) is not None and entry.kind != timeline_entries.CLEARED:
         source = entry.details.get("from", at - 1)
         if not isinstance(source, int) or not 0 <= source < at:
             break
         own_id = entry.details.get("checkpoint_id")
         is_above = checkpoint_id is not None and isinstance(own_id, int) and checkpoint_id >= own_id
-        if entry.kind == happenings.COMPACTED and not is_above:
+        if entry.kind == timeline_entries.COMPACTED and not is_above:
             found.append(source)
         at = source
     return found
 
 
-def unreserved_id(entries: Iterable[Happening], present: int) -> int:
+def unreserved_id(entries: Iterable[TimelineEntry], present: int) -> int:
     """The first id that no compaction of a generation keeps for its own checkpoint."""
     kept = (
         whole_number(entry.details.get("checkpoint_id")) + 1
         for entry in entries
-        if entry.kind == happenings.COMPACTING and entry.generation == present
+        if entry.kind == timeline_entries.COMPACTING and entry.generation == present
     )
     return max(kept, default=0)
 
 
-def first_lines_of(entries: Iterable[Happening], generation: int) -> int:
+def first_lines_of(entries: Iterable[TimelineEntry], generation: int) -> int:
     """Lines that a generation had when a rewrite made it; lines below were written before."""
     for entry in entries:
-        if entry.kind in happenings.REWRITES and entry.generation == generation:
+        if entry.kind in timeline_entries.REWRITES and entry.generation == generation:
             return whole_number(entry.details.get("lines"))
     return 0
 
@@ -184,11 +188,11 @@ class Beginning(msgspec.Struct, frozen=True):
     is_inferred: bool
 
 
-def beginnings(entries: Iterable[Happening], present: int) -> list[Beginning | None]:
+def beginnings(entries: Iterable[TimelineEntry], present: int) -> list[Beginning | None]:
     """How the generations up to the present one began; None for one that no entry tells of."""
     found: list[Beginning | None] = [Beginning(0.0, 0, is_inferred=False), *[None] * present]
     for entry in entries:
-        if entry.kind in {*happenings.REWRITES, happenings.ROTATED} and (
+        if entry.kind in {*timeline_entries.REWRITES, timeline_entries.ROTATED} and (
             0 < entry.generation <= present
         ):
             lines = whole_number(entry.details.get("lines"))
@@ -196,14 +200,14 @@ def beginnings(entries: Iterable[Happening], present: int) -> list[Beginning | N
     return found
 
 
-def is_inferred(entries: Iterable[Happening], generation: int) -> bool:
+def is_inferred(entries: Iterable[TimelineEntry], generation: int) -> bool:
     """True when no entry tells how a generation began: another program rotated or kept the file."""
-    makers = {*happenings.REWRITES, happenings.FORKED}
+    makers = {*timeline_entries.REWRITES, timeline_entries.FORKED}
     told = (entry.generation for entry in entries if entry.kind in makers)
     return generation > 0 and generation not in told
 
 
-def incarnation_of(entries: Iterable[Happening]) -> str | None:
+def incarnation_of(entries: Iterable[TimelineEntry]) -> str | None:
     """Which of the sessions that ever had its id a timeline is of; None if no entry tells."""
     for entry in entries:
         value = entry.details.get("incarnation")

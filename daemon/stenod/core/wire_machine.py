@@ -54,7 +54,7 @@ class WireMachine(Speculation):
         checked = self._check_each(data, check_event)
         # The header is written exactly once: only the one writer ever sees the file empty.
         begun = metadata_line(command.header)
-        header = begun if self._spoken.head.line == 0 else b""
+        header = begun if self._tentative.head.line == 0 else b""
         self._floor = max(self._floor, self._context_head())
         facts = f',"_at":"{self._floor}"'.encode()
         return self._put(command, checked, header=header, facts=facts)

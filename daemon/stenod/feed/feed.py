@@ -16,14 +16,14 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from steno_protocol import happenings, limits
+from steno_protocol import limits, timeline_entries
 from steno_protocol.blocks import Block, read_block
 from steno_protocol.errors import BadRequest
 from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records, Reset
 from steno_protocol.positions import Position
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
-from stenod.feed.recent_commits import Recent, Stretch
+from stenod.feed.recent_commits import RecentCommits, Stretch
 from stenod.feed.rewrite_history import Resets, Rewritten, read_resets
 from stenod.runtime.executor import Blocking, Spawn
 from stenod.store.log import View
@@ -110,7 +110,7 @@ class Feed:
         self._log: FollowedLog | None = None
         self._subscribers: list[Subscriber] = []
         self._resets = Resets()
-        self._recent = Recent()
+        self._recent = RecentCommits()
         self._is_round = False
         self._round_at = clock() - limits.FANOUT_PAUSE_S_MAX
 
@@ -348,7 +348,7 @@ class Feed:
         """Send the next event; False if it did not go."""
         try:
             if subscriber.lost:
-                return self._start_over(subscriber, happenings.FOREIGN)
+                return self._start_over(subscriber, timeline_entries.FOREIGN)
             block = await self._read(subscriber, log)
             if self._log is not log:
                 # The files were opened again meanwhile: what was read may not be there any more.
@@ -362,7 +362,7 @@ class Feed:
             is_past = subscriber.position.generation < self.head.generation
             if isinstance(error, FileNotFoundError) and is_past:
                 # Its generation was given up; the present one does not need it.
-                return self._start_over(subscriber, happenings.COLLECTED)
+                return self._start_over(subscriber, timeline_entries.COLLECTED)
             if self._log is log:
                 self._dismiss(subscriber, Gone(why=f"its files cannot be read: {error}"))
             return True

@@ -29,7 +29,7 @@ class _Published(msgspec.Struct, frozen=True):
     block: bytes
 
 
-class Recent:
+class RecentCommits:
     """Commits that follow one another, as many as fit into one block, and the last one at least."""
 
     def __init__(self) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from steno_protocol import happenings, limits
-from steno_protocol.floors import Floors
-from steno_protocol.happenings import Happening
+from steno_protocol import limits, timeline_entries
+from steno_protocol.checkpoint_ids import NextCheckpointIds
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 
 
@@ -60,8 +60,8 @@ def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
     program's, the first only is in the answer.
     """
     entries = timeline.decode(data)
-    floors, made = Floors(entries), _made(entries)
-    found = {first: Rewritten(0, happenings.FOREIGN, 0)}
+    floors, made = NextCheckpointIds(entries), _made(entries)
+    found = {first: Rewritten(0, timeline_entries.FOREIGN, 0)}
     for generation in range(first, first + limits.RESETS_READ_MAX):
         if generation in made:
             kept, why = made[generation]
@@ -69,13 +69,13 @@ def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
     return found
 
 
-def _made(entries: Iterable[Happening]) -> dict[int, tuple[int, str]]:
+def _made(entries: Iterable[TimelineEntry]) -> dict[int, tuple[int, str]]:
     """For each generation that a rewrite made, how many lines it kept, and the rewrite's kind."""
     made: dict[int, tuple[int, str]] = {}
     for entry in entries:
-        if entry.kind in happenings.REWRITES:
+        if entry.kind in timeline_entries.REWRITES:
             made[entry.generation] = entry.kept, entry.kind
-        elif entry.kind == happenings.FOREIGN and entry.generation in made:
+        elif entry.kind == timeline_entries.FOREIGN and entry.generation in made:
             # What the rewrite kept may have been edited since, or be of another file.
             made[entry.generation] = 0, made[entry.generation][1]
     return made

@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import limits, places, socket_limits
+from steno_protocol import limits, paths
 from steno_protocol.errors import StorageFailed
 from steno_protocol.zmtp import ForeignWire
-from stenod.api.clients import Loans
+from stenod.api.clients import InFlightFrames
 from stenod.net.local_connection import LocalConnection
 from stenod.net.transport import Handle, HasRoom, Sent
 from stenod.runtime import memory
@@ -109,13 +109,13 @@ class LocalTransport:
             loop.remove_reader(self._events.fileno())
             self._stirred.clear()
 
-    def send(self, identity: bytes, frames: Sequence[bytes], loans: Loans) -> Sent:
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
         """See `Transport`."""
         connection = self._connections.get(identity)
         if connection is None:
             return Sent.GONE
         self._unsent[connection] = None
-        return connection.send(frames, loans)
+        return connection.send(frames, in_flight)
 
     def sender(self) -> str:
         """Who sent the message that is being handled: uid:gid:pid, as the kernel knows them."""
@@ -209,7 +209,7 @@ class LocalTransport:
         except (OSError, ForeignWire, MemoryError):
             self._end(connection)
             return 1
-        self._set_aside(connection, is_aside=connection.debt > socket_limits.DEBT_MAX)
+        self._set_aside(connection, is_aside=connection.debt > limits.DEBT_MAX)
         if connection.unfinished != connection.counted and not self._has_room_for(connection):
             self._end(connection)
             return 1
@@ -225,7 +225,7 @@ class LocalTransport:
         growth = connection.unfinished - connection.counted
         self._unfinished += growth
         connection.counted += growth
-        return growth <= 0 or self._unfinished <= socket_limits.UNFINISHED_BYTES_MAX
+        return growth <= 0 or self._unfinished <= limits.UNFINISHED_BYTES_MAX
 
     def _serve(self, connection: LocalConnection) -> int:
         """Handle what was received, an equal part of a burst; tells how many requests that was."""
@@ -269,7 +269,7 @@ class LocalTransport:
     def _look_aside_later(self) -> None:
         if not self._is_aside_due:
             self._is_aside_due = True
-            asyncio.get_running_loop().call_later(socket_limits.ASIDE_S, self._look_aside)
+            asyncio.get_running_loop().call_later(limits.ASIDE_S, self._look_aside)
 
     def _look_aside(self) -> None:
         self._is_aside_due = False
@@ -356,14 +356,14 @@ def _nobody(_: bytes, __: list[bytes]) -> int:
 def _listen(path: Path) -> socket.socket:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for found in (path.parent.lstat(), path.parent.stat()):
-        places.check_socket_folder(
+        paths.check_socket_folder(
             str(path.parent), owner=found.st_uid, mode=found.st_mode, own=os.getuid()
         )
     _remove_stale_socket(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
-        listener.listen(socket_limits.CONNECTIONS_WAITING_MAX)
+        listener.listen(limits.CONNECTIONS_WAITING_MAX)
     except OSError as error:
         listener.close()
         raise StorageFailed(

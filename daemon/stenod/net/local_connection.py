@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from steno_protocol import limits, socket_limits
+from steno_protocol import limits
 from steno_protocol.zmtp import Inbound, Outbound
-from stenod.api.clients import Loans
+from stenod.api.clients import InFlightFrames
 from stenod.net.transport import Sent
 
 _CREDENTIALS: Final = struct.Struct("=iII")
 """What the kernel tells of who connected: pid, uid and gid."""
 
-_LEAST_BYTES: Final = socket_limits.GATHERED_BYTES_MAX
-_MOST_BYTES: Final = socket_limits.RECEIVED_BYTES_MAX
-_ASIDE_BYTES: Final = socket_limits.ASIDE_BYTES
+_LEAST_BYTES: Final = limits.GATHERED_BYTES_MAX
+_MOST_BYTES: Final = limits.RECEIVED_BYTES_MAX
+_ASIDE_BYTES: Final = limits.ASIDE_BYTES
 _NOW: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -47,7 +47,7 @@ class LocalConnection:
     def __init__(self, accepted: socket.socket, identity: bytes) -> None:
         self._socket = accepted
         accepted.setblocking(False)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, socket_limits.SOCKET_BYTES)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.SOCKET_BYTES)
         found = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, uid, gid = _CREDENTIALS.unpack(found)
         self.handle = accepted.fileno()
@@ -107,12 +107,12 @@ class LocalConnection:
             self.waiting.extend(messages)
             self.debt = 0
         else:
-            cost = 1 + (self._inbound.taken - before) // socket_limits.FRAMES_OF_A_CALL_MAX
-            self.debt = max(0, self.debt + cost - len(data) // socket_limits.CALL_BYTES)
+            cost = 1 + (self._inbound.taken - before) // limits.FRAMES_OF_A_CALL_MAX
+            self.debt = max(0, self.debt + cost - len(data) // limits.CALL_BYTES)
         if self._inbound.owed:
             self._pay()
 
-    def send(self, frames: Sequence[bytes], loans: Loans) -> Sent:
+    def send(self, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
         """Queue a message, or drop it."""
         if self._outbound and self._is_full:
             self.flush()
@@ -120,10 +120,10 @@ class LocalConnection:
                 return Sent.FULL
         end = self._outbound.put(frames)
         size = len(frames[-1])
-        if loans.is_lent(size):
-            loans.add(_Loan(self, end), size)
+        if in_flight.is_lent(size):
+            in_flight.add(_InFlightFrame(self, end), size)
         else:
-            loans.copied(size)
+            in_flight.copied(size)
         return Sent.OK
 
     def flush(self) -> None:
@@ -160,7 +160,7 @@ class LocalConnection:
         queued = self._outbound
         return (
             queued.messages >= limits.SEND_QUEUE_MESSAGES
-            or queued.unsent >= socket_limits.SEND_QUEUE_BYTES
+            or queued.unsent >= limits.SEND_QUEUE_BYTES
         )
 
     def _pay(self) -> None:
@@ -172,7 +172,7 @@ class LocalConnection:
         owed.clear()
 
 
-class _Loan:
+class _InFlightFrame:
     """See `peers.Loan`."""
 
     __slots__ = ("_connection", "_end")

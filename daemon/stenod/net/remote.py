@@ -12,10 +12,10 @@ import msgspec
 import zmq
 from zmq.utils import z85
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.api.clients import Loan, Loans
+from stenod.api.clients import InFlightFrame, InFlightFrames
 from stenod.net.transport import Handle, Sent
 
 # As plain integers: an enum member costs more, in each call, than the message that is moved.
@@ -140,7 +140,7 @@ class RemoteTransport:
             StorageFailed: the address cannot be had.
         """
         # Only for an address that is one: a name would then mean another address than before.
-        self._socket.set(zmq.IPV6, int(places.is_ipv6(endpoint)))
+        self._socket.set(zmq.IPV6, int(paths.is_ipv6(endpoint)))
         try:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
@@ -171,7 +171,7 @@ class RemoteTransport:
                 loop.remove_reader(fd)
             self._handle = None
 
-    def send(self, identity: bytes, frames: Sequence[bytes], loans: Loans) -> Sent:
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
         """See `Transport`."""
         send = self._send
         *firsts, last = frames
@@ -179,11 +179,11 @@ class RemoteTransport:
             send(identity, _MORE)
             for frame in firsts:
                 send(frame, _MORE)
-            if loans.is_lent(len(last)) and (loan := self._lend(last)) is not None:
-                loans.add(loan, len(last))
+            if in_flight.is_lent(len(last)) and (in_flight_frame := self._lend(last)) is not None:
+                in_flight.add(in_flight_frame, len(last))
             else:
                 send(last, _NOW)
-                loans.copied(len(last))
+                in_flight.copied(len(last))
         except zmq.Again:
             return Sent.FULL
         except zmq.ZMQError as error:
@@ -225,13 +225,13 @@ class RemoteTransport:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _lend(self, frame: bytes) -> Loan | None:
+    def _lend(self, frame: bytes) -> InFlightFrame | None:
         """Send a frame without a copy of it; None if nothing was sent, and a copy has to be.
 
         pyzmq starts a thread for what is lent, and the system may have none left, or no memory.
         """
         try:
-            return cast("Loan", self._send(frame, _NOW, False, True))
+            return cast("InFlightFrame", self._send(frame, _NOW, False, True))
         except (RuntimeError, MemoryError):
             return None
 

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from stenod.api.clients import Link, Loans
+from stenod.api.clients import InFlightFrames, Link
 
 Handle = Callable[[bytes, list[bytes]], int]
 """Takes the identity of a peer and the frames of one of its messages; tells how many requests."""
@@ -38,7 +38,7 @@ class Transport(Protocol):
         Runs until it is cancelled, or `handle` raises.
         """
 
-    def send(self, identity: bytes, frames: Sequence[bytes], loans: Loans) -> Sent:
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
         """Queue one message for a peer, or drop it; never waits. `after_sends` has to follow.
 
         Args:

@@ -5,28 +5,28 @@ Settled before anything is believed; what one file's end needs is `mending`.
 
 import contextlib
 
-from steno_protocol import limits, places
-from steno_protocol.happenings import Happening
+from steno_protocol import limits, paths
 from steno_protocol.lines import split_lines
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.lines import holds_object
-from stenod.core.recovery_point import Mark, decode_mark
+from stenod.core.recovery_point import RecoveryPoint, decode_recovery_point
 from stenod.recovery.tail_repair import fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import copy_all, write_again
 from stenod.store.log import Copy
 from stenod.store.names import link_generation, past_generations, read_file, remove
 from stenod.store.quarantine import quarantine
 
 
-def settle(disk: Disk, folder: int) -> list[Happening]:
+def settle(disk: Disk, folder: int) -> list[TimelineEntry]:
     """Repair the timeline's own tail, and take back a rewrite that did not take place."""
-    remove(disk, folder, places.REWRITE)
+    remove(disk, folder, paths.REWRITE)
     _mend_timeline(disk, folder)
     is_undone = _unlink_twin(disk, folder)
-    data = read_file(disk, folder, places.TIMELINE)
+    data = read_file(disk, folder, paths.TIMELINE)
     last = timeline.in_doubt(data)
     if last is None or (not is_undone and _took_place(disk, folder, last)):
         return timeline.decode(data)
@@ -44,7 +44,7 @@ def present_generation(disk: Disk, folder: int) -> int:
 
 
 def prove_left_behind(
-    disk: Disk, folder: int, entries: list[Happening], present: int, doubts: Doubts
+    disk: Disk, folder: int, entries: list[TimelineEntry], present: int, failed_syncs: FailedSyncs
 ) -> None:
     """Make generations durable that were left behind since a mark: what is in them is believed.
 
@@ -52,31 +52,33 @@ def prove_left_behind(
     program moves the file away. And it can append to one until a rewrite's very instant. An older
     one is in doubt if a read of it could not be synced.
     """
-    mark = decode_mark(read_file(disk, folder, places.mark_file(places.CONTEXT)))
+    mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
     told = max((entry.generation for entry in entries), default=present)
     since = max(told - 1, mark.generation if mark is not None else 0)
-    for generation in range(0 if doubts else since, present):
+    for generation in range(0 if failed_syncs else since, present):
         if generation < since:
-            named = disk.stat_name(folder, places.generation_file(generation + 1))
-            if named is None or not doubts.has(named):
+            named = disk.stat_name(folder, paths.generation_file(generation + 1))
+            if named is None or not failed_syncs.has(named):
                 continue
         # What cannot be opened for writing is none that a writer of ours left unsynced.
         with contextlib.suppress(FileNotFoundError, PermissionError):
-            _prove(disk, folder, generation, mark, doubts)
+            _prove(disk, folder, generation, mark, failed_syncs)
 
 
-def _prove(disk: Disk, folder: int, generation: int, mark: Mark | None, doubts: Doubts) -> None:
-    handle = disk.open_append(folder, places.generation_file(generation + 1))
+def _prove(
+    disk: Disk, folder: int, generation: int, mark: RecoveryPoint | None, failed_syncs: FailedSyncs
+) -> None:
+    handle = disk.open_append(folder, paths.generation_file(generation + 1))
     try:
         found = disk.stat(handle)
         is_marked = mark is not None and (mark.generation, mark.inode) == (generation, found.inode)
         start = mark.bytes if mark is not None and is_marked else 0
-        if not doubts.has(found):
+        if not failed_syncs.has(found):
             start = max(start, found.size - limits.UNPROVEN_BYTES_MAX)
         write_again(disk, handle, start, found.size)
-        with doubts.syncing(found):
+        with failed_syncs.syncing(found):
             disk.fsync(handle)
-        doubts.dispel(found)
+        failed_syncs.dispel(found)
     finally:
         disk.close(handle)
 
@@ -87,7 +89,7 @@ def _mend_timeline(disk: Disk, folder: int) -> None:
     Every line is synced before the next, so only the last can be torn or unproven. Damage before a
     whole line is old: it stays where it is.
     """
-    data = read_file(disk, folder, places.TIMELINE)
+    data = read_file(disk, folder, paths.TIMELINE)
     lines = split_lines(data)
     while lines and not (lines[-1].endswith(b"\n") and holds_object(lines[-1])):
         lines.pop()
@@ -95,8 +97,8 @@ def _mend_timeline(disk: Disk, folder: int) -> None:
     if not data:
         return
     if keep < len(data):
-        quarantine(disk, folder, places.TIMELINE, keep, data[keep:])
-    handle = disk.open_append(folder, places.TIMELINE)
+        quarantine(disk, folder, paths.TIMELINE, keep, data[keep:])
+    handle = disk.open_append(folder, paths.TIMELINE)
     try:
         if keep < len(data):
             disk.truncate(handle, keep)
@@ -118,7 +120,7 @@ def _unlink_twin(disk: Disk, folder: int) -> bool:
     past = past_generations(disk, folder)
     if not (past and _is_present(disk, folder, past[-1])):
         return False
-    name = places.generation_file(past[-1] + 1)
+    name = paths.generation_file(past[-1] + 1)
     handle = disk.open_read(folder, name)
     try:
         disk.unlink(folder, name)
@@ -132,28 +134,28 @@ def _unlink_twin(disk: Disk, folder: int) -> bool:
 
 def _put_back(disk: Disk, folder: int, handle: int) -> None:
     """Make a generation of a file that has no name; the folder is not synced."""
-    fresh = disk.open_new(folder, places.REWRITE)
+    fresh = disk.open_new(folder, paths.REWRITE)
     try:
         copy_all(disk, handle, fresh, Copy(0, 0, disk.stat(handle).size))
         disk.fsync(fresh)
     finally:
         disk.close(fresh)
-    link_generation(disk, folder, places.REWRITE)
-    disk.unlink(folder, places.REWRITE)
+    link_generation(disk, folder, paths.REWRITE)
+    disk.unlink(folder, paths.REWRITE)
 
 
-def _took_place(disk: Disk, folder: int, rewrite: Happening) -> bool:
+def _took_place(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
     """Whether the last rewrite's rename happened.
 
     Then the old file has its number, and what followed it begins with the new one; both may have
     grown since, by other programs. A rotation by another program has other bytes.
     """
-    followed = places.generation_file(rewrite.generation + 1)
+    followed = paths.generation_file(rewrite.generation + 1)
     if disk.stat_name(folder, followed) is None:
-        followed = places.CONTEXT
+        followed = paths.CONTEXT
     old = timeline.fingerprint_of(rewrite, "old")
     new = timeline.fingerprint_of(rewrite, "new")
-    rotated = places.generation_file(rewrite.generation)
+    rotated = paths.generation_file(rewrite.generation)
     if disk.stat_name(folder, rotated) is not None and _was_open(disk, folder, rewrite.generation):
         return True
     return _begins_with(disk, folder, rotated, old) and _begins_with(disk, folder, followed, new)
@@ -165,7 +167,7 @@ def _was_open(disk: Disk, folder: int, generation: int) -> bool:
     An editor puts what it likes in the place of a file. The rewrite that made the file took place
     all the same: it was answered, and taken back it would be done once more by a repeat.
     """
-    mark = decode_mark(read_file(disk, folder, places.mark_file(places.CONTEXT)))
+    mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
     return mark is not None and mark.generation >= generation
 
 
@@ -185,6 +187,6 @@ def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerpr
 
 def _is_present(disk: Disk, folder: int, generation: int) -> bool:
     """True when a past generation's file is the very file that is the present one."""
-    old = disk.stat_name(folder, places.generation_file(generation + 1))
-    present = disk.stat_name(folder, places.CONTEXT)
+    old = disk.stat_name(folder, paths.generation_file(generation + 1))
+    present = disk.stat_name(folder, paths.CONTEXT)
     return old is not None and present is not None and old.inode == present.inode

@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from steno_protocol import floors, happenings, limits, places
+from steno_protocol import checkpoint_ids, limits, paths, timeline_entries
 from steno_protocol.checksums import BlockChecksums
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest, Busy, Corrupt, Held, NotFound
-from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from steno_protocol.wire import WireRecord, parse_wire_line
 from stenod.core import dmail, timeline
 from stenod.core.key_replay import applied_in
 from stenod.core.keys import KeyTable
 from stenod.core.machine import Machine
-from stenod.core.recovery_point import Mark, encode_mark
+from stenod.core.recovery_point import RecoveryPoint, encode_recovery_point
 from stenod.core.replay import Replay
 from stenod.core.speculation import Speculation
 from stenod.core.wire_machine import WireMachine
@@ -31,7 +31,7 @@ from stenod.recovery import crash_recovery
 from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.disk import Disk
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
 from stenod.store.names import past_generations, read_file
 
@@ -73,7 +73,7 @@ class Opening(OpenHow, frozen=True, kw_only=True):
     now: float
     incarnation: str
     shared: bool = False
-    doubts: Doubts = msgspec.field(default_factory=Doubts)
+    failed_syncs: FailedSyncs = msgspec.field(default_factory=FailedSyncs)
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
         raise
 
 
-def inspect(disk: Disk, folder: int, handle: int, doubts: Doubts) -> Inspection:
+def inspect(disk: Disk, folder: int, handle: int, failed_syncs: FailedSyncs) -> Inspection:
     """Read what a session's files say; `handle` is its open `context.jsonl`. Nothing is repaired.
 
     The file is synced first, so that nothing is shown that a power cut could take back.
@@ -143,13 +143,13 @@ def inspect(disk: Disk, folder: int, handle: int, doubts: Doubts) -> Inspection:
     Raises:
         Unproven: that is not enough, because an earlier sync failed.
     """
-    doubts.sync_to_read(disk, handle, places.CONTEXT)
+    failed_syncs.sync_to_read(disk, handle, paths.CONTEXT)
     generation = crash_recovery.present_generation(disk, folder)
-    end = FileEnd(disk, folder, handle, places.CONTEXT, generation, "", "", doubts)
+    end = FileEnd(disk, folder, handle, paths.CONTEXT, generation, "", "", failed_syncs)
     mark = end.mark()
     size = end.readable_size(mark)
     replay = end.replay(mark, size)
-    entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
+    entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
     _raise_to_floor(replay, entries, generation)
     return Inspection(
         size=size,
@@ -162,12 +162,12 @@ def inspect(disk: Disk, folder: int, handle: int, doubts: Doubts) -> Inspection:
 
 def pending_mail(disk: Disk, folder: int) -> Mail | None:
     """The D-Mail that waits in a session; nothing is repaired."""
-    entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
+    entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
     return dmail.pending(entries, crash_recovery.present_generation(disk, folder))
 
 
 def readable_size(
-    disk: Disk, folder: int, handle: int, name: str, generation: int, doubts: Doubts
+    disk: Disk, folder: int, handle: int, name: str, generation: int, failed_syncs: FailedSyncs
 ) -> int:
     """Bytes of a session's file that a reader may be given, without reading all of it.
 
@@ -176,12 +176,12 @@ def readable_size(
     Raises:
         Unproven: that is not enough, because an earlier sync failed.
     """
-    doubts.sync_to_read(disk, handle, name)
-    end = FileEnd(disk, folder, handle, name, generation, "", "", doubts)
+    failed_syncs.sync_to_read(disk, handle, name)
+    end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
     return end.readable_size(end.mark())
 
 
-def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
+def recovery_point_of(log: JsonlLog, machine: Speculation) -> bytes:
     """The mark of an open session at its durable head.
 
     Raises:
@@ -193,7 +193,7 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
     tail = log.read(log.generation, tail_start, size - tail_start)
     if log.is_foreign_changed():
         raise OSError(errno.ESTALE, "another program changed this file", log.file_path)
-    return encode_mark(
+    return encode_recovery_point(
         generation=log.generation,
         inode=log.stat().inode,
         size=size,
@@ -206,10 +206,10 @@ def mark_of(log: JsonlLog, machine: Speculation) -> bytes:
     )
 
 
-def save_mark(opened: Opened) -> None:
-    """Write the mark of an open session; it raises as `mark_of`."""
+def save_recovery_point(opened: Opened) -> None:
+    """Write the mark of an open session; it raises as `recovery_point_of`."""
     log = opened.log
-    log.save_mark(mark_of(log, opened.machine), log.generation, log.synced)
+    log.save_recovery_point(recovery_point_of(log, opened.machine), log.generation, log.synced)
 
 
 def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
@@ -222,7 +222,7 @@ def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
         Corrupt: it is gone.
         Busy: it went just now, and another one may be about to come.
     """
-    if disk.stat_name(folder, places.CONTEXT) is not None:
+    if disk.stat_name(folder, paths.CONTEXT) is not None:
         return True
     has_past = bool(past_generations(disk, folder))
     age_s = opening.now - disk.stat(folder).modified_s
@@ -237,14 +237,14 @@ def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
 def present_lost(path: str) -> str:
     """What is said of a session's folder that has a past and no present, and what to do."""
     return (
-        f"{path} has older generations and no {places.CONTEXT}: move the newest context_N.jsonl to"
-        f" {places.CONTEXT} to go on from it"
+        f"{path} has older generations and no {paths.CONTEXT}: move the newest context_N.jsonl to"
+        f" {paths.CONTEXT} to go on from it"
     )
 
 
 def _moved_away(opening: Opening) -> Busy:
     return Busy(
-        f"another program moved {opening.path}/{places.CONTEXT} away and may be about to write"
+        f"another program moved {opening.path}/{paths.CONTEXT} away and may be about to write"
         " another one: try again in a moment",
         session=opening.session,
     )
@@ -252,26 +252,26 @@ def _moved_away(opening: Opening) -> Busy:
 
 def _open_context(disk: Disk, folder: int, opening: Opening, *, is_there: bool) -> int:
     try:
-        return disk.open_append(folder, places.CONTEXT)
+        return disk.open_append(folder, paths.CONTEXT)
     except FileNotFoundError:
         if is_there:
             # It was until now: there is such a session, and what is asked may be in it already.
             raise _moved_away(opening) from None
     if opening.create:
-        return disk.open_append(folder, places.CONTEXT, create=True)
+        return disk.open_append(folder, paths.CONTEXT, create=True)
     if opening.taken_in:
         raise _moved_away(opening)
     raise NotFound("there is no such session: open it first", session=opening.session)
 
 
 def _open_files(
-    disk: Disk, folder: int, context: int, opening: Opening, entries: list[Happening]
+    disk: Disk, folder: int, context: int, opening: Opening, entries: list[TimelineEntry]
 ) -> Opened:
     generation = crash_recovery.present_generation(disk, folder)
-    crash_recovery.prove_left_behind(disk, folder, entries, generation, opening.doubts)
+    crash_recovery.prove_left_behind(disk, folder, entries, generation, opening.failed_syncs)
     end = FileEnd(
-        disk, folder, context, places.CONTEXT, generation, opening.session, opening.path,
-        opening.doubts,
+        disk, folder, context, paths.CONTEXT, generation, opening.session, opening.path,
+        opening.failed_syncs,
     )  # fmt: skip
     # What another program does while it is open is told by who has it open.
     was_at = None if opening.taken_in else end.changed_since()
@@ -287,7 +287,7 @@ def _open_files(
         _tell_changed(end, entries, was_at, head, opening.now)
     log = JsonlLog(
         disk, folder, opening.path, context, generation, size,
-        doubts=opening.doubts, checksums=checksums,
+        failed_syncs=opening.failed_syncs, checksums=checksums,
     )  # fmt: skip
     first_lines = timeline.first_lines_of(entries, generation)
     if timeline.is_inferred(entries, generation):
@@ -301,7 +301,7 @@ def _open_files(
         stamp=_stamp(entries),
     )
     machine.milestones = replay.milestones
-    machine.checkpoint_floor = floors.checkpoint_floor(entries, generation)
+    machine.checkpoint_floor = checkpoint_ids.checkpoint_floor(entries, generation)
     machine.unreserved_id = timeline.unreserved_id(entries, generation)
     machine.mail = dmail.pending(entries, generation)
     machine.delivered = dmail.delivered_last(entries)
@@ -311,11 +311,11 @@ def _open_files(
 
 
 def _tell_changed(
-    end: FileEnd, entries: list[Happening], before: Position, after: Position, now: float
+    end: FileEnd, entries: list[TimelineEntry], before: Position, after: Position, now: float
 ) -> None:
     """Tell the timeline, once, that a file is not as it was left."""
-    told = Happening(
-        kind=happenings.FOREIGN,
+    told = TimelineEntry(
+        kind=timeline_entries.FOREIGN,
         generation=after.generation,
         at=now,
         why="another program changed the file while it was closed",
@@ -343,15 +343,15 @@ def open_wire(
     """
     handle: int | None = None
     try:
-        handle = disk.open_append(folder, places.WIRE, create=True)
-        entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
+        handle = disk.open_append(folder, paths.WIRE, create=True)
+        entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
         end = FileEnd(
-            disk, folder, handle, places.WIRE, 0, opening.session, opening.path, opening.doubts
+            disk, folder, handle, paths.WIRE, 0, opening.session, opening.path, opening.failed_syncs
         )
         size, replay, mark, checksums = _believe(end, opening, entries)
         log = JsonlLog(
             disk, folder, opening.path, handle, 0, size,
-            name=places.WIRE, doubts=opening.doubts, checksums=checksums,
+            name=paths.WIRE, failed_syncs=opening.failed_syncs, checksums=checksums,
         )  # fmt: skip
         machine = WireMachine(
             opening.session,
@@ -369,15 +369,15 @@ def open_wire(
         raise
 
 
-def _raise_to_floor(replay: Replay, entries: list[Happening], generation: int) -> None:
+def _raise_to_floor(replay: Replay, entries: list[TimelineEntry], generation: int) -> None:
     """The next checkpoint's id is at least the one that the last rewrite left free."""
-    floor = floors.checkpoint_floor(entries, generation)
+    floor = checkpoint_ids.checkpoint_floor(entries, generation)
     replay.counters.n_checkpoints = max(replay.counters.n_checkpoints, floor)
 
 
 def _believe(
-    end: FileEnd, opening: Opening, entries: list[Happening]
-) -> tuple[int, Replay, Mark | None, BlockChecksums]:
+    end: FileEnd, opening: Opening, entries: list[TimelineEntry]
+) -> tuple[int, Replay, RecoveryPoint | None, BlockChecksums]:
     """Make a file durable, mend its end, and read what it says: its size and the replay of it.
 
     With them comes the mark that it began from, if there is one to be believed, and the checksums
@@ -395,14 +395,16 @@ def _believe(
     return size, end.replay(mark, size, checksums), mark, checksums
 
 
-def _proven(end: FileEnd, opening: Opening, mark: Mark | None, entries: list[Happening]) -> int:
+def _proven(
+    end: FileEnd, opening: Opening, mark: RecoveryPoint | None, entries: list[TimelineEntry]
+) -> int:
     """The length that some sync is known to have made durable."""
     if mark is not None:
         return mark.bytes
     if opening.proven is not None:
         # Of a file that another program cut since, nothing is known.
         return opening.proven if opening.proven <= end.size else 0
-    if opening.doubts.has(end.disk.stat(end.handle)):
+    if opening.failed_syncs.has(end.disk.stat(end.handle)):
         # Somebody's sync failed: a read's, or ours when these files were open before.
         return 0
     if opening.taken_in:
@@ -418,8 +420,8 @@ def _recent_keys(
     opening: Opening,
     lines: int,
     first_lines: int,
-    mark: Mark | None,
-    entries: Sequence[Happening],
+    mark: RecoveryPoint | None,
+    entries: Sequence[TimelineEntry],
 ) -> KeyTable:
     """The keys of the last lines that were appended to this generation itself."""
     begin, known = log.size, 0 if log.size == log.generation == 0 else None
@@ -435,13 +437,15 @@ def _recent_keys(
     return table
 
 
-def _youngest_ms(known: int | None, generation: int, entries: Sequence[Happening]) -> int | None:
+def _youngest_ms(
+    known: int | None, generation: int, entries: Sequence[TimelineEntry]
+) -> int | None:
     """How old the youngest key is that was used up to the last lines; None if nobody knows."""
     if known is None:
         return None
     # A mail changes no generation, and leaves the mark as it was.
     told = [entry.key for entry in entries if entry.key and entry.generation >= generation]
-    return max(known, *(places.key_time_ms(key) or 0 for key in told), 0)
+    return max(known, *(paths.key_time_ms(key) or 0 for key in told), 0)
 
 
 def _last_lines(log: JsonlLog, begin: int) -> list[bytes]:
@@ -464,10 +468,10 @@ def _last_at(log: JsonlLog) -> Position:
     return Position(0, 0)
 
 
-def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happening:
+def _first_entry(opening: Opening, generation: int, *, created: bool) -> TimelineEntry:
     key = {"key": opening.key} if created and opening.key is not None else {}
-    return Happening(
-        kind=happenings.CREATED if created else happenings.ADOPTED,
+    return TimelineEntry(
+        kind=timeline_entries.CREATED if created else timeline_entries.ADOPTED,
         generation=generation,
         at=opening.now,
         by=opening.by,
@@ -475,12 +479,13 @@ def _first_entry(opening: Opening, generation: int, *, created: bool) -> Happeni
     )
 
 
-def _made_by_key(entries: list[Happening]) -> str | None:
+def _made_by_key(entries: list[TimelineEntry]) -> str | None:
     key = next(
-        (entry.details.get("key") for entry in entries if entry.kind == happenings.CREATED), None
+        (entry.details.get("key") for entry in entries if entry.kind == timeline_entries.CREATED),
+        None,
     )
     return key if isinstance(key, str) else None
 
 
-def _stamp(entries: list[Happening]) -> bool:
+def _stamp(entries: list[TimelineEntry]) -> bool:
     return all(entry.details.get("stamp", True) is not False for entry in entries)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from steno_protocol import happenings, limits, places
+from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.lines import count_lines, split_lines
 from steno_protocol.records import stamp_of
 from stenod.core import dmail, timeline
@@ -40,9 +40,9 @@ def look_up(log: Log, path: str, key: str) -> Applied | None:
     The oldest generation that has it is where it was applied: its first answer.
     """
     for entry in timeline.decode(log.timeline()):
-        if entry.key == key and entry.kind in happenings.REWRITES:
-            return timeline.applied_of(entry, f"{path}/{places.generation_file(entry.generation)}")
-        if entry.key == key and entry.kind == happenings.SENT:
+        if entry.key == key and entry.kind in timeline_entries.REWRITES:
+            return timeline.applied_of(entry, f"{path}/{paths.generation_file(entry.generation)}")
+        if entry.key == key and entry.kind == timeline_entries.SENT:
             return dmail.applied_of(entry)
     for generation in log.generations():
         applied = _look_up_in(log, generation, key)

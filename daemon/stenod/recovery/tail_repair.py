@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steno_protocol import happenings, limits, places
+from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.checksums import BlockChecksums
 from steno_protocol.errors import Busy
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.lines import Tail, examine_tail, whole_lines
-from stenod.core.recovery_point import Mark, decode_mark
+from stenod.core.recovery_point import RecoveryPoint, decode_recovery_point
 from stenod.core.replay import Replay
-from stenod.core.seek_index import Milestones
+from stenod.core.seek_index import SeekIndex
 from stenod.store import jsonl
 from stenod.store.disk import Disk
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import write_again, write_all
 from stenod.store.names import read_file
 from stenod.store.quarantine import quarantine
@@ -63,14 +63,14 @@ class FileEnd(msgspec.Struct, frozen=True):
     generation: int
     session: str
     path: str
-    doubts: Doubts
+    failed_syncs: FailedSyncs
 
     @property
     def size(self) -> int:
         """Its bytes."""
         return self.disk.stat(self.handle).size
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> RecoveryPoint | None:
         """The mark that an earlier writer left, if it speaks of this very file."""
         mark = self._mark()
         is_it = mark is not None and self.disk.stat(self.handle).inode == mark.inode
@@ -83,11 +83,13 @@ class FileEnd(msgspec.Struct, frozen=True):
             return None
         return Position(mark.generation, mark.lines)
 
-    def _mark(self) -> Mark | None:
-        mark = decode_mark(read_file(self.disk, self.folder, places.mark_file(self.name)))
+    def _mark(self) -> RecoveryPoint | None:
+        mark = decode_recovery_point(
+            read_file(self.disk, self.folder, paths.recovery_point_file(self.name))
+        )
         return mark if mark is not None and mark.generation == self.generation else None
 
-    def _holds(self, mark: Mark) -> bool:
+    def _holds(self, mark: RecoveryPoint) -> bool:
         """True when the file begins with what was marked, as far as a fingerprint tells."""
         is_there = 0 <= mark.bytes <= self.size
         marked = (mark.bytes, mark.crc)
@@ -107,12 +109,12 @@ class FileEnd(msgspec.Struct, frozen=True):
         write_again(self.disk, self.handle, proven, size)
         self.disk.hold_size(self.handle)
         self._sync()
-        self.doubts.dispel(self.disk.stat(self.handle))
+        self.failed_syncs.dispel(self.disk.stat(self.handle))
         self.disk.fsync(self.folder)
         return size
 
     def _sync(self) -> None:
-        with self.doubts.syncing(self.disk.stat(self.handle)):
+        with self.failed_syncs.syncing(self.disk.stat(self.handle)):
             self.disk.fsync(self.handle)
 
     def is_fresh(self, now: float, *, shared: bool) -> bool:
@@ -120,7 +122,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         age_s = now - self.disk.stat(self.handle).modified_s
         return shared and abs(age_s) < limits.FOREIGN_SETTLE_S
 
-    def check_settled(self, mark: Mark | None) -> None:
+    def check_settled(self, mark: RecoveryPoint | None) -> None:
         """Refuse to judge an end that another program may be in the middle of.
 
         Raises:
@@ -134,7 +136,7 @@ class FileEnd(msgspec.Struct, frozen=True):
                 session=self.session,
             )
 
-    def readable_size(self, mark: Mark | None) -> int:
+    def readable_size(self, mark: RecoveryPoint | None) -> int:
         """Bytes that a reader may be given: whole batches of whole lines; nothing is repaired.
 
         The last block is enough to see that, unless a batch without its end began before it.
@@ -149,7 +151,9 @@ class FileEnd(msgspec.Struct, frozen=True):
         whole = whole_lines(repair.region) if repair.tail.unended else repair.tail.keep
         return repair.start + whole
 
-    def mend(self, mark: Mark | None, now: float, entries: list[Happening], *, durable: int) -> int:
+    def mend(
+        self, mark: RecoveryPoint | None, now: float, entries: list[TimelineEntry], *, durable: int
+    ) -> int:
         """Put the end of the file right, durably; returns the size of what is left.
 
         1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut, if it still is
@@ -188,10 +192,10 @@ class FileEnd(msgspec.Struct, frozen=True):
             session=self.session,
         )
 
-    def _told(self, repair: _Repair, now: float) -> Happening:
+    def _told(self, repair: _Repair, now: float) -> TimelineEntry:
         """What the timeline says of a repair, whose bytes are copied by then."""
-        return Happening(
-            kind=happenings.REPAIRED,
+        return TimelineEntry(
+            kind=timeline_entries.REPAIRED,
             generation=self.generation,
             at=now,
             why=repair.tail.damage or "the last line lacked its newline",
@@ -203,7 +207,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             },
         )
 
-    def _check_marked(self, mark: Mark | None) -> None:
+    def _check_marked(self, mark: RecoveryPoint | None) -> None:
         """Refuse to go on from a mark below which another program edits right now.
 
         What stands behind it then may begin in the middle of a line.
@@ -230,29 +234,31 @@ class FileEnd(msgspec.Struct, frozen=True):
             self.disk.truncate(self.handle, repair.keep)
         self._sync()
 
-    def marked_checksums(self, mark: Mark | None) -> BlockChecksums:
+    def marked_checksums(self, mark: RecoveryPoint | None) -> BlockChecksums:
         """The checksums of the marked bytes; of none without a mark."""
         if mark is None:
             return BlockChecksums()
         return BlockChecksums(mark.bytes, mark.checksums)
 
     def replay(
-        self, mark: Mark | None, size: int, checksums: BlockChecksums | None = None
+        self, mark: RecoveryPoint | None, size: int, checksums: BlockChecksums | None = None
     ) -> Replay:
         """What the first `size` bytes say, from the mark on; `checksums` is fed with them."""
         replay, offset = Replay(), 0
         if mark is not None:
-            replay = Replay(mark.lines, mark.counters(), Milestones(mark.milestones))
+            replay = Replay(mark.lines, mark.counters(), SeekIndex(mark.milestones))
             offset = mark.bytes
         for block in self._blocks(offset, size):
             replay.feed(block)
             if checksums is not None:
                 checksums.feed(block)
             offset += len(block)
-            replay.milestones.pass_by(offset, replay.lines, replay.counters)
+            replay.milestones.record_offset(offset, replay.lines, replay.counters)
         return replay
 
-    def _examine(self, mark: Mark | None, reach: int = limits.TORN_TAIL_BYTES_MAX) -> _Repair:
+    def _examine(
+        self, mark: RecoveryPoint | None, reach: int = limits.TORN_TAIL_BYTES_MAX
+    ) -> _Repair:
         if mark is None and reach > limits.BLOCK_BYTES and not self._has_lost_pages(reach):
             # Without NUL pages only the very end can be torn, and that is seen in little memory.
             repair = self._examine(None, limits.BLOCK_BYTES)
@@ -269,7 +275,7 @@ class FileEnd(msgspec.Struct, frozen=True):
                 return True
         return False
 
-    def _region(self, mark: Mark | None, reach: int) -> tuple[int, bytes]:
+    def _region(self, mark: RecoveryPoint | None, reach: int) -> tuple[int, bytes]:
         """Offset and bytes of what has to be judged: behind the mark, or the end of the file."""
         size = self.size
         if mark is not None:
@@ -286,7 +292,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             return ""
         cut = repair.region[repair.tail.keep :]
         kept = quarantine(self.disk, self.folder, self.name, repair.keep, cut)
-        return f"{places.QUARANTINE}/{kept}"
+        return f"{paths.QUARANTINE}/{kept}"
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
         """Whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""

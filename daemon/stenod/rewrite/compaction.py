@@ -4,7 +4,7 @@ from itertools import islice
 
 import msgspec
 
-from steno_protocol import happenings, records
+from steno_protocol import records, timeline_entries
 from steno_protocol.commands import CompactCommit
 from steno_protocol.context import (
     CHARS_PER_TOKEN,
@@ -55,7 +55,7 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
     # A line of its own, because another record may stand before it at which a revert ends.
     usage = machine.written(command, [records.usage_record(tokens)])
     return Plan(
-        kind=happenings.COMPACTED,
+        kind=timeline_entries.COMPACTED,
         pieces=[*kept.prompt, machine.written(command, begin), *kept.pieces, usage],
         kept=0,
         head=Position(log.generation + 1, len(kept.prompt) + len(begin) + kept.lines + 1),

@@ -1,12 +1,12 @@
 """D-Mail in the files: sent as a line of the timeline, delivered as one rewrite."""
 
-from steno_protocol import happenings, records
+from steno_protocol import records, timeline_entries
 from steno_protocol.commands import DeliverDmail, SendDmail
 from steno_protocol.context import Checkpoint, MessageLine
 from steno_protocol.errors import NotFound
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.rewrite.locate import check_batch_end, locate
@@ -14,7 +14,7 @@ from stenod.rewrite.plan import Plan
 from stenod.store.log import Log
 
 
-def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Happening:
+def send(log: Log, machine: Machine, command: SendDmail, now: float) -> TimelineEntry:
     """Keep a mail until it is delivered; durable on return, the timeline's entry of it.
 
     Raises:
@@ -63,7 +63,7 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
         data.append(checked.data)
     kept = found.replay.lines
     return Plan(
-        kind=happenings.DELIVERED,
+        kind=timeline_entries.DELIVERED,
         pieces=[found.before, machine.written(command, data)],
         kept=kept if found.generation == log.generation else 0,
         head=Position(log.generation + 1, kept + len(data)),

@@ -8,7 +8,7 @@ from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from stenod.core import timeline
 from stenod.core.replay import Replay
-from stenod.core.seek_index import Milestones
+from stenod.core.seek_index import SeekIndex
 from stenod.recovery.key_lookup import blocks
 from stenod.store.log import Copy, Log
 
@@ -38,7 +38,7 @@ class Located(msgspec.Struct, frozen=True):
 
 
 def locate(
-    log: Log, checkpoint_id: int, count: int, session: str, milestones: Milestones | None = None
+    log: Log, checkpoint_id: int, count: int, session: str, milestones: SeekIndex | None = None
 ) -> Located:
     """Find a checkpoint.
 
@@ -55,7 +55,7 @@ def locate(
     if not 0 <= checkpoint_id < count:
         valid = f"0 to {count - 1} exist" if count else "the session has none yet"
         raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=session)
-    found = _find(log, checkpoint_id, milestones or Milestones())
+    found = _find(log, checkpoint_id, milestones or SeekIndex())
     if found is None:
         raise NotFound(
             f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
@@ -88,7 +88,7 @@ def _last_line(log: Log, generation: int, size: int) -> bytes:
     return split_lines(log.read(generation, start, size - start))[-1]
 
 
-def _find(log: Log, checkpoint_id: int, milestones: Milestones) -> Located | None:
+def _find(log: Log, checkpoint_id: int, milestones: SeekIndex) -> Located | None:
     entries = timeline.decode(log.timeline())
     for generation in timeline.lineage(entries, log.generation, checkpoint_id):
         if generation != log.generation and generation not in log.generations():

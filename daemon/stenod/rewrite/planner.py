@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from steno_protocol import floors, happenings, limits, records
+from steno_protocol import checkpoint_ids, limits, records, timeline_entries
 from steno_protocol.commands import (
     Clear,
     CompactCommit,
@@ -20,10 +20,10 @@ from steno_protocol.commands import (
 )
 from steno_protocol.context import ContextCounters, Damaged, SystemPrompt, parse_tolerantly
 from steno_protocol.errors import NotFound
-from steno_protocol.happenings import Happening
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import contents, dmail, timeline
 from stenod.core.lines import examine_tail, lines_of
 from stenod.core.machine import Machine
@@ -58,9 +58,9 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
 def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
     """The D-Mail whose checkpoint a plan removes, so that it expires in that very rewrite."""
     mail = machine.mail
-    if mail is None or chosen.kind == happenings.DELIVERED:
+    if mail is None or chosen.kind == timeline_entries.DELIVERED:
         return None
-    entry = Happening(kind=chosen.kind, generation=0, details=chosen.details)
+    entry = TimelineEntry(kind=chosen.kind, generation=0, details=chosen.details)
     return None if dmail.outlives(mail, entry) else mail
 
 
@@ -71,7 +71,7 @@ def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
             return _revert(log, machine, command)
         case Clear():
             head = Position(log.generation + 1, 0)
-            return Plan(happenings.CLEARED, [], 0, head, ContextCounters())
+            return Plan(timeline_entries.CLEARED, [], 0, head, ContextCounters())
         case WriteSystemPrompt():
             return _put_prompt_first(log, machine, command)
         case RestoreGeneration():
@@ -86,12 +86,12 @@ def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
             assert_never(command)
 
 
-def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> Happening:
+def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> TimelineEntry:
     """The timeline's entry for a plan, written before it is carried out."""
     reason = None if isinstance(command, WriteSystemPrompt | DeliverDmail) else command.why
     size = log.length(log.generation)
     old = timeline.fingerprint(size, _tail(log, Copy(log.generation, 0, size)))
-    return Happening(
+    return TimelineEntry(
         kind=chosen.kind,
         generation=chosen.head.generation,
         kept=chosen.kept,
@@ -117,7 +117,7 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
     kept = _without_damaged(log, generation, size) if command.drop_damaged else whole
     is_present = generation == log.generation
     return Plan(
-        kind=happenings.REVERTED,
+        kind=timeline_entries.REVERTED,
         pieces=kept.pieces,
         kept=kept.first_lines if is_present else 0,
         head=Position(log.generation + 1, kept.lines),
@@ -172,7 +172,7 @@ def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) ->
     counters = machine.counters.copy()
     counters.has_system_prompt = True
     return Plan(
-        kind=happenings.PROMPTED,
+        kind=timeline_entries.PROMPTED,
         pieces=[line, *kept],
         kept=0,
         head=Position(log.generation + 1, machine.head.line + 1 - replaced),
@@ -206,10 +206,10 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
         size += len(block)
         replay.feed(block)
     counters = replay.counters
-    floor = floors.checkpoint_floor(timeline.decode(log.timeline()), generation)
+    floor = checkpoint_ids.checkpoint_floor(timeline.decode(log.timeline()), generation)
     counters.n_checkpoints = max(counters.n_checkpoints, floor)
     return Plan(
-        kind=happenings.RESTORED,
+        kind=timeline_entries.RESTORED,
         pieces=[Copy(generation, 0, size)],
         kept=0,
         head=Position(log.generation + 1, replay.lines),

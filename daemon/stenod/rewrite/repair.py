@@ -6,16 +6,16 @@ a generation.
 
 from collections.abc import Iterable, Iterator
 
-from steno_protocol import happenings, limits
+from steno_protocol import limits, timeline_entries
 from steno_protocol.checks import edits_of
 from steno_protocol.commands import Repair
 from steno_protocol.damage import Edit, Finding, kept_pieces
-from steno_protocol.dialects import ContextDialect
 from steno_protocol.errors import BadRequest, Conflict
+from steno_protocol.line_schemas import ContextSchema
 from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
+from steno_protocol.record_salvage import Span
 from steno_protocol.records import stamp_of
-from steno_protocol.welded import Span
 from stenod.core.lines import whole_lines
 from stenod.core.machine import Machine
 from stenod.core.replay import Replay
@@ -38,7 +38,7 @@ def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
     counters = replay.counters
     counters.n_checkpoints = max(counters.n_checkpoints, machine.checkpoint_floor)
     return Plan(
-        kind=happenings.MENDED,
+        kind=timeline_entries.MENDED,
         pieces=pieces,
         kept=_lines_before(log, edits[0].offset),
         head=Position(log.generation + 1, replay.lines),
@@ -52,7 +52,7 @@ def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
     """What the repair changes, if the file still begins with what was verified."""
     scanner, edits = edits_of(
         _range(log, Copy(log.generation, 0, command.bytes)),
-        ContextDialect(),
+        ContextSchema(),
         lambda finding: _edits(log, finding),
     )
     verified = (command.generation, command.bytes, command.crc)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import BadRequest
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 from steno_protocol.settings import OPTIONS, Settings, read_settings
 
 
@@ -77,7 +77,7 @@ def load(root: Path, socket: str, environ: Mapping[str, str] = os.environ) -> Co
 
 def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings that the file of a root and the environment ask for; raises as `load`."""
-    path = root / places.CONFIG
+    path = root / paths.CONFIG
     try:
         text = _read_regular(path).decode()
     except FileNotFoundError:

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Mutation
 from steno_protocol.errors import (
     Busy,
@@ -41,7 +41,7 @@ _LINKLESS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 """How a file system says that its files have one name only, as exFAT's."""
 
 
-class Refusals:
+class ErrorMapping:
     """Words the errors of one session.
 
     Args:
@@ -141,7 +141,7 @@ def remedy_of(error: OSError) -> str:
 
 
 def _is_generation(name: object) -> bool:
-    return isinstance(name, str) and places.generation_of(name) is not None
+    return isinstance(name, str) and paths.generation_of(name) is not None
 
 
 def draining() -> ShuttingDown:

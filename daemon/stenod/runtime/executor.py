@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import anyio.to_thread
 
-from steno_protocol import sync_limits
+from steno_protocol import limits
 from stenod.runtime.internal_errors import NoThread
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Adaptive:
     def __init__(self, threads: Blocking, is_disk_idle: Callable[[], bool] = lambda: True) -> None:
         self._threads = threads
         self._is_disk_idle = is_disk_idle
-        self._took_s: deque[float] = deque(maxlen=sync_limits.SYNCS_REMEMBERED_MAX)
+        self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED_MAX)
         self._is_fast = True
         self._in_threads = 0
 
@@ -106,5 +106,5 @@ class Adaptive:
     def _took(self, seconds: float) -> None:
         self._took_s.append(seconds)
         # What is fast stays fast by one more commit that is.
-        if seconds >= sync_limits.INLINE_SYNC_S or not self._is_fast:
-            self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < sync_limits.INLINE_SYNC_S
+        if seconds >= limits.INLINE_SYNC_S or not self._is_fast:
+            self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < limits.INLINE_SYNC_S

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.blocks import read_block
 from steno_protocol.commands import Read
 from steno_protocol.errors import BadRequest
@@ -62,7 +62,7 @@ class Readable(msgspec.Struct, frozen=True):
 
     def _source(self) -> Source | None:
         stat = self.view.stat()
-        identity = places.file_identity(boot_id(), stat.device, stat.inode)
+        identity = paths.file_identity(boot_id(), stat.device, stat.inode)
         if identity is None:
             return None
         return Source(path=self.path, identity=identity, size=self.view.size)
@@ -72,7 +72,7 @@ class Readable(msgspec.Struct, frozen=True):
 def boot_id() -> str:
     """What tells this machine, since it was started, from every other; empty if nothing does."""
     try:
-        return Path(places.BOOT_ID).read_text(encoding="ascii").strip()
+        return Path(paths.BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
         return ""
 

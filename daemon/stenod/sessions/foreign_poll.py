@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import anyio
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import StenoError
 from stenod.runtime.executor import Spawn
 from stenod.sessions.registry import Registry
@@ -35,7 +35,7 @@ class Watch:
         """Somebody follows the session of this id, perhaps one in a mount."""
         # By its id: a look at all that are open, for each follower, would cost those without mounts
         # as much as the rest of a subscription.
-        mount, _ = places.split_session(session)
+        mount, _ = paths.split_session(session)
         if mount is not None and not self._is_at_mounts:
             self._is_at_mounts = True
             self._spawn(self._watch_mounts)
@@ -64,7 +64,7 @@ class Watch:
             # Who cannot look now looks again the next time, and a command says what is the matter.
             with suppress(StenoError, OSError):
                 places = [(session, session.place) for session in sessions]
-                await self._registry.leave_strays(places)
+                await self._registry.close_moved(places)
             for session in sessions:
                 await session.look()
         finally:

@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol import floors, happenings, limits, places
+from steno_protocol import checkpoint_ids, limits, paths, timeline_entries
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, Busy, ErrorCode, Exists, NotFound, OutcomeUnknown
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.replay import Replay
 from stenod.recovery import crash_recovery
 from stenod.recovery.key_lookup import blocks_of
 from stenod.sessions import metadata
 from stenod.sessions.fork_point import Captured, Instant, cut
-from stenod.sessions.session_folders import Place, Trees
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk, close_with
 from stenod.store.handles import FileView, SharedHandle, write_all
 from stenod.store.names import read_file
@@ -61,7 +61,7 @@ class Wanted(msgspec.Struct, frozen=True):
     now: float
 
 
-def find(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat | None:
+def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat | None:
     """The first answer of a fork that was made before, durable now; None if its place is free.
 
     Raises:
@@ -72,9 +72,9 @@ def find(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat | None:
     except NotFound:
         return None
     try:
-        if disk.stat_name(folder, places.CONTEXT) is None:
+        if disk.stat_name(folder, paths.CONTEXT) is None:
             return None
-        entries = timeline.decode(read_file(disk, folder, places.TIMELINE))
+        entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
         entry = _forked(entries)
         if entry is None or entry.key != wanted.command.key:
             raise _taken(wanted)
@@ -90,7 +90,7 @@ def find(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat | None:
         disk.close(folder)
 
 
-def check_key(wanted: Wanted, entries: list[Happening]) -> None:
+def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
     """Refuse a key that made another fork, or one that is not there any more.
 
     Raises:
@@ -114,12 +114,12 @@ def check_key(wanted: Wanted, entries: list[Happening]) -> None:
     )
 
 
-def is_told(wanted: Wanted, entries: list[Happening]) -> bool:
+def is_told(wanted: Wanted, entries: list[TimelineEntry]) -> bool:
     """Whether the source's timeline tells of a fork."""
     return _told(wanted, entries) is not None
 
 
-def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionStat:
+def make(disk: Disk, trees: SessionFolders, source: Captured, wanted: Wanted) -> SessionStat:
     """Make a fork; durable on return, and at every moment either there or not.
 
     Raises:
@@ -133,7 +133,7 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
     chosen = cut(source, wanted.command)
     with contextlib.ExitStack() as held:
         tree = close_with(held, disk, trees.open_tree(wanted.target, create=True))
-        forks = close_with(held, disk, disk.open_folder(tree, places.FORKS, create=True))
+        forks = close_with(held, disk, disk.open_folder(tree, paths.FORKS, create=True))
         nest = close_with(held, disk, _own_nest(disk, forks, wanted))
         try:
             remove_all(disk, nest)
@@ -148,7 +148,7 @@ def make(disk: Disk, trees: Trees, source: Captured, wanted: Wanted) -> SessionS
     return _made(disk, trees, wanted)
 
 
-def _made(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat:
+def _made(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat:
     """The answer of a fork that is at its place; now it cannot be undone."""
     try:
         answer = find(disk, trees, wanted)
@@ -168,10 +168,10 @@ def _made(disk: Disk, trees: Trees, wanted: Wanted) -> SessionStat:
     return answer
 
 
-def told(wanted: Wanted, made: SessionStat) -> Happening:
+def told(wanted: Wanted, made: SessionStat) -> TimelineEntry:
     """What the source's timeline says of a fork."""
-    return Happening(
-        kind=happenings.FORK,
+    return TimelineEntry(
+        kind=timeline_entries.FORK,
         generation=Position.parse(made.head).generation,
         at=wanted.now,
         by=wanted.command.by,
@@ -183,7 +183,7 @@ def told(wanted: Wanted, made: SessionStat) -> Happening:
 def sweep(disk: Disk, tree: int) -> int:
     """Remove what forks left behind that nobody makes any more; how many there were."""
     try:
-        forks = disk.open_folder(tree, places.FORKS)
+        forks = disk.open_folder(tree, paths.FORKS)
     except OSError:
         return 0
     try:
@@ -209,10 +209,11 @@ def _remove_left(disk: Disk, forks: int, name: str) -> bool:
     return True
 
 
-def _told(wanted: Wanted, entries: list[Happening]) -> Happening | None:
+def _told(wanted: Wanted, entries: list[TimelineEntry]) -> TimelineEntry | None:
     key = wanted.command.key
     return next(
-        (entry for entry in entries if entry.kind == happenings.FORK and entry.key == key), None
+        (entry for entry in entries if entry.kind == timeline_entries.FORK and entry.key == key),
+        None,
     )
 
 
@@ -228,7 +229,7 @@ def _own_nest(disk: Disk, forks: int, wanted: Wanted) -> int:
 
 
 def _build(
-    disk: Disk, trees: Trees, source: Captured, chosen: Instant, wanted: Wanted, nest: int
+    disk: Disk, trees: SessionFolders, source: Captured, chosen: Instant, wanted: Wanted, nest: int
 ) -> None:
     """Everything that the new session is to hold, durable but for its place."""
     with contextlib.ExitStack() as held:
@@ -236,16 +237,16 @@ def _build(
         _check_same(disk, origin, source)
         folder = close_with(held, disk, disk.open_folder(nest, _BUILT, create=True))
         for number in range(1, chosen.at.generation + 1):
-            _share(disk, origin, folder, places.generation_file(number))
+            _share(disk, origin, folder, paths.generation_file(number))
         with source.view(chosen.at.generation) as view:
-            _put(disk, folder, places.CONTEXT, view, chosen.size)
+            _put(disk, folder, paths.CONTEXT, view, chosen.size)
             entries = list(_entries(source, chosen, view))
         if chosen.wire_size:
-            _put(disk, folder, places.WIRE, source.wire, chosen.wire_size)
+            _put(disk, folder, paths.WIRE, source.wire, chosen.wire_size)
         _copy_uploads(disk, origin, folder, _mentioned(source.wire, chosen.wire_size))
         title = _title(disk, origin, wanted)
         lines = [*entries, _first_entry(source, chosen, wanted, title)]
-        _write(disk, folder, places.TIMELINE, b"".join(map(timeline.encode, lines)))
+        _write(disk, folder, paths.TIMELINE, b"".join(map(timeline.encode, lines)))
         described = {"custom_title": title, "title_generated": True} if title else {}
         state = {"version": 1, **described, "forked_from": wanted.source.session}
         metadata.save(disk, folder, state)
@@ -260,7 +261,7 @@ def _check_same(disk: Disk, origin: int, source: Captured) -> None:
     Raises:
         Busy: it is there; nothing was made.
     """
-    entries = timeline.decode(read_file(disk, origin, places.TIMELINE))
+    entries = timeline.decode(read_file(disk, origin, paths.TIMELINE))
     if timeline.incarnation_of(entries) != source.incarnation:
         raise Busy(
             "the session was deleted and made again while it was being forked: try again",
@@ -268,7 +269,9 @@ def _check_same(disk: Disk, origin: int, source: Captured) -> None:
         )
 
 
-def _put_in_place(disk: Disk, trees: Trees, nest: int, parent: int, wanted: Wanted) -> None:
+def _put_in_place(
+    disk: Disk, trees: SessionFolders, nest: int, parent: int, wanted: Wanted
+) -> None:
     """The instant in which the fork is there; durable once the parent is synced."""
     try:
         disk.move(nest, _BUILT, parent, wanted.target.segments[-1])
@@ -282,7 +285,7 @@ def _put_in_place(disk: Disk, trees: Trees, nest: int, parent: int, wanted: Want
         raise
 
 
-def _sync_place(disk: Disk, trees: Trees, target: Place) -> None:
+def _sync_place(disk: Disk, trees: SessionFolders, target: Place) -> None:
     """Whoever moved it there may have died before the sync."""
     parent = trees.open_parent(target, create=True)
     try:
@@ -331,16 +334,16 @@ def _write(disk: Disk, folder: int, name: str, data: bytes) -> None:
         disk.close(handle)
 
 
-def _entries(source: Captured, chosen: Instant, view: FileView) -> Iterator[Happening]:
+def _entries(source: Captured, chosen: Instant, view: FileView) -> Iterator[TimelineEntry]:
     """The rewrites that led to the instant: they say where checkpoints and first answers are."""
     for entry in source.timeline:
-        if entry.kind not in happenings.REWRITES or entry.generation > chosen.at.generation:
+        if entry.kind not in timeline_entries.REWRITES or entry.generation > chosen.at.generation:
             continue
         is_last = entry.generation == chosen.at.generation
         yield _shortened(entry, chosen, view) if is_last else entry
 
 
-def _shortened(entry: Happening, chosen: Instant, view: FileView) -> Happening:
+def _shortened(entry: TimelineEntry, chosen: Instant, view: FileView) -> TimelineEntry:
     """The last rewrite, if it wrote more lines than the cut leaves of them."""
     lines: Any = entry.details.get("lines", 0)
     if not isinstance(lines, int) or lines <= chosen.at.line:
@@ -352,9 +355,9 @@ def _shortened(entry: Happening, chosen: Instant, view: FileView) -> Happening:
     return msgspec.structs.replace(entry, kept=kept, details=details)
 
 
-def _first_entry(source: Captured, chosen: Instant, wanted: Wanted, title: str) -> Happening:
-    return Happening(
-        kind=happenings.FORKED,
+def _first_entry(source: Captured, chosen: Instant, wanted: Wanted, title: str) -> TimelineEntry:
+    return TimelineEntry(
+        kind=timeline_entries.FORKED,
         generation=chosen.at.generation,
         kept=chosen.at.line,
         at=wanted.now,
@@ -394,13 +397,13 @@ def _copy_uploads(disk: Disk, origin: int, folder: int, mentioned: set[str]) -> 
         return
     with contextlib.ExitStack() as held:
         try:
-            uploads = close_with(held, disk, disk.open_folder(origin, places.UPLOADS))
+            uploads = close_with(held, disk, disk.open_folder(origin, paths.UPLOADS))
         except (FileNotFoundError, NotADirectoryError):
             return
         names = sorted(mentioned & set(disk.names(uploads)))
         if not names:
             return
-        copies = close_with(held, disk, disk.open_folder(folder, places.UPLOADS, create=True))
+        copies = close_with(held, disk, disk.open_folder(folder, paths.UPLOADS, create=True))
         copied = [name for name in names if _copied(disk, uploads, copies, name)]
         _write(disk, copies, _SENT, msgspec.json.encode(copied))
         disk.fsync(copies)
@@ -415,18 +418,18 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
     return True
 
 
-def _forked(entries: list[Happening]) -> Happening | None:
-    return next((entry for entry in entries if entry.kind == happenings.FORKED), None)
+def _forked(entries: list[TimelineEntry]) -> TimelineEntry | None:
+    return next((entry for entry in entries if entry.kind == timeline_entries.FORKED), None)
 
 
 def _answer(
-    disk: Disk, folder: int, entries: list[Happening], entry: Happening, target: Place
+    disk: Disk, folder: int, entries: list[TimelineEntry], entry: TimelineEntry, target: Place
 ) -> SessionStat:
     """The numbers of a fork as it was made, whatever was done to it since."""
     details = entry.details
     at, size = Position.parse(str(details["at"])), int(details["bytes"])
     is_present = crash_recovery.present_generation(disk, folder) == at.generation
-    name = places.CONTEXT if is_present else places.generation_file(at.generation + 1)
+    name = paths.CONTEXT if is_present else paths.generation_file(at.generation + 1)
     shared = SharedHandle(disk, disk.open_read(folder, name))
     replay = Replay()
     try:
@@ -435,7 +438,7 @@ def _answer(
     finally:
         shared.release()
     counters = replay.counters
-    floor = floors.checkpoint_floor(entries, at.generation)
+    floor = checkpoint_ids.checkpoint_floor(entries, at.generation)
     return SessionStat(
         session=target.session,
         head=str(at),

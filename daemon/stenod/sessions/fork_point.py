@@ -13,9 +13,9 @@ from steno_protocol import limits, records
 from steno_protocol.blocks import seek
 from steno_protocol.commands import Fork
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.happenings import Happening
 from steno_protocol.lines import count_lines
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.core.replay import Replay
 from stenod.core.turn_places import Unplaced, generations_of, place
@@ -47,7 +47,7 @@ class Captured(msgspec.Struct, frozen=True):
     wire: FileView
     checkpoints: int
     past: Callable[[int], FileView]
-    timeline: list[Happening]
+    timeline: list[TimelineEntry]
     incarnation: str
 
     @contextmanager

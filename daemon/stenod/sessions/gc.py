@@ -9,18 +9,18 @@ A crash leaves some of them; the next collection removes the rest.
 
 import msgspec
 
-from steno_protocol import happenings, limits, places
+from steno_protocol import limits, paths, timeline_entries
 from steno_protocol.commands import Gc, List
 from steno_protocol.errors import StenoError
-from steno_protocol.happenings import Happening
 from steno_protocol.replies import GarbageEntry, GcReport
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Wish
 from stenod.recovery import crash_recovery, file_opening
-from stenod.runtime.context import Workshop
+from stenod.runtime.services import Services
 from stenod.sessions import trash
 from stenod.sessions.registry import Registry
-from stenod.sessions.session_folders import Place, Trees
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.store.names import past_generations, read_file, stat_generation
 from stenod.store.usage import tree_bytes
@@ -52,11 +52,13 @@ class Collector:
         workshop: clocks, threads and settings.
     """
 
-    def __init__(self, trees: Trees, disk: Disk, registry: Registry, workshop: Workshop) -> None:
+    def __init__(
+        self, trees: SessionFolders, disk: Disk, registry: Registry, services: Services
+    ) -> None:
         self._trees = trees
         self._disk = disk
         self._registry = registry
-        self._shop = workshop
+        self._services = services
 
     async def collect(self, command: Gc) -> GcReport:
         """Give up what a command asks for, or only say what that would be.
@@ -69,12 +71,14 @@ class Collector:
         self._registry.check_taking()
         found = _Found()
         if command.generations_older_s is not None or command.keep_generations is not None:
-            for session in await self._shop.read(lambda: self._rewritten(command.prefix)):
+            for session in await self._services.read(lambda: self._rewritten(command.prefix)):
                 await self._collect_from(session, command, found)
         if command.trash:
-            await self._shop.read(lambda: self._expire_all(command, found))
+            await self._services.read(lambda: self._expire_all(command, found))
         if not command.dry_run:
-            self._shop.tell("collected", files=found.files, bytes=found.size, failed=found.failed)
+            self._services.tell(
+                "collected", files=found.files, bytes=found.size, failed=found.failed
+            )
         return GcReport(
             entries=found.entries,
             files=found.files,
@@ -97,38 +101,38 @@ class Collector:
     async def _collect_from(self, session: str, command: Gc, found: _Found) -> None:
         place, wish = self._trees.place(session), self._wish(command)
         try:
-            chosen = await self._shop.read(lambda: self._droppable(place, wish))
+            chosen = await self._services.read(lambda: self._droppable(place, wish))
             if chosen and not command.dry_run:
                 chosen = await self._drop(place, wish, chosen)
         except (StenoError, OSError) as error:
             found.failed.append(f"{session}: {error}")
             return
         for past in chosen:
-            found.add(session, places.generation_file(past.generation + 1), past.size)
+            found.add(session, paths.generation_file(past.generation + 1), past.size)
 
     async def _drop(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
         writer = await self._registry.writer(place.session, "context")
-        told = Happening(
-            kind=happenings.COLLECTED,
+        told = TimelineEntry(
+            kind=timeline_entries.COLLECTED,
             generation=writer.feed.head.generation,
-            at=self._shop.wall(),
+            at=self._services.wall(),
             details={"generations": [past.generation for past in chosen]},
         )
         await writer.note(told)  # 1.
-        return await self._shop.read(lambda: self._remove(place, wish, chosen))
+        return await self._services.read(lambda: self._remove(place, wish, chosen))
 
     def _remove(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
         still = self._droppable(place, wish)  # 2.
         going = [past for past in chosen if past in still]
         with self._trees.opened(place) as folder:
             for past in going:  # 3.
-                self._disk.unlink(folder, places.generation_file(past.generation + 1))
+                self._disk.unlink(folder, paths.generation_file(past.generation + 1))
             self._disk.fsync(folder)
         return going
 
     def _droppable(self, place: Place, wish: Wish) -> list[Past]:
         with self._trees.opened(place) as folder:
-            entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
+            entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
             present = crash_recovery.present_generation(self._disk, folder)
             past = [
                 self._past(folder, generation)
@@ -147,7 +151,7 @@ class Collector:
     def _wish(self, command: Gc) -> Wish:
         older_s = command.generations_older_s
         return Wish(
-            before=None if older_s is None else self._shop.wall() - older_s,
+            before=None if older_s is None else self._services.wall() - older_s,
             keep=command.keep_generations or 1,
             with_lineage=command.with_lineage,
         )
@@ -162,11 +166,11 @@ class Collector:
         except OSError:
             # A tree that is not there has no trash.
             return
-        now = self._shop.wall()
-        expiry_s = trash.expiry_of(self._shop.settings())
+        now = self._services.wall()
+        expiry_s = trash.expiry_of(self._services.settings())
         try:
             for name in trash.expired(self._disk, tree, now, expiry_s):
-                path = f"{folder}/{places.TRASH}/{name}"
+                path = f"{folder}/{paths.TRASH}/{name}"
                 size = tree_bytes(path)
                 try:
                     if not command.dry_run:

@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from steno_protocol import happenings, limits
+from steno_protocol import limits, timeline_entries
 from steno_protocol.commands import CompactAbort, CompactBegin
 from steno_protocol.errors import Busy, Conflict
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Compaction
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.compaction import Cut
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Opened
@@ -156,9 +156,9 @@ class Compactions:
         finally:
             view.release()
 
-    def _told(self, head: Position, number: int, command: CompactBegin) -> Happening:
-        return Happening(
-            kind=happenings.COMPACTING,
+    def _told(self, head: Position, number: int, command: CompactBegin) -> TimelineEntry:
+        return TimelineEntry(
+            kind=timeline_entries.COMPACTING,
             generation=head.generation,
             at=self._wall(),
             by=command.by,

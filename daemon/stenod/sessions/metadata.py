@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol._json import is_array, is_object
 from steno_protocol.commands import Describe, List
 from steno_protocol.errors import Corrupt, ErrorCode, OutcomeUnknown
@@ -72,7 +72,7 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
     except _UNREADABLE as error:
         if not command.replace_damaged:
             raise Corrupt(
-                f"{path}/{places.STATE} is damaged ({error}), and nothing was changed: `steno"
+                f"{path}/{paths.STATE} is damaged ({error}), and nothing was changed: `steno"
                 f" repair {command.session} --apply` (from Python: describe(replace_damaged=True))"
                 " keeps it beside a new one; then describe the session again",
                 session=command.session,
@@ -86,7 +86,7 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
     # What kimi-cli takes for its default need not be there.
     _write(disk, folder, {name: value for name, value in changed.items() if value is not None})
     try:
-        disk.rename(folder, places.STATE_NEW, places.STATE)
+        disk.rename(folder, paths.STATE_NEW, paths.STATE)
         disk.fsync(folder)
     except OSError as error:
         raise OutcomeUnknown(
@@ -100,7 +100,7 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
 def save(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Give a new session its `state.json`; durable once the folder is synced."""
     _write(disk, folder, state)
-    disk.rename(folder, places.STATE_NEW, places.STATE)
+    disk.rename(folder, paths.STATE_NEW, paths.STATE)
 
 
 def _names_something(command: Describe) -> bool:
@@ -112,12 +112,12 @@ def _keep_damaged(disk: Disk, folder: int) -> None:
 
     A second name takes no room and copies nothing, however large the file is.
     """
-    damaged = disk.stat_name(folder, places.STATE)
+    damaged = disk.stat_name(folder, paths.STATE)
     for number in range(1, limits.DAMAGED_STATES_MAX + 1):
-        kept = places.damaged_state_file(number)
+        kept = paths.damaged_state_file(number)
         there = disk.stat_name(folder, kept)
         if there is None:
-            disk.link(folder, places.STATE, kept)
+            disk.link(folder, paths.STATE, kept)
         elif damaged is None or there.inode != damaged.inode:
             continue
         # Also where it has the name already: a repair that died may not have synced it.
@@ -127,14 +127,14 @@ def _keep_damaged(disk: Disk, folder: int) -> None:
         errno.EEXIST,
         f"{limits.DAMAGED_STATES_MAX} damaged ones were kept before: remove those that nobody"
         " needs",
-        places.damaged_state_file(1),
+        paths.damaged_state_file(1),
     )
 
 
 def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
     """Write a session's next `state.json` beside the one that is there, synced."""
-    remove(disk, folder, places.STATE_NEW)
-    handle = disk.open_new(folder, places.STATE_NEW)
+    remove(disk, folder, paths.STATE_NEW)
+    handle = disk.open_new(folder, paths.STATE_NEW)
     try:
         write_all(disk, handle, _encode(state) + b"\n")
         disk.fsync(handle)
@@ -145,7 +145,7 @@ def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
 def _content(disk: Disk, folder: int) -> bytes:
     """The file's bytes, none if there is none; one that is too large is read as damaged."""
     try:
-        handle = disk.open_read(folder, places.STATE)
+        handle = disk.open_read(folder, paths.STATE)
     except FileNotFoundError:
         return b""
     try:

@@ -14,21 +14,21 @@ from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, 
 from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
 from steno_protocol.replies import Deleted, SessionStat, Verification
 from stenod.recovery.file_opening import Inspection
-from stenod.runtime.context import Workshop
+from stenod.runtime.services import Services
 from stenod.sessions import fork, metadata, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
 from stenod.sessions.fork_point import Captured
-from stenod.sessions.queries import Looks
+from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
-from stenod.sessions.session_folders import Place, Trees
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.store.usage import session_bytes
 
 T = TypeVar("T")
 
 
-class Custody:
+class Operations:
     """Looks after the sessions of one daemon.
 
     Args:
@@ -40,13 +40,18 @@ class Custody:
     """
 
     def __init__(
-        self, trees: Trees, disk: Disk, registry: Registry, looks: Looks, workshop: Workshop
+        self,
+        trees: SessionFolders,
+        disk: Disk,
+        registry: Registry,
+        looks: Queries,
+        services: Services,
     ) -> None:
         self._trees = trees
         self._disk = disk
         self._registry = registry
         self._looks = looks
-        self._shop = workshop
+        self._services = services
         self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
         self._swept_at: float | None = None
@@ -82,7 +87,7 @@ class Custody:
 
         While more has expired than one sweep removes, it is due again at the next look.
         """
-        now = self._shop.monotonic()
+        now = self._services.monotonic()
         if self._swept_at is not None and now - self._swept_at < limits.TRASH_SWEEP_S:
             return
         self._swept_at = now
@@ -91,9 +96,9 @@ class Custody:
             self._swept_at = None
 
     async def _sweep(self, folder: str) -> bool:
-        left, expired = await self._shop.read(lambda: self._removed(folder))
+        left, expired = await self._services.read(lambda: self._removed(folder))
         if left or expired:
-            self._shop.tell("swept", folder=folder, forks=left, trash=expired)
+            self._services.tell("swept", folder=folder, forks=left, trash=expired)
         return expired < limits.TRASH_SWEEP_ENTRIES_MAX
 
     def _removed(self, folder: str) -> tuple[int, int]:
@@ -103,7 +108,7 @@ class Custody:
             # A tree that is not there has nothing to remove.
             return 0, 0
         try:
-            wall = self._shop.wall()
+            wall = self._services.wall()
             return (
                 fork.sweep(self._disk, tree),
                 trash.sweep(self._disk, tree, wall, self._expiry_s),
@@ -130,7 +135,7 @@ class Custody:
         self, session: str, inspection: Inspection, *, is_open: bool, created: bool = False
     ) -> SessionStat:
         place = self._trees.place(session)
-        described = await self._shop.read(lambda: self._trees.description(place))
+        described = await self._services.read(lambda: self._trees.description(place))
         counters = inspection.counters
         return SessionStat(
             session=session,
@@ -170,12 +175,12 @@ class Custody:
         if is_live or self._log(place.session) is None:
             context = await self._looks.readable(place.session, "context", None)
         else:
-            context = await self._shop.read(lambda: self._trees.readable(place, None))
+            context = await self._services.read(lambda: self._trees.readable(place, None))
         try:
             wire = await self._looks.readable(place.session, "wire", None)
             live = context.generation if is_live else None
             try:
-                return await self._shop.read(
+                return await self._services.read(
                     lambda: self._trees.verify(place, context.view, wire.view, live=live)
                 )
             finally:
@@ -207,17 +212,17 @@ class Custody:
         lock = self._describing.setdefault(command.session, anyio.Lock())
         place = self._trees.place(command.session)
         async with lock:
-            await self._shop.read(lambda: self._change(place, command))
+            await self._services.read(lambda: self._change(place, command))
         return await self._stat(command.session)
 
     def _change(self, place: Place, command: Describe) -> None:
         with self._trees.opened(place) as folder:
-            metadata.change(self._disk, folder, command, place.path, self._shop.wall())
+            metadata.change(self._disk, folder, command, place.path, self._services.wall())
 
     async def _fork(self, command: Fork) -> SessionStat:
         source, target = self._trees.place(command.session), self._trees.place(command.new_session)
         wanted = Wanted(
-            command, source, target, os.urandom(8).hex(), stamp=True, now=self._shop.wall()
+            command, source, target, os.urandom(8).hex(), stamp=True, now=self._services.wall()
         )
         made = await self._done_before(command, lambda: fork.find(self._disk, self._trees, wanted))
         if made is None:
@@ -234,9 +239,9 @@ class Custody:
         Raises:
             TooLarge, StorageFailed: nothing was made.
         """
-        quotas = self._shop.quotas
+        quotas = self._services.quotas
         if quotas is not None:
-            size = await self._shop.read(lambda: session_bytes(source.path))
+            size = await self._services.read(lambda: session_bytes(source.path))
             room = quotas.room(target.session, size)
             if room is not None:
                 raise room.refusal
@@ -245,7 +250,7 @@ class Custody:
         async with self._captured(wanted.source) as (captured, stamp):
             asked = msgspec.structs.replace(wanted, stamp=stamp)
             fork.check_key(asked, captured.timeline)
-            return await self._shop.read(
+            return await self._services.read(
                 lambda: fork.make(self._disk, self._trees, captured, asked)
             )
 
@@ -314,8 +319,8 @@ class Custody:
             if done is not None:
                 return done
             async with self._registry.ended(place):
-                now = self._shop.wall()
-                return await self._shop.read(
+                now = self._services.wall()
+                return await self._services.read(
                     lambda: trash.discard(
                         self._disk, self._trees, place, command, now, self._expiry_s
                     )
@@ -355,7 +360,7 @@ class Custody:
             OutcomeUnknown: the disk refuses to tell, or to keep what that copy did.
         """
         try:
-            return await self._shop.read(find)
+            return await self._services.read(find)
         except OSError as error:
             raise OutcomeUnknown(
                 f"the disk refused to tell whether this was done before, or to keep it ({error}):"
@@ -367,4 +372,4 @@ class Custody:
 
     @property
     def _expiry_s(self) -> float:
-        return trash.expiry_of(self._shop.settings())
+        return trash.expiry_of(self._services.settings())

@@ -6,21 +6,21 @@ that one whose file is in doubt is opened, which proves the file.
 
 from steno_protocol.commands import List, Read, ReadWire
 from steno_protocol.errors import BadRequest
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Lines, Mail, Sessions
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
-from stenod.runtime.context import Workshop
+from stenod.runtime.services import Services
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import File, inspection_of
-from stenod.sessions.session_folders import Trees
+from stenod.sessions.session_folders import SessionFolders
 from stenod.store.failed_syncs import Unproven
 from stenod.store.handles import FileView
 
 
-class Looks:
+class Queries:
     """Looks at the sessions of one daemon.
 
     Args:
@@ -29,14 +29,14 @@ class Looks:
         workshop: runs what blocks.
     """
 
-    def __init__(self, registry: Registry, trees: Trees, workshop: Workshop) -> None:
+    def __init__(self, registry: Registry, trees: SessionFolders, services: Services) -> None:
         self._registry = registry
         self._trees = trees
-        self._shop = workshop
+        self._services = services
 
     async def sessions(self, wanted: List) -> Sessions:
         """Sessions by id, up to the limit."""
-        return await self._shop.read(lambda: self._trees.sessions(wanted))
+        return await self._services.read(lambda: self._trees.sessions(wanted))
 
     async def inspect(self, session: str) -> tuple[Inspection, FileView | None]:
         """What a session's files say and, if it is not open, what of them may be read."""
@@ -48,7 +48,7 @@ class Looks:
             return inspection, None
         place = self._trees.place(session)
         try:
-            return await self._shop.read(lambda: self._trees.inspect(place))
+            return await self._services.read(lambda: self._trees.inspect(place))
         except Unproven:
             opened = await (await self._registry.writer(session, "context")).open()
             return inspection_of(opened), None
@@ -71,7 +71,7 @@ class Looks:
             raise BadRequest(f"{after} is no position of a wire file: they are all of generation 0")
         found = await self.readable(command.session, file, generation)
         try:
-            return await self._shop.read(lambda: found.answer(command, is_local=is_local))
+            return await self._services.read(lambda: found.answer(command, is_local=is_local))
         finally:
             found.view.release()
 
@@ -101,13 +101,13 @@ class Looks:
             return Readable(log.view(present), present, head, log.file_path)
         place = self._trees.place(session)
         if file == "wire":
-            return await self._shop.read(lambda: self._trees.readable_wire(place))
-        return await self._shop.read(lambda: self._trees.readable(place, generation))
+            return await self._services.read(lambda: self._trees.readable_wire(place))
+        return await self._services.read(lambda: self._trees.readable(place, generation))
 
-    async def timeline(self, session: str) -> list[Happening]:
+    async def timeline(self, session: str) -> list[TimelineEntry]:
         """What ever happened to a session, rotations by other programs included."""
         place = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.timeline(place))
+        return await self._services.read(lambda: self._trees.timeline(place))
 
     async def pending_mail(self, session: str) -> Mail | None:
         """The D-Mail that waits in a session."""
@@ -116,4 +116,4 @@ class Looks:
         if opened is not None and isinstance(opened.machine, Machine):
             return opened.machine.mail
         place = self._trees.place(session)
-        return await self._shop.read(lambda: self._trees.pending_mail(place))
+        return await self._services.read(lambda: self._trees.pending_mail(place))

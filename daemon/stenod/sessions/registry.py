@@ -11,14 +11,14 @@ from steno_protocol import limits
 from steno_protocol.commands import AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
 from stenod.recovery.file_opening import Opened, OpenHow
-from stenod.runtime.context import Workshop
-from stenod.runtime.error_mapping import Refusals, doubted, draining, ended
+from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.runtime.mailbox import Item, Mailbox
+from stenod.runtime.services import Services
 from stenod.sessions import trash
-from stenod.sessions.session import File, KeptKeys, Session
-from stenod.sessions.session_folders import Place, Trees
+from stenod.sessions.session import ClosedSessionKeys, File, Session
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.writer.group_commit import Round
 from stenod.writer.writer import Writer
@@ -45,16 +45,16 @@ class Registry:
 
     def __init__(
         self,
-        trees: Trees,
+        trees: SessionFolders,
         disk: Disk,
-        workshop: Workshop,
+        services: Services,
         spawn: Spawn,
         handles: HandleLimit | None = None,
     ) -> None:
         self.look_around: Callable[[], None] = lambda: None
         self._trees = trees
         self._disk = disk
-        self._shop = workshop
+        self._services = services
         self._spawn = spawn
         self._handles = handles or HandleLimit()
         self._sessions: dict[tuple[int, int], Session] = {}
@@ -65,8 +65,8 @@ class Registry:
         self._serving: set[Writer] = set()
         self._closing = False
         self._changed = anyio.Event()
-        self._round = Round(workshop)
-        self._kept = KeptKeys()
+        self._round = Round(services)
+        self._kept = ClosedSessionKeys()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -125,7 +125,7 @@ class Registry:
             return
         self.check_taking()
         self._check_kept_out(self._trees.place(session))
-        waiting = Mailbox(session, self._shop.budget)
+        waiting = Mailbox(session, self._services.budget)
         waiting.put(item)
         self._resolving[session] = waiting
         self._spawn(lambda: self._resolve(session))
@@ -168,7 +168,7 @@ class Registry:
         """
         # One that was moved there is still locked under its old name.
         beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
-        await self.leave_strays([(each, each.place) for each in beside])
+        await self.close_moved([(each, each.place) for each in beside])
         found = [each for each in self._sessions.values() if each.place.is_within(place)]
         for session in found:
             await self._end(session)
@@ -216,25 +216,25 @@ class Registry:
         """
         found = self._addresses.get(session)
         if found is not None:
-            await self.leave_strays([(found, found.place), (found, self._trees.place(session))])
+            await self.close_moved([(found, found.place), (found, self._trees.place(session))])
         return self._addresses.get(session)
 
-    async def leave_strays(self, known: Sequence[tuple[Session, Place]]) -> None:
+    async def close_moved(self, known: Sequence[tuple[Session, Place]]) -> None:
         """End the sessions whose folder is not at its place any more; what is queued is written."""
         looks = [(session, place, self._names[session][0]) for session, place in known]
 
-        def strays() -> set[Session]:
+        def moved() -> set[Session]:
             return {each for each, place, told in looks if not self._trees.leads_to(place, told)}
 
-        found = await self._shop.read(strays)
+        found = await self._services.read(moved)
         for session in found:
             await self._end(session)
-            self._shop.tell("session_moved", session=session.place.session)
+            self._services.tell("session_moved", session=session.place.session)
         _end_feeds(found, _MOVED)
 
     def retire_idle(self) -> None:
         """Close what was not used for long, and the longest unused of too many."""
-        since = self._shop.monotonic() - self._shop.settings().number("life.session_idle_s")
+        since = self._services.monotonic() - self._services.settings().number("life.session_idle_s")
         surplus = len(self._sessions) - self._sessions_max
         for number, session in enumerate(self._unused()):
             if number < surplus or session.used_at < since:
@@ -243,7 +243,7 @@ class Registry:
     @property
     def _sessions_max(self) -> int:
         """How many sessions may be open while others want to be."""
-        wanted = self._shop.settings().count("life.sessions_open")
+        wanted = self._services.settings().count("life.sessions_open")
         # The other half is for connections, reads and rewrites.
         return max(1, min(wanted, self._handles.most // 2 // limits.HANDLES_PER_SESSION_MAX))
 
@@ -279,7 +279,7 @@ class Registry:
         """End the subscriptions that nobody reads."""
         for session in list(self._sessions.values()):
             for writer in session.writers:
-                self._shop.statistics.lagged += writer.feed.end_stalled()
+                self._services.statistics.lagged += writer.feed.end_stalled()
 
     async def wait_quiet(self) -> None:
         """Return when no writer task is running any more."""
@@ -297,10 +297,10 @@ class Registry:
             self.check_taking()
             place = self._trees.place(session)
             self._check_kept_out(place)
-            identity = await self._shop.read(lambda: self._trees.identity(place, create=create))
+            identity = await self._services.read(lambda: self._trees.identity(place, create=create))
             other = self._sessions.get(identity)
             if other is not None:
-                await self.leave_strays([(other, other.place)])
+                await self.close_moved([(other, other.place)])
             self._check_kept_out(place)
             found = self._addresses.get(session) or self._add(place, identity)
         return found
@@ -310,7 +310,7 @@ class Registry:
         try:
             found = await self._session(session, create=False)
         except Exception as error:
-            refusal = Refusals(session, self._shop.tell).of(error)
+            refusal = ErrorMapping(session, self._services.tell).of(error)
             is_deleted = isinstance(refusal, NotFound) and await self._was_deleted(session)
             for item in self._resolving.pop(session).take_all():
                 item.to.refuse(doubted(refusal, item.command, is_deleted=is_deleted))
@@ -323,13 +323,13 @@ class Registry:
                     item.to.refuse(doubted(error, item.command))
                 writer.mailbox.wake()
         self._tell_changed()
-        self._shop.flush()
+        self._services.flush()
 
     async def _was_deleted(self, session: str) -> bool:
         """Whether the trash has a session of this id; when nobody can look, it may have."""
         try:
             place = self._trees.place(session)
-            return await self._shop.read(lambda: trash.has(self._disk, self._trees, place))
+            return await self._services.read(lambda: trash.has(self._disk, self._trees, place))
         except OSError:
             return True
         except StenoError:
@@ -367,7 +367,7 @@ class Registry:
         if session is None:
             self._make_room(place.session)
             session = Session(
-                place, self._trees, self._disk, self._shop, self._kept, self._spawn, self._start
+                place, self._trees, self._disk, self._services, self._kept, self._spawn, self._start
             )
             self._sessions[identity] = session
             self._names[session] = (identity, set())
@@ -403,7 +403,7 @@ class Registry:
         # Nobody has touched them: whoever sent them sends them again, to its next writer.
         for item in writer.mailbox.take_all():
             item.to.refuse(doubted(ended(writer.session), item.command))
-        self._shop.flush()
+        self._services.flush()
 
     def _forget(self, session: Session) -> None:
         identity, addresses = self._names.pop(session)

@@ -17,9 +17,9 @@ from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Inspection, Opened, OpenHow, Opening
-from stenod.runtime.context import Workshop
 from stenod.runtime.executor import Spawn
-from stenod.sessions.session_folders import Place, Trees
+from stenod.runtime.services import Services
+from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.writer.writer import Writer
 
@@ -30,7 +30,7 @@ Start = Callable[[Writer], None]
 """Starts a writer's task."""
 
 
-class KeptKeys:
+class ClosedSessionKeys:
     """The keys of sessions without stamps, beyond the closing of their files: they stand in none.
 
     Files are opened in threads, several at a time.
@@ -71,10 +71,10 @@ class _ContextOpener(msgspec.Struct, frozen=True):
     """Opens a session's context for its writer, again after a failure."""
 
     disk: Disk
-    trees: Trees
+    trees: SessionFolders
     place: Place
     wall: Callable[[], float]
-    kept: KeptKeys
+    kept: ClosedSessionKeys
 
     def __call__(self, how: OpenHow) -> Opened:
         with _placed(self.place):
@@ -97,7 +97,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             key=how.key,
             proven=how.proven,
             taken_in=how.taken_in,
-            doubts=self.trees.doubts,
+            failed_syncs=self.trees.failed_syncs,
         )
 
 
@@ -149,21 +149,21 @@ class Session:
     def __init__(
         self,
         place: Place,
-        trees: Trees,
+        trees: SessionFolders,
         disk: Disk,
-        workshop: Workshop,
-        kept: KeptKeys,
+        services: Services,
+        kept: ClosedSessionKeys,
         spawn: Spawn,
         start: Start,
     ) -> None:
-        self._shop = workshop
+        self._services = services
         self._spawn = spawn
         self._start = start
         self.place = place
         self.is_claimed = False
         self._id = place.session
-        self._opener = _ContextOpener(disk, trees, place, workshop.wall, kept)
-        self.context = Writer(self._id, self._opener, self._feed(), workshop)
+        self._opener = _ContextOpener(disk, trees, place, services.wall, kept)
+        self.context = Writer(self._id, self._opener, self._feed(), services)
         self._wire: Writer | None = None
         start(self.context)
 
@@ -193,7 +193,7 @@ class Session:
             return self.context
         if self._wire is None:
             opener = _WireOpener(self._opener, self.context)
-            self._wire = Writer(self._id, opener, self._feed(), self._shop, needs=self.context)
+            self._wire = Writer(self._id, opener, self._feed(), self._services, needs=self.context)
             self._start(self._wire)
         return self._wire
 
@@ -224,7 +224,7 @@ class Session:
             writer.mailbox.close()
 
     def _feed(self) -> Feed:
-        return Feed(self._spawn, self._shop.read, self._shop.monotonic)
+        return Feed(self._spawn, self._services.read, self._services.monotonic)
 
 
 def inspection_of(opened: Opened) -> Inspection:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import List
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import Mail, SessionEntry, Sessions, Verification
+from steno_protocol.timeline_entries import TimelineEntry
 from steno_protocol.work_dirs import KIMI_FILE, WorkDir
 from stenod.core import timeline
 from stenod.recovery import crash_recovery, file_opening
@@ -26,7 +26,7 @@ from stenod.sessions import metadata, verify, work_dirs
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.metadata import Description
 from stenod.store.disk import Disk, FileStat
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle
 from stenod.store.names import past_generations, read_file, stat_generation
 
@@ -66,7 +66,7 @@ _Found = SessionEntry | _Flat | str
 """A session; one in the old format; or the id of one with older generations and no present one."""
 
 
-class Trees:
+class SessionFolders:
     """The session trees of one daemon.
 
     Args:
@@ -78,7 +78,7 @@ class Trees:
     """
 
     def __init__(self, config: Config, disk: Disk) -> None:
-        self.doubts = Doubts()
+        self.failed_syncs = FailedSyncs()
         self._config = config
         self._disk = disk
 
@@ -89,14 +89,14 @@ class Trees:
             BadRequest: the id is malformed.
             NotFound: it names a mount that is not configured.
         """
-        mount, segments = places.split_session(session)
+        mount, segments = paths.split_session(session)
         if mount is None:
-            return Place(session, self._config.root / places.SESSIONS, segments, shared=False)
+            return Place(session, self._config.root / paths.SESSIONS, segments, shared=False)
         if mount not in self._config.mounts:
             known = ", ".join(self._config.mounts) or "none"
             raise NotFound(
                 f"the mount {mount!r} is not configured (known: {known}): add it to [mounts] in"
-                f" {self._config.root / places.CONFIG} and restart",
+                f" {self._config.root / paths.CONFIG} and restart",
                 session=session,
             )
         return Place(session, self._config.mounts[mount], segments, shared=True)
@@ -151,7 +151,7 @@ class Trees:
             self.check_new(place)
         folder = self.open_folder(place, create=create)
         try:
-            if not create and self._disk.stat_name(folder, places.CONTEXT) is None:
+            if not create and self._disk.stat_name(folder, paths.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
             stat = self._disk.stat(folder)
             return stat.device, stat.inode
@@ -182,9 +182,9 @@ class Trees:
         """
         if self._is_flat(place) and not self._is_session(place):
             raise BadRequest(_flat(place).message, session=place.session)
-        if places.UPLOADS in place.segments and not self._is_session(place):
+        if paths.UPLOADS in place.segments and not self._is_session(place):
             raise BadRequest(
-                f"{places.UPLOADS!r} is the name of a folder of files that a session may hold, so"
+                f"{paths.UPLOADS!r} is the name of a folder of files that a session may hold, so"
                 " no new session can have it in its id; choose another",
                 session=place.session,
             )
@@ -198,9 +198,11 @@ class Trees:
         """
         folder = self.open_folder(place)
         try:
-            shared = SharedHandle(self._disk, self._disk.open_read(folder, places.CONTEXT))
+            shared = SharedHandle(self._disk, self._disk.open_read(folder, paths.CONTEXT))
             try:
-                inspection = file_opening.inspect(self._disk, folder, shared.handle, self.doubts)
+                inspection = file_opening.inspect(
+                    self._disk, folder, shared.handle, self.failed_syncs
+                )
             except BaseException:
                 shared.release()
                 raise
@@ -220,9 +222,9 @@ class Trees:
         with self.opened(place) as folder:
             present = crash_recovery.present_generation(self._disk, folder)
             if generation in {None, present}:
-                return self._readable(folder, place, places.CONTEXT, present)
+                return self._readable(folder, place, paths.CONTEXT, present)
             assert generation is not None
-            name = places.generation_file(generation + 1)
+            name = paths.generation_file(generation + 1)
             view = self._past(folder, place, generation)
             return Readable(view, generation, None, f"{place.path}/{name}")
 
@@ -244,10 +246,10 @@ class Trees:
             Unproven: nobody knows how much of it is on the disk before it is opened.
         """
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, places.WIRE) is not None:
-                return self._readable(folder, place, places.WIRE, 0)
+            if self._disk.stat_name(folder, paths.WIRE) is not None:
+                return self._readable(folder, place, paths.WIRE, 0)
             # Nothing was written yet: a view of no bytes, whatever file it holds.
-            held = self._readable(folder, place, places.CONTEXT, 0)
+            held = self._readable(folder, place, paths.CONTEXT, 0)
             held.view.size = 0
             return Readable(held.view, 0, Position(0, 0), held.path)
 
@@ -258,7 +260,7 @@ class Trees:
             raise no_present(self._disk, folder, place) from None
         try:
             size = file_opening.readable_size(
-                self._disk, folder, shared.handle, name, generation, self.doubts
+                self._disk, folder, shared.handle, name, generation, self.failed_syncs
             )
         except BaseException:
             shared.release()
@@ -267,7 +269,7 @@ class Trees:
 
     def _past(self, folder: int, place: Place, generation: int) -> FileView:
         try:
-            handle = self._disk.open_read(folder, places.generation_file(generation + 1))
+            handle = self._disk.open_read(folder, paths.generation_file(generation + 1))
         except FileNotFoundError:
             raise NotFound(
                 f"there is no generation {generation}: `steno timeline` shows those that are",
@@ -277,7 +279,9 @@ class Trees:
         try:
             size = self._disk.stat(handle).size
             # Another program may have moved it away with lines in it that nobody synced.
-            self.doubts.sync_to_read(self._disk, handle, places.generation_file(generation + 1))
+            self.failed_syncs.sync_to_read(
+                self._disk, handle, paths.generation_file(generation + 1)
+            )
         except BaseException:
             shared.release()
             raise
@@ -290,12 +294,12 @@ class Trees:
         folder = self.open_folder(place)
         return verify.verify(self._disk, folder, place.session, context, wire, live=live)
 
-    def timeline(self, place: Place) -> list[Happening]:
+    def timeline(self, place: Place) -> list[TimelineEntry]:
         """What ever happened to a session, rotations by other programs included."""
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, places.CONTEXT) is None:
+            if self._disk.stat_name(folder, paths.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
-            entries = timeline.decode(read_file(self._disk, folder, places.TIMELINE))
+            entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
             rotated: dict[int, float] = {}
             for generation in past_generations(self._disk, folder):
                 stat = stat_generation(self._disk, folder, generation)
@@ -305,7 +309,7 @@ class Trees:
     def pending_mail(self, place: Place) -> Mail | None:
         """The D-Mail that waits in a session."""
         with self.opened(place) as folder:
-            if self._disk.stat_name(folder, places.CONTEXT) is None:
+            if self._disk.stat_name(folder, paths.CONTEXT) is None:
                 raise no_present(self._disk, folder, place)
             return file_opening.pending_mail(self._disk, folder)
 
@@ -350,10 +354,10 @@ class Trees:
     def _trees(self) -> list[tuple[str, Path, Path | None]]:
         """What ids begin with, their tree, and the folder beside it that may have a `kimi.json`."""
         mounts = [
-            (f"{name}:", folder, folder.parent if folder.name == places.SESSIONS else None)
+            (f"{name}:", folder, folder.parent if folder.name == paths.SESSIONS else None)
             for name, folder in self._config.mounts.items()
         ]
-        return [("", self._config.root / places.SESSIONS, self._config.root), *mounts]
+        return [("", self._config.root / paths.SESSIONS, self._config.root), *mounts]
 
     def _within(
         self, start: str, folder: Path, beside: Path | None, wanted: List
@@ -369,7 +373,7 @@ class Trees:
 
     def _is_flat(self, place: Place) -> bool:
         """Whether the place is taken by a file of kimi-cli's old format."""
-        name = places.flat_file(place.segments[-1]) if place.segments else None
+        name = paths.flat_file(place.segments[-1]) if place.segments else None
         if name is None:
             return False
         try:
@@ -391,7 +395,7 @@ class Trees:
         except NotFound:
             return False
         try:
-            return self._disk.stat_name(folder, places.CONTEXT) is not None
+            return self._disk.stat_name(folder, paths.CONTEXT) is not None
         finally:
             self._disk.close(folder)
 
@@ -443,7 +447,7 @@ def _walk(
     try:
         names = disk.names(folder)
         # What lies in a session's folder is an upload or the like, whatever it is called.
-        in_session = above.in_session or places.CONTEXT in names
+        in_session = above.in_session or paths.CONTEXT in names
         above = msgspec.structs.replace(above, in_session=in_session)
         if not in_session:
             if KIMI_FILE in names:
@@ -452,11 +456,11 @@ def _walk(
             yield from _flat_within(disk, folder, address, names, wanted, above.here)
         is_asked_for = address.startswith(wanted.prefix) and address > wanted.after
         if is_asked_for and address and not address.endswith(":"):
-            if places.CONTEXT in names:
+            if paths.CONTEXT in names:
                 entry = _entry(disk, folder, address, names, wanted, above.parent)
                 if entry is not None:
                     yield entry
-            elif any(map(places.generation_of, names)):
+            elif any(map(paths.generation_of, names)):
                 yield address
         for name in names if depth else []:
             joined = _joined(address, name)
@@ -495,7 +499,7 @@ def _flat_within(
     if not metadata.NOTHING.fits(wanted):
         return
     for file in names:
-        name = places.flat_session_of(file)
+        name = paths.flat_session_of(file)
         if name is None:
             continue
         session = _joined(address, name)
@@ -533,7 +537,7 @@ def _has_context(disk: Disk, parent: int, name: str) -> bool:
     except OSError:
         return False
     try:
-        return disk.stat_name(folder, places.CONTEXT) is not None
+        return disk.stat_name(folder, paths.CONTEXT) is not None
     finally:
         disk.close(folder)
 
@@ -552,15 +556,15 @@ def _entry(
     work_dir: WorkDir | None,
 ) -> SessionEntry | None:
     """A session's entry, if the list is to show it."""
-    described = metadata.read(disk, folder) if places.STATE in names else metadata.NOTHING
-    stat = disk.stat_name(folder, places.CONTEXT)
+    described = metadata.read(disk, folder) if paths.STATE in names else metadata.NOTHING
+    stat = disk.stat_name(folder, paths.CONTEXT)
     if stat is None or not described.fits(wanted):
         return None
     return SessionEntry(
         session=address,
         bytes=stat.size,
         modified_at=stat.modified_s,
-        generations=sum(places.generation_of(name) is not None for name in names),
+        generations=sum(paths.generation_of(name) is not None for name in names),
         title=described.title,
         labels=described.labels,
         archived=described.archived,
@@ -574,7 +578,7 @@ def _entry(
 
 def _may_be_session(address: str) -> bool:
     try:
-        places.split_session(address)
+        paths.split_session(address)
     except BadRequest:
         return False
     return True

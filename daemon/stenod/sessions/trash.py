@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.commands import Delete
 from steno_protocol.errors import BadRequest, ErrorCode, Held, OutcomeUnknown, StorageFailed
 from steno_protocol.replies import Deleted
 from steno_protocol.settings import Settings
 from stenod.runtime.error_mapping import remedy_of
-from stenod.sessions.session_folders import Place, Trees, no_present
+from stenod.sessions.session_folders import Place, SessionFolders, no_present
 from stenod.store.disk import Disk, close_with
 from stenod.store.rmtree import remove_all
 
@@ -49,7 +49,7 @@ def expiry_of(settings: Settings) -> float:
 
 
 def find(
-    disk: Disk, trees: Trees, place: Place, command: Delete, expiry_s: float
+    disk: Disk, trees: SessionFolders, place: Place, command: Delete, expiry_s: float
 ) -> Deleted | None:
     """The first answer of a deletion that was done before, durable now.
 
@@ -62,7 +62,7 @@ def find(
     with contextlib.ExitStack() as held:
         try:
             tree = close_with(held, disk, trees.open_tree(place))
-            trash = close_with(held, disk, disk.open_folder(tree, places.TRASH))
+            trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
         except FileNotFoundError:
             return None
         entry = next((e for e in _entries(disk, trash) if e.key == command.key), None)
@@ -79,13 +79,13 @@ def find(
         return _answer(place, entry, expiry_s)
 
 
-def has(disk: Disk, trees: Trees, place: Place) -> bool:
+def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
     """Whether a session of this id was deleted, by itself or with one above it."""
     flat = _flat(place)
     with contextlib.ExitStack() as held:
         try:
             tree = close_with(held, disk, trees.open_tree(place))
-            trash = close_with(held, disk, disk.open_folder(tree, places.TRASH))
+            trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH))
         except FileNotFoundError:
             return False
         return any(
@@ -95,7 +95,7 @@ def has(disk: Disk, trees: Trees, place: Place) -> bool:
 
 
 def discard(
-    disk: Disk, trees: Trees, place: Place, command: Delete, now: float, expiry_s: float
+    disk: Disk, trees: SessionFolders, place: Place, command: Delete, now: float, expiry_s: float
 ) -> Deleted:
     """Move a session that nobody writes to the trash, with those below it; durable on return.
 
@@ -108,11 +108,11 @@ def discard(
     """
     with contextlib.ExitStack() as held:
         folder = close_with(held, disk, trees.open_folder(place))
-        if disk.stat_name(folder, places.CONTEXT) is None:
+        if disk.stat_name(folder, paths.CONTEXT) is None:
             raise no_present(disk, folder, place)
         _lock_all(held, disk, folder, place)
         tree = close_with(held, disk, trees.open_tree(place))
-        trash = close_with(held, disk, disk.open_folder(tree, places.TRASH, create=True))
+        trash = close_with(held, disk, disk.open_folder(tree, paths.TRASH, create=True))
         parent = close_with(held, disk, trees.open_parent(place))
         entry = _Entry("", int(now), command.key, _flat(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
@@ -148,7 +148,7 @@ def _move(disk: Disk, parent: int, place: Place, trash: int, name: str) -> None:
 def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
     """The names of what has expired in the trash of a tree, the oldest first."""
     try:
-        trash = disk.open_folder(tree, places.TRASH)
+        trash = disk.open_folder(tree, paths.TRASH)
     except OSError:
         return []
     try:
@@ -163,7 +163,7 @@ def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
     More than `TRASH_SWEEP_ENTRIES_MAX` are left to the next sweep.
     """
     try:
-        trash = disk.open_folder(tree, places.TRASH)
+        trash = disk.open_folder(tree, paths.TRASH)
     except OSError:
         return 0
     try:
@@ -182,7 +182,7 @@ def remove(disk: Disk, tree: int, name: str) -> None:
     Raises:
         OSError: some of it is left, or may come back; the next sweep looks again.
     """
-    trash = disk.open_folder(tree, places.TRASH)
+    trash = disk.open_folder(tree, paths.TRASH)
     try:
         _remove(disk, trash, name)
         disk.fsync(trash)
@@ -236,7 +236,7 @@ def _lock_all(held: contextlib.ExitStack, disk: Disk, folder: int, place: Place)
 
 
 def _answer(place: Place, entry: _Entry, expiry_s: float) -> Deleted:
-    trash = f"{place.tree}/{places.TRASH}/{entry.name}"
+    trash = f"{place.tree}/{paths.TRASH}/{entry.name}"
     return Deleted(trash=trash, expires_at=entry.at_s + expiry_s)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.checks import Check, Facts, check_session
 from steno_protocol.replies import Verification
 from stenod.store.disk import Disk
@@ -90,13 +90,13 @@ def verify(
         OSError: the folder cannot be read, or the process has no handle or memory left; a file
             that cannot be read is a finding.
     """
-    views = {places.CONTEXT: context, places.WIRE: wire}
+    views = {paths.CONTEXT: context, paths.WIRE: wire}
     files = DiskFolder(disk, folder, views, live is not None)
     try:
         check = Check()
         sizes = {name: view.size for name, view in views.items()}
         # What a rewrite left behind never changes, and only the context is rewritten.
-        repairable = frozenset({places.CONTEXT, places.STATE})
+        repairable = frozenset({paths.CONTEXT, paths.STATE})
         generation = check_session(check, files, sizes=sizes, live=live, repairable=repairable)
     finally:
         files.close()

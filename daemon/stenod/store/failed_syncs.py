@@ -16,7 +16,7 @@ class Unproven(OSError):
     """Nobody knows how much of a file is on the disk before its session is opened for writing."""
 
 
-class Doubts:
+class FailedSyncs:
     """The files of one daemon that are in doubt, by device and inode."""
 
     def __init__(self) -> None:

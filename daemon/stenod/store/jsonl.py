@@ -14,10 +14,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.checksums import BlockChecksums
 from stenod.store.disk import Disk, FileStat
-from stenod.store.failed_syncs import Doubts
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.handles import FileView, SharedHandle, copy_all, write_all
 from stenod.store.log import Copy, Piece
 from stenod.store.names import link_generation, past_generations, read_file, remove, stat_generation
@@ -93,8 +93,8 @@ class JsonlLog:
         handle: int,
         generation: int,
         size: int,
-        name: str = places.CONTEXT,
-        doubts: Doubts | None = None,
+        name: str = paths.CONTEXT,
+        failed_syncs: FailedSyncs | None = None,
         checksums: BlockChecksums | None = None,
     ) -> None:
         self.generation = generation
@@ -105,7 +105,7 @@ class JsonlLog:
         self.names = SharedHandle(disk, folder)
         self._name = name
         self._file = SharedHandle(disk, handle)
-        self._doubts = Doubts() if doubts is None else doubts
+        self._failed_syncs = FailedSyncs() if failed_syncs is None else failed_syncs
         self._identity = disk.stat(handle)
         self._unsynced: list[bytes] = []
         self._told: int | None = None
@@ -145,7 +145,7 @@ class JsonlLog:
         try:
             self._disk.fdatasync(self._file.handle)
         except OSError:
-            self._doubts.note(self._identity)
+            self._failed_syncs.note(self._identity)
             raise
 
     @staticmethod
@@ -166,7 +166,7 @@ class JsonlLog:
                 log._synced()
             return errors
         for log in logs:
-            log._doubts.note(log._identity)
+            log._failed_syncs.note(log._identity)
         return [first if error is None else error for error in errors]
 
     def _synced(self) -> None:
@@ -226,7 +226,7 @@ class JsonlLog:
         if tail:
             self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
-        self._doubts.dispel(self._identity)
+        self._failed_syncs.dispel(self._identity)
         self.size = self.synced
         self._unsynced.clear()
 
@@ -264,7 +264,7 @@ class JsonlLog:
         Returns whether it had to be kept; a file that was moved to a generation's name is one
         already, and a file that was only appended to or cut is still in its place.
         """
-        if self._name != places.CONTEXT or self._is_in_place():
+        if self._name != paths.CONTEXT or self._is_in_place():
             return False
         past = past_generations(self._disk, self._folder)
         for generation in past:
@@ -276,8 +276,8 @@ class JsonlLog:
             return False
         fresh, _ = self._build([Copy(self.generation, 0, size)])
         self._disk.close(fresh)
-        link_generation(self._disk, self._folder, places.REWRITE)
-        self._disk.unlink(self._folder, places.REWRITE)
+        link_generation(self._disk, self._folder, paths.REWRITE)
+        self._disk.unlink(self._folder, paths.REWRITE)
         self._disk.fsync(self._folder)
         return True
 
@@ -308,7 +308,7 @@ class JsonlLog:
 
     def generations(self) -> list[int]:
         """The generations that are there, oldest first, the present one last."""
-        if self._name != places.CONTEXT:
+        if self._name != paths.CONTEXT:
             return [self.generation]
         with self.names.pinned() as folder:
             return [*past_generations(self._disk, folder), self.generation]
@@ -316,7 +316,7 @@ class JsonlLog:
     def timeline(self) -> bytes:
         """The session's timeline."""
         with self.names.pinned() as folder:
-            return read_file(self._disk, folder, places.TIMELINE)
+            return read_file(self._disk, folder, paths.TIMELINE)
 
     def tell(self, line: bytes) -> None:
         """Append a line to the timeline, durably."""
@@ -337,7 +337,7 @@ class JsonlLog:
             OSError: the disk failed; only opening the log again tells what happened.
         """
         generation = self.generation + 1
-        rotated = places.generation_file(generation)
+        rotated = paths.generation_file(generation)
         self.tell(intent)  # 1. what is about to happen, synced
         fresh, size = self._build(pieces)  # 2. the new file aside, synced
         try:
@@ -346,7 +346,7 @@ class JsonlLog:
             self._link_present(rotated)  # 3. a second name for the old
             self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
             self._check_in_place()
-            self._disk.rename(self._folder, places.REWRITE, places.CONTEXT)  # 5. the instant
+            self._disk.rename(self._folder, paths.REWRITE, paths.CONTEXT)  # 5. the instant
             self._disk.fsync(self._folder)  # 6. now it cannot be undone
             if self._disk.stat(self._file.handle).size > self.synced:
                 # What another program appended until then is read there, too.
@@ -368,7 +368,7 @@ class JsonlLog:
     def _link_present(self, rotated: str) -> None:
         """Give the open file a second name; a file that came to its place gets none."""
         try:
-            self._disk.link(self._folder, places.CONTEXT, rotated)
+            self._disk.link(self._folder, paths.CONTEXT, rotated)
         except (FileNotFoundError, FileExistsError) as error:
             # Nobody but another program takes the first name away, or the second one.
             raise Replaced(error.errno, "another program moves this file", self._name) from error
@@ -387,7 +387,7 @@ class JsonlLog:
         named = self._disk.stat_name(self._folder, self._name)
         return named is not None and named.inode == self._identity.inode
 
-    def save_mark(self, mark: bytes, generation: int, size: int) -> None:
+    def save_recovery_point(self, mark: bytes, generation: int, size: int) -> None:
         """Keep a note for the next open; it may be lost, and none that is newer is lost for it.
 
         Args:
@@ -395,7 +395,7 @@ class JsonlLog:
             generation: of which it tells.
             size: how many of that one's bytes were durable.
         """
-        name = places.mark_file(self._name)
+        name = paths.recovery_point_file(self._name)
         fresh = f"{name}.new"
         with self.names.pinned() as folder:
             if (generation, size) < self._marked:
@@ -429,7 +429,7 @@ class JsonlLog:
 
     def _open_past(self, generation: int) -> int:
         with self.names.pinned() as folder:
-            return self._disk.open_read(folder, places.generation_file(generation + 1))
+            return self._disk.open_read(folder, paths.generation_file(generation + 1))
 
     def _end_of(self, handle: int, size: int) -> tuple[int, int]:
         """Where the last bytes of a file begin, and their CRC-32."""
@@ -456,9 +456,9 @@ class JsonlLog:
         return crc
 
     def _build(self, pieces: Sequence[Piece]) -> tuple[int, int]:
-        remove(self._disk, self._folder, places.REWRITE)
-        self._disk.close(self._disk.open_new(self._folder, places.REWRITE))
-        handle = self._disk.open_append(self._folder, places.REWRITE)
+        remove(self._disk, self._folder, paths.REWRITE)
+        self._disk.close(self._disk.open_new(self._folder, paths.REWRITE))
+        handle = self._disk.open_append(self._folder, paths.REWRITE)
         try:
             size = sum(self._put(handle, piece) for piece in pieces)
             self._disk.fsync(handle)
@@ -493,8 +493,8 @@ def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int
     Returns:
         The timeline's length now.
     """
-    is_new = disk.stat_name(folder, places.TIMELINE) is None
-    handle = disk.open_append(folder, places.TIMELINE, create=True)
+    is_new = disk.stat_name(folder, paths.TIMELINE) is None
+    handle = disk.open_append(folder, paths.TIMELINE, create=True)
     try:
         size = disk.stat(handle).size
         if size not in (0, proven) and not _prove_last_line(disk, handle, size):

@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import Held, Unauthorized
 
 
@@ -26,7 +26,7 @@ class RootLock:
     """
 
     def __init__(self, root: Path) -> None:
-        self._path = root / places.LOCK
+        self._path = root / paths.LOCK
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._handle = os.open(self._path, flags, 0o600)
         try:
@@ -84,8 +84,8 @@ class RootLock:
             self.tell(b"")
         os.close(self._handle)
 
-    def _note(self) -> places.LockNote | None:
-        return places.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
+    def _note(self) -> paths.LockNote | None:
+        return paths.decode_lock_note(os.pread(self._handle, limits.LOCK_NOTE_BYTES, 0))
 
 
 def make_root(root: Path) -> None:

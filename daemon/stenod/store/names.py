@@ -3,7 +3,7 @@
 import contextlib
 import errno
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from stenod.store.disk import Disk, FileStat
 
 
@@ -21,13 +21,13 @@ def read_file(disk: Disk, folder: int, name: str) -> bytes:
 
 def past_generations(disk: Disk, folder: int) -> list[int]:
     """The generations that rewrites left behind, oldest first."""
-    numbers = (places.generation_of(name) for name in disk.names(folder))
+    numbers = (paths.generation_of(name) for name in disk.names(folder))
     return sorted(number - 1 for number in numbers if number is not None)
 
 
 def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
     """What is known of a generation that was left behind; FileNotFoundError if there is none."""
-    name = places.generation_file(generation + 1)
+    name = paths.generation_file(generation + 1)
     found = disk.stat_name(folder, name)
     if found is None:
         raise FileNotFoundError(f"there is no {name}")
@@ -38,7 +38,7 @@ def link_generation(disk: Disk, folder: int, name: str) -> None:
     """Give a file the next free name of a generation, too, which others may take first."""
     for _ in range(limits.MEND_LOOKS_MAX):
         past = past_generations(disk, folder)
-        free = places.generation_file(past[-1] + 2 if past else 1)
+        free = paths.generation_file(past[-1] + 2 if past else 1)
         with contextlib.suppress(FileExistsError):
             disk.link(folder, name, free)
             return

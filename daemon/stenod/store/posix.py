@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 from steno_protocol.limits import COPY_BYTES
 from stenod.store import kernel_syncs
 from stenod.store.disk import FileStat

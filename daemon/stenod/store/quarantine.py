@@ -2,7 +2,7 @@
 
 import zlib
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from stenod.store.disk import Disk
 from stenod.store.handles import write_all
 from stenod.store.names import remove
@@ -14,7 +14,7 @@ def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> 
     The same damage is kept once, and the oldest of more than `QUARANTINE_FILES_MAX` is dropped.
     """
     kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
-    nest = disk.open_folder(folder, places.QUARANTINE, create=True)
+    nest = disk.open_folder(folder, paths.QUARANTINE, create=True)
     try:
         # Also where it was kept before: what a failed sync left in the page cache looks just so,
         # and no later sync writes it.

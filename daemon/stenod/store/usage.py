@@ -5,9 +5,9 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from steno_protocol import places
+from steno_protocol import paths
 
-_NESTS: Final = (places.QUARANTINE, places.UPLOADS)
+_NESTS: Final = (paths.QUARANTINE, paths.UPLOADS)
 """Folders of a session that hold its own files; any other may be a session of its own."""
 
 

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from steno_protocol import sync_limits
+from steno_protocol import limits
 from steno_protocol.limits import KIB
 from stenod.store.c_calls import checked
 
@@ -79,11 +79,11 @@ class WholeSync:
             True when all are. Else nobody knows: they are to be synced one by one, and each tells
             of its own error.
         """
-        if len(tails) < sync_limits.WHOLE_SYNC_FILES_MIN or not self._is_believed:
+        if len(tails) < limits.WHOLE_SYNC_FILES_MIN or not self._is_believed:
             return False
         if time.monotonic() < self._not_before:
             return False
-        if not self._has_all(tails) or _unwritten_bytes() > sync_limits.UNWRITTEN_BYTES_MAX:
+        if not self._has_all(tails) or _unwritten_bytes() > limits.UNWRITTEN_BYTES_MAX:
             return False
         began = time.monotonic()
         try:
@@ -94,8 +94,8 @@ class WholeSync:
             return False
         finally:
             now = time.monotonic()
-            if now - began > sync_limits.WHOLE_SYNC_S_MAX:
-                self._not_before = now + sync_limits.WHOLE_SYNC_PAUSE_S
+            if now - began > limits.WHOLE_SYNC_S_MAX:
+                self._not_before = now + limits.WHOLE_SYNC_PAUSE_S
 
     def _kind(self) -> int:
         found = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()

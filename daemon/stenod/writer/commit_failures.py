@@ -10,14 +10,14 @@ from steno_protocol.replies import Ack
 from stenod.core.speculation import ack_of
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import OpenHow
-from stenod.runtime.context import Workshop
-from stenod.runtime.error_mapping import Refusals
+from stenod.runtime.error_mapping import ErrorMapping
+from stenod.runtime.services import Services
 from stenod.store.jsonl import Replaced
 from stenod.writer.batch import Commit, answer_all, refuse_all
 from stenod.writer.files import OpenFiles
 
 
-class Mishaps:
+class CommitFailures:
     """What one writer does when something went wrong.
 
     Args:
@@ -26,10 +26,10 @@ class Mishaps:
         workshop: what it works with.
     """
 
-    def __init__(self, files: OpenFiles, refusals: Refusals, workshop: Workshop) -> None:
+    def __init__(self, files: OpenFiles, refusals: ErrorMapping, services: Services) -> None:
         self._files = files
-        self._refusals = refusals
-        self._shop = workshop
+        self._error_mapping = refusals
+        self._services = services
 
     async def answer(self, commit: Commit) -> None:
         """Answer a commit that is not on the disk, or not where it was decided to be."""
@@ -47,10 +47,10 @@ class Mishaps:
         opened = commit.opened
         is_kept = await self._keep_earlier(commit)
         try:
-            await self._shop.read(opened.log.take_back)
-            refusal: StenoError = self._refusals.storage_failed(error, opened.log.file_path)
+            await self._services.read(opened.log.take_back)
+            refusal: StenoError = self._error_mapping.storage_failed(error, opened.log.file_path)
         except OSError as worse:
-            refusal = self._refusals.unknown(f"the disk failed ({error}), and again ({worse})")
+            refusal = self._error_mapping.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
         self._files.set_aside(proven=opened.log.synced)
         failed = commit.new_keys
@@ -65,7 +65,7 @@ class Mishaps:
         if not commit.was_cut_short:
             return False
         try:
-            is_kept = await self._shop.read(commit.opened.log.keep_earlier)
+            is_kept = await self._services.read(commit.opened.log.keep_earlier)
         except OSError:
             return False
         if is_kept:
@@ -83,13 +83,15 @@ class Mishaps:
         try:
             again = await self._files.take_in_foreign()
             size = max(0, again.log.size - start)
-            region = await self._shop.read(lambda: again.log.read(generation, start, size))
+            region = await self._services.read(lambda: again.log.read(generation, start, size))
         except (OSError, StenoError) as error:
-            refuse_all(decided, self._refusals.unknown(f"a foreign program interfered: {error}"))
+            refuse_all(
+                decided, self._error_mapping.unknown(f"a foreign program interfered: {error}")
+            )
             return
         shift = commit.shift_in(region)
         if shift is None or again.log.generation != generation:
-            refuse_all(decided, self._refusals.unknown("a foreign program interfered"))
+            refuse_all(decided, self._error_mapping.unknown("a foreign program interfered"))
             return
         answer_all(decided, synced=True, shift=shift)
 
@@ -107,13 +109,13 @@ class Mishaps:
         self._files.set_aside(is_changed=isinstance(error, Replaced))
         try:
             again = await self._files.open(OpenHow())
-            applied = await self._shop.read(
+            applied = await self._services.read(
                 lambda: key_lookup.look_up(again.log, again.log.path, key)
             )
         except (OSError, StenoError) as worse:
-            raise self._refusals.unknown(
+            raise self._error_mapping.unknown(
                 f"the disk failed ({error}), and again ({worse})", key
             ) from None
         if applied is None:
-            raise self._refusals.not_rewritten(error)
+            raise self._error_mapping.not_rewritten(error)
         return ack_of(applied, duplicate=False)

@@ -7,19 +7,19 @@ from functools import partial
 import anyio
 import msgspec
 
-from steno_protocol import happenings, limits
+from steno_protocol import limits, timeline_entries
 from steno_protocol.errors import Busy, StenoError
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow
-from stenod.runtime.context import Workshop
 from stenod.runtime.error_mapping import ended
+from stenod.runtime.services import Services
 from stenod.store.jsonl import Known
 from stenod.writer.batch import Commit
-from stenod.writer.sync_backlog import Unsynced
+from stenod.writer.sync_backlog import SyncBacklog
 
 
 class _Aside(msgspec.Struct, frozen=True):
@@ -69,17 +69,17 @@ class OpenFiles:
         session: str,
         opener: Callable[[OpenHow], Opened],
         feed: Feed,
-        workshop: Workshop,
+        services: Services,
         first: Callable[[], Awaitable[object]] | None,
         beside: "OpenFiles | None",
     ) -> None:
         self.opened: Opened | None = None
-        self.unsynced = Unsynced()
+        self.unsynced = SyncBacklog()
         self.timeline: anyio.Lock = anyio.Lock() if beside is None else beside.timeline
         self._session = session
         self._opener = opener
         self._feed = feed
-        self._shop = workshop
+        self._services = services
         self._first = first
         self._beside = beside
         self._opening = anyio.Lock()
@@ -87,7 +87,7 @@ class OpenFiles:
         self._aside: _Aside | None = None
         self._change: _Change | None = None
         self._marked = 0
-        self._is_marking = False
+        self._is_saving_recovery_point = False
         self._has_ended = False
 
     @property
@@ -99,7 +99,7 @@ class OpenFiles:
     @property
     def is_busy(self) -> bool:
         """True while they are being opened or marked, or their timeline is told of something."""
-        return self._opening.locked() or self.timeline.locked() or self._is_marking
+        return self._opening.locked() or self.timeline.locked() or self._is_saving_recovery_point
 
     @property
     def is_unsynced(self) -> bool:
@@ -107,7 +107,7 @@ class OpenFiles:
         return self.unsynced.since is not None
 
     @property
-    def is_mark_due(self) -> bool:
+    def is_recovery_point_due(self) -> bool:
         """True when so much was appended that the next opening would read for long."""
         return (
             self.opened is not None and self.opened.log.synced - self._marked >= limits.MARK_BYTES
@@ -136,7 +136,7 @@ class OpenFiles:
                 await self._tell_change(change, self.opened)
             return self.opened
 
-    async def note(self, opened: Opened, happening: Happening) -> None:
+    async def note(self, opened: Opened, happening: TimelineEntry) -> None:
         """Tell the timeline of something; durable on return.
 
         Raises:
@@ -149,7 +149,7 @@ class OpenFiles:
                     "the session's files were opened again meanwhile: try again",
                     session=self._session,
                 )
-            await self._shop.read(lambda: opened.log.tell(timeline.encode(happening)))
+            await self._services.read(lambda: opened.log.tell(timeline.encode(happening)))
 
     async def take_in_foreign(self) -> Opened:
         """A foreign program changed the file: keep what it replaced, then believe what is there.
@@ -185,13 +185,13 @@ class OpenFiles:
         """
         opened = self.opened
         if opened is not None:
-            self._aside = _Aside(opened, self._shop.monotonic(), is_changed)
+            self._aside = _Aside(opened, self._services.monotonic(), is_changed)
             self._forget(proven)
 
     async def rest(self, nudge: Callable[[], None]) -> None:
         """Return when all that was decided is durable, or withdrawn; `nudge` has it done."""
         while (opened := self.opened) is not None:
-            if opened.machine.head == opened.machine.spoken_head:
+            if opened.machine.head == opened.machine.tentative_head:
                 return
             settled = self.unsynced.ask()
             nudge()
@@ -209,19 +209,19 @@ class OpenFiles:
         """Write a group's bytes, and make them durable if that is wanted; as `append`."""
         self.append(commit)
         if commit.error is None and commit.synced:
-            started = self._shop.monotonic()
+            started = self._services.monotonic()
             try:
                 commit.opened.log.sync()
             except OSError as error:
                 commit.error = error
-            commit.sync_s = self._shop.monotonic() - started
+            commit.sync_s = self._services.monotonic() - started
 
     def commit(self, opened: Opened) -> bytes:
         """All that was appended is durable: it becomes the state. Returns what to publish."""
         block = self.unsynced.take()
         opened.machine.commit()
         opened.log.confirm()
-        opened.machine.pass_by(opened.log.synced)
+        opened.machine.record_offset(opened.log.synced)
         return block
 
     def publish(self, opened: Opened, block: bytes) -> None:
@@ -229,37 +229,37 @@ class OpenFiles:
         if block:
             self._feed.publish(opened.machine.head, block)
 
-    def want_mark(self) -> None:
+    def want_recovery_point(self) -> None:
         """Something was found out that the next opening is to be spared."""
         self._marked = -limits.MARK_BYTES
 
-    async def save_mark(self, opened: Opened) -> None:
+    async def save_recovery_point(self, opened: Opened) -> None:
         """Note how far they are durable, for the next opening."""
         self._marked = opened.log.synced
         # The mark only makes the next open quicker: without it everything is still right.
         with contextlib.suppress(OSError):
-            await self._shop.read(lambda: file_opening.save_mark(opened))
+            await self._services.read(lambda: file_opening.save_recovery_point(opened))
 
-    async def renew_mark(self, opened: Opened) -> None:
-        """As `save_mark`, but appends go on meanwhile, unless the last one is not there yet."""
-        if self._is_marking:
-            await self.save_mark(opened)
+    async def renew_recovery_point(self, opened: Opened) -> None:
+        """Save a recovery point beside appends; wait if the last one is still being saved."""
+        if self._is_saving_recovery_point:
+            await self.save_recovery_point(opened)
             return
         log = opened.log
         self._marked = log.synced
         with contextlib.suppress(OSError):
             # Here, before it changes; the end of the file was written just now, and is in memory.
-            mark = file_opening.mark_of(log, opened.machine)
-            work = partial(log.save_mark, mark, log.generation, log.synced)
-            self._is_marking = True
-            self._shop.spawn(lambda: self._save(work))
+            mark = file_opening.recovery_point_of(log, opened.machine)
+            work = partial(log.save_recovery_point, mark, log.generation, log.synced)
+            self._is_saving_recovery_point = True
+            self._services.spawn(lambda: self._save(work))
 
     async def _save(self, work: Callable[[], None]) -> None:
         try:
             with contextlib.suppress(OSError):
-                await self._shop.read(work)
+                await self._services.read(work)
         finally:
-            self._is_marking = False
+            self._is_saving_recovery_point = False
 
     def abandon(self) -> None:
         """Close them, and believe nothing of them any longer; the next command opens them again."""
@@ -294,8 +294,8 @@ class OpenFiles:
                     opened.log.sync()
                     self.publish(opened, self.commit(opened))
                 # What is still on its way comes too late.
-                if self._is_marking or opened.log.synced != self._marked:
-                    file_opening.save_mark(opened)
+                if self._is_saving_recovery_point or opened.log.synced != self._marked:
+                    file_opening.save_recovery_point(opened)
             with contextlib.suppress(OSError):
                 # Nobody looks later, and another program may have replaced it since the last look.
                 opened.log.leave()
@@ -308,9 +308,9 @@ class OpenFiles:
             # Another program's sync may have met the error that ours would have met: the file is in
             # doubt then, which the opening knows.
             with contextlib.suppress(OSError):
-                await self._shop.read(log.check)
+                await self._services.read(log.check)
         try:
-            is_kept = await self._shop.read(log.keep_replaced)
+            is_kept = await self._services.read(log.keep_replaced)
         except FileNotFoundError:
             # Its folder is gone, and so is where it could be kept: look again next time.
             self._close_aside()
@@ -331,27 +331,27 @@ class OpenFiles:
         if change is None:
             return msgspec.structs.replace(how, proven=self._proven)
         # Who took the file away may be about to put another one there, as kimi-cli is.
-        has_settled = self._shop.monotonic() - change.since >= limits.FOREIGN_SETTLE_S
+        has_settled = self._services.monotonic() - change.since >= limits.FOREIGN_SETTLE_S
         return msgspec.structs.replace(how, proven=self._proven, taken_in=True, create=has_settled)
 
     async def _tell_change(self, change: _Change, opened: Opened) -> None:
         before, after = change.before, opened.machine.head
-        told = Happening(
-            kind=happenings.FOREIGN,
+        told = TimelineEntry(
+            kind=timeline_entries.FOREIGN,
             generation=after.generation,
-            at=self._shop.wall(),
+            at=self._services.wall(),
             why="another program changed the file",
             details={"before": str(before), "after": str(after), "kept": change.is_kept},
         )
         await self.note(opened, told)
-        self._shop.tell(
+        self._services.tell(
             "foreign_change", session=self._session, before=str(before), after=str(after)
         )
 
     async def _open(self, how: OpenHow) -> None:
         try:
             async with self.timeline:
-                opened, is_same = await self._shop.read(lambda: self._opened(how))
+                opened, is_same = await self._services.read(lambda: self._opened(how))
         except OSError:
             if self._proven is None:
                 # It may have been the first sync, and then the page cache proves nothing.
@@ -361,7 +361,7 @@ class OpenFiles:
             opened.log.close()
         self._check_ended()
         self.opened, self._proven = opened, None
-        opened.machine.keys.share(self._shop.key_room)
+        opened.machine.keys.share(self._services.key_room)
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
         self._feed.begin_with(opened.machine)

@@ -6,7 +6,7 @@ are synced together, which costs the file system one commit of its journal inste
 """
 
 from steno_protocol import limits
-from stenod.runtime.context import Workshop
+from stenod.runtime.services import Services
 from stenod.store.jsonl import JsonlLog
 from stenod.writer.batch import Commit
 from stenod.writer.writer import Writer
@@ -19,8 +19,8 @@ class Round:
         workshop: what they work with.
     """
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._shop = workshop
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._waiting: dict[Writer, None] = {}
 
     def add(self, writer: Writer) -> None:
@@ -32,7 +32,7 @@ class Round:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, {}
-        if not self._shop.commit.is_inline:
+        if not self._services.commit.is_inline:
             for writer in waiting:
                 writer.mailbox.wake()
             return
@@ -50,18 +50,18 @@ class Round:
             self._sync([commit for _, commit in begun if commit.synced and commit.error is None])
             answered = [(writer, commit) for writer, commit in begun if _answer(writer, commit)]
             # What nobody waits for comes behind what everybody waits for.
-            self._shop.flush()
+            self._services.flush()
             for writer, commit in answered:
                 _conclude(writer, commit)
 
     def _sync(self, commits: list[Commit]) -> None:
         if not commits:
             return
-        started = self._shop.monotonic()
-        errors = self._shop.commit.here(
+        started = self._services.monotonic()
+        errors = self._services.commit.here(
             lambda: JsonlLog.sync_all([commit.opened.log for commit in commits]), len(commits)
         )
-        took_s = self._shop.monotonic() - started
+        took_s = self._services.monotonic() - started
         for commit, error in zip(commits, errors, strict=True):
             commit.sync_s, commit.error = took_s, error
 

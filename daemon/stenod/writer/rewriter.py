@@ -8,12 +8,12 @@ from typing import Literal
 
 import anyio
 
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from steno_protocol.commands import CompactCommit
 from steno_protocol.errors import Conflict
 from steno_protocol.events import DmailEvent
-from steno_protocol.happenings import Happening
 from steno_protocol.replies import Ack, Mail
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import dmail, timeline
 from stenod.core.machine import Machine
 from stenod.core.speculation import Mailing, Rewrite, RewriteCommand
@@ -21,7 +21,7 @@ from stenod.feed.feed import Feed
 from stenod.recovery.file_opening import Opened
 from stenod.rewrite import delivery, planner
 from stenod.rewrite.plan import Plan
-from stenod.runtime.context import Workshop
+from stenod.runtime.services import Services
 from stenod.store.jsonl import JsonlLog, Replaced
 from stenod.store.log import Copy
 
@@ -44,9 +44,9 @@ class Rewriter:
         timeline: held while a line of the session's timeline is written.
     """
 
-    def __init__(self, session: str, workshop: Workshop, feed: Feed, timeline: anyio.Lock) -> None:
+    def __init__(self, session: str, services: Services, feed: Feed, timeline: anyio.Lock) -> None:
         self._session = session
-        self._shop = workshop
+        self._services = services
         self._feed = feed
         self._timeline = timeline
 
@@ -67,14 +67,14 @@ class Rewriter:
     async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
         command = decision.command
         self._check_making(command, machine)
-        chosen = await self._shop.read(lambda: planner.plan(log, machine, decision))
-        entry = await self._shop.read(
-            lambda: planner.intent(log, chosen, command, self._shop.wall())
+        chosen = await self._services.read(lambda: planner.plan(log, machine, decision))
+        entry = await self._services.read(
+            lambda: planner.intent(log, chosen, command, self._services.wall())
         )
         milestones = machine.milestones.up_to(_bytes_kept(log.generation, chosen))
         try:
             async with self._timeline:
-                rotated = await self._shop.read(lambda: _swap(log, chosen, entry))
+                rotated = await self._services.read(lambda: _swap(log, chosen, entry))
         except OSError as error:
             raise InDoubt(error) from error
         applied = timeline.applied_of(entry, rotated)
@@ -83,8 +83,8 @@ class Rewriter:
         machine.milestones = milestones
         self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
         self._forget_mail(machine, chosen)
-        self._shop.statistics.rewrites[chosen.kind] += 1
-        self._shop.tell(
+        self._services.statistics.rewrites[chosen.kind] += 1
+        self._services.tell(
             "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
         )
         return ack
@@ -108,8 +108,8 @@ class Rewriter:
         command = decision.command
         try:
             async with self._timeline:
-                entry = await self._shop.read(
-                    lambda: delivery.send(log, machine, command, self._shop.wall())
+                entry = await self._services.read(
+                    lambda: delivery.send(log, machine, command, self._services.wall())
                 )
         except OSError as error:
             raise InDoubt(error) from error
@@ -126,7 +126,7 @@ class Rewriter:
         mail = machine.mail
         if mail is None:
             return
-        if chosen.kind == happenings.DELIVERED:
+        if chosen.kind == timeline_entries.DELIVERED:
             self._feed.mailed(_event(mail, "delivered"))
         elif planner.expired_mail(machine, chosen) is not None:
             self._feed.mailed(_event(mail, "expired"))
@@ -135,7 +135,7 @@ class Rewriter:
         machine.mail = None
 
 
-def _swap(log: JsonlLog, chosen: Plan, entry: Happening) -> str:
+def _swap(log: JsonlLog, chosen: Plan, entry: TimelineEntry) -> str:
     """Carry a plan out; blocks. Returns the path of what was left behind."""
     try:
         return log.replace(chosen.pieces, timeline.encode(entry))

@@ -7,7 +7,7 @@ import anyio
 from steno_protocol import limits
 
 
-class Unsynced:
+class SyncBacklog:
     """What was appended since the last sync.
 
     Attributes:

@@ -17,17 +17,17 @@ import anyio.lowlevel
 from steno_protocol import limits
 from steno_protocol.commands import Append, AppendWire, Checkpoint, UpdateTokenCount
 from steno_protocol.errors import StenoError, StorageFailed
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.keys import Applied
 from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import Opened, OpenHow
-from stenod.runtime.context import Workshop
-from stenod.runtime.error_mapping import Refusals, doubted
+from stenod.runtime.error_mapping import ErrorMapping, doubted
 from stenod.runtime.mailbox import Item, Mailbox
+from stenod.runtime.services import Services
 from stenod.writer.batch import Commit, Group, answer_all
-from stenod.writer.commit_failures import Mishaps
+from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
 from stenod.writer.rewriter import InDoubt, Rewriter
 
@@ -53,21 +53,21 @@ class Writer:
         session: str,
         opener: Callable[[OpenHow], Opened],
         feed: Feed,
-        workshop: Workshop,
+        services: Services,
         needs: "Writer | None" = None,
     ) -> None:
         self.session = session
-        self.mailbox = Mailbox(session, workshop.budget)
+        self.mailbox = Mailbox(session, services.budget)
         self.feed = feed
-        self.used_at = workshop.monotonic()
+        self.used_at = services.monotonic()
         self.is_serving = False
         self.last_sync_at: float | None = None
-        self._shop = workshop
-        self._refusals = Refusals(session, workshop.tell)
+        self._services = services
+        self._error_mapping = ErrorMapping(session, services.tell)
         first, beside = (None, None) if needs is None else (needs.open, needs._files)
-        self._files: OpenFiles = OpenFiles(session, opener, feed, workshop, first, beside)
-        self._mishaps = Mishaps(self._files, self._refusals, workshop)
-        self._rewriter = Rewriter(session, workshop, feed, self._files.timeline)
+        self._files: OpenFiles = OpenFiles(session, opener, feed, services, first, beside)
+        self._commit_failures = CommitFailures(self._files, self._error_mapping, services)
+        self._rewriter = Rewriter(session, services, feed, self._files.timeline)
         self._left: Callable[[], Awaitable[None]] | None = None
 
     @property
@@ -79,7 +79,7 @@ class Writer:
     @property
     def last_error(self) -> str | None:
         """What went wrong last, if anything ever did."""
-        return self._refusals.last_error
+        return self._error_mapping.last_error
 
     @property
     def opened(self) -> Opened | None:
@@ -93,10 +93,10 @@ class Writer:
             ShuttingDown: the writer has ended; nobody would close the files again.
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
-        self.used_at = self._shop.monotonic()
+        self.used_at = self._services.monotonic()
         return await self._files.open(how)
 
-    async def note(self, happening: Happening) -> None:
+    async def note(self, happening: TimelineEntry) -> None:
         """Tell the session's timeline of something; durable on return. It raises as `open`."""
         await self._files.note(await self.open(), happening)
 
@@ -129,10 +129,10 @@ class Writer:
                 self.is_serving = True
                 await self._serve_next()
                 await self._open_for_followers()
-                self._shop.flush()
+                self._services.flush()
                 await self._sync_when_due()
-                if self.opened is not None and self._files.is_mark_due:
-                    await self._files.renew_mark(self.opened)
+                if self.opened is not None and self._files.is_recovery_point_due:
+                    await self._files.renew_recovery_point(self.opened)
                 self.is_serving = False
                 if self.mailbox:
                     # A fast disk makes no task wait, and the others are to have their turn.
@@ -152,7 +152,7 @@ class Writer:
         """Wait for commands, or until unsynced bytes are due; False at the end."""
         since = self._files.unsynced.since
         if since is not None:
-            left = since + self._sync_after_s - self._shop.monotonic()
+            left = since + self._sync_after_s - self._services.monotonic()
             with anyio.move_on_after(max(0.0, left)):
                 await self.mailbox.wait()
         else:
@@ -193,14 +193,14 @@ class Writer:
         """
         is_told = self._tell(commit)
         if not is_told:
-            self._leave(partial(self._mishaps.answer, commit))
+            self._leave(partial(self._commit_failures.answer, commit))
         return is_told
 
     def conclude(self, commit: Commit) -> None:
         """What was answered becomes the state, and those who follow are told."""
         was_unsynced = self._files.is_unsynced
         self._remember(commit)
-        is_due = self._files.is_mark_due or self._files.unsynced.is_asked
+        is_due = self._files.is_recovery_point_due or self._files.unsynced.is_asked
         if self.mailbox or is_due or self._files.is_unsynced > was_unsynced:
             self.mailbox.nudge()
 
@@ -220,8 +220,8 @@ class Writer:
 
     def _take(self) -> tuple[list[Item], Group]:
         items = self.mailbox.take()
-        self.used_at = self._shop.monotonic()
-        room = self._shop.room(self.session, items)
+        self.used_at = self._services.monotonic()
+        room = self._services.room(self.session, items)
         return items, Group(synced=self._files.unsynced.is_much, room=room)
 
     def _decide_at_once(self, item: Item, group: Group) -> bool:
@@ -244,7 +244,7 @@ class Writer:
                 decision = machine.decide_new(command, item.records)
             self._put(item, decision, group)
         except Exception as error:
-            item.to.refuse(self._refusals.of(error))
+            item.to.refuse(self._error_mapping.of(error))
         return True
 
     # --- with all the time it takes --------------------------------------------------------------
@@ -266,7 +266,7 @@ class Writer:
         try:
             await self._decide(item, group)
         except Exception as error:
-            item.to.refuse(self._refusals.of(error))
+            item.to.refuse(self._error_mapping.of(error))
 
     async def _decide(self, item: Item, group: Group) -> None:
         opened, applied = await self._find(item, group)
@@ -320,7 +320,7 @@ class Writer:
             ):
                 applied = await self._look_up(opened, item)
         except OSError as error:
-            raise doubted(self._refusals.storage_failed(error), command) from None
+            raise doubted(self._error_mapping.storage_failed(error), command) from None
         except StenoError as error:
             raise doubted(error, command) from None
         # A repeat of what was applied in time gets its first answer, however late it comes.
@@ -343,11 +343,11 @@ class Writer:
         command, machine, log = item.command, opened.machine, opened.log
         if machine.keys.needs_filter:
             if not machine.keys.knows_youngest:
-                self._files.want_mark()
-            machine.keys.use_filter(await self._shop.read(lambda: key_lookup.build_filter(log)))
+                self._files.want_recovery_point()
+            machine.keys.use_filter(await self._services.read(lambda: key_lookup.build_filter(log)))
             if not machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
                 return None
-        found = await self._shop.read(lambda: key_lookup.look_up(log, log.path, command.key))
+        found = await self._services.read(lambda: key_lookup.look_up(log, log.path, command.key))
         if found is not None:
             machine.keys.add(command.key, found)
         return found
@@ -359,11 +359,11 @@ class Writer:
         commit = self._commit_of(group)
         if commit is None:
             return
-        await self._shop.commit(lambda: self._files.store(commit))
+        await self._services.commit(lambda: self._files.store(commit))
         if self._tell(commit):
             self._remember(commit)
         else:
-            await self._mishaps.answer(commit)
+            await self._commit_failures.answer(commit)
 
     def _commit_of(self, group: Group) -> Commit | None:
         """What is to be stored of a group, which is empty then; None if nothing is."""
@@ -387,14 +387,16 @@ class Writer:
 
     def _remember(self, commit: Commit) -> None:
         """Memory third: what is on the disk and answered becomes the state, and is published."""
-        self._files.unsynced.add(commit.data, self._shop.monotonic)
+        self._files.unsynced.add(commit.data, self._services.monotonic)
         if commit.synced:
             # Those who follow come last: their events leave behind the answers.
             self._files.publish(commit.opened, self._files.commit(commit.opened))
-            self._shop.count_sync(self.session, commit.sync_s)
-            self.last_sync_at = self._shop.wall()
+            self._services.count_sync(self.session, commit.sync_s)
+            self.last_sync_at = self._services.wall()
         if commit.data:
-            self._shop.statistics.count_group(len(commit.decided), commit.lines, len(commit.data))
+            self._services.statistics.count_group(
+                len(commit.decided), commit.lines, len(commit.data)
+            )
 
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self.opened
@@ -403,19 +405,19 @@ class Writer:
         try:
             ack = await self._rewriter.carry_out(opened, decision)
         except InDoubt as doubt:
-            ack = await self._mishaps.settle(item.command.key, doubt.error)
+            ack = await self._commit_failures.settle(item.command.key, doubt.error)
         item.to.reply(ack)
         if self.opened is opened:
-            await self._files.save_mark(opened)
+            await self._files.save_recovery_point(opened)
 
     async def _sync_when_due(self) -> None:
         since, opened = self._files.unsynced.since, self.opened
         if since is None or opened is None:
             return
-        is_due = self._shop.monotonic() - since >= self._sync_after_s
+        is_due = self._services.monotonic() - since >= self._sync_after_s
         if is_due or self._files.unsynced.is_asked or self.mailbox.is_closed:
             await self._write(Group(synced=True))
-            self._shop.flush()
+            self._services.flush()
 
     def retire(self) -> None:
         """Close the files of an idle session now; the task ends when it next runs."""
@@ -433,5 +435,5 @@ class Writer:
             group.room.check(item.command, item.size)
 
     def _check_deadline(self, item: Item) -> None:
-        if item.deadline_s is not None and self._shop.monotonic() > item.deadline_s:
-            raise self._refusals.expired(self._shop.monotonic() - item.deadline_s)
+        if item.deadline_s is not None and self._services.monotonic() > item.deadline_s:
+            raise self._error_mapping.expired(self._services.monotonic() - item.deadline_s)

@@ -11,7 +11,7 @@ from steno.cli.configuration import read_file, shown_value, unread
 from steno.cli.connection import connected, endpoint_of, root_of
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output, printable, table
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.commands import Configuration
 from steno_protocol.errors import Unreachable
 from steno_protocol.replies import ConfigurationReport, OptionEntry
@@ -30,11 +30,11 @@ def config(options: Namespace, output: Output) -> int:
     rows = [_root_entry(options, root), *entries]
     if output.as_json:
         told = [msgspec.structs.asdict(row) for row in rows]
-        output.document({"file": str(root / places.CONFIG), "pid": pid, "options": told})
+        output.document({"file": str(root / paths.CONFIG), "pid": pid, "options": told})
         return Exit.DONE
     for line in table([(row.name, shown_value(row.value), row.source) for row in rows]):
         output.write(printable(line))
-    if pid is not None and not places.is_remote(endpoint_of(options) or ""):
+    if pid is not None and not paths.is_remote(endpoint_of(options) or ""):
         for line in unread(entries, read_file(root, {})):
             output.say(f"{line}: `kill -HUP {pid}`, or `steno restart`")
     return Exit.DONE

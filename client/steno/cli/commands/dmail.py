@@ -11,7 +11,7 @@ from steno.cli.render.output import Output, printable
 from steno.cli.render.wording import moment
 from steno.cli.stdin import text_or_stdin
 from steno.values import Ack, Mail
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from steno_protocol.errors import NotFound
 
 
@@ -84,7 +84,7 @@ def _delivered_by(session: BlockingSession, key: str | None) -> str | None:
     delivered = (
         entry.details.get("mail")
         for entry in session.timeline()
-        if entry.kind == happenings.DELIVERED and entry.key == key
+        if entry.kind == timeline_entries.DELIVERED and entry.key == key
     )
     mail_id = next(delivered, None)
     return None if mail_id is None else str(mail_id)

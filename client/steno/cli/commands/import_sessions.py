@@ -25,10 +25,10 @@ from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count, number, size
 from steno.cli.transfer.destination import put_in_place
-from steno.cli.transfer.import_sources import Foundling, damaged_lines, find
+from steno.cli.transfer.import_sources import ImportSource, damaged_lines, find
 from steno.cli.transfer.local_root import local_root
 from steno.cli.transfer.work_dirs import note_work_dirs
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, Busy, Exists, StenoError
 
 _ASIDE: Final = ".imports"
@@ -45,10 +45,10 @@ def import_sessions(options: Namespace, output: Output) -> int:
     for path in nameless:
         _tell_left_out(output, None, path.parent, f"the path {path} makes no session id")
     refused = len(nameless)
-    taken_in: list[Foundling] = []
+    taken_in: list[ImportSource] = []
     with connected(options) as client, Progress(output, "importing") as progress:
-        tree = _local_root(client) / places.SESSIONS
-        with _workshop(tree) as aside:
+        tree = _local_root(client) / paths.SESSIONS
+        with _services(tree) as aside:
             for foundling in progress.over(found):
                 try:
                     taken = _taken_in(foundling, tree, aside, progress)
@@ -85,7 +85,7 @@ def _local_root(client: BlockingClient) -> Path:
 
 
 @contextmanager
-def _workshop(tree: Path) -> Generator[Path]:
+def _services(tree: Path) -> Generator[Path]:
     """A folder of our own in the tree; what an import that was killed left there is removed.
 
     Raises:
@@ -113,7 +113,7 @@ def _empty(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def _taken_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress) -> bool:
+def _taken_in(foundling: ImportSource, tree: Path, aside: Path, progress: Progress) -> bool:
     try:
         return _take_in(foundling, tree, aside, progress)
     except OSError as error:
@@ -124,7 +124,7 @@ def _taken_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress)
         ) from error
 
 
-def _take_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress) -> bool:
+def _take_in(foundling: ImportSource, tree: Path, aside: Path, progress: Progress) -> bool:
     """Copy one session and put it in its place; False when it was there already.
 
     Raises:
@@ -132,7 +132,7 @@ def _take_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress) 
         Busy: it was rewritten while it was copied.
         OSError: it could not be copied; nothing of it is to be seen.
     """
-    _, segments = places.split_session(foundling.session)
+    _, segments = paths.split_session(foundling.session)
     target = tree.joinpath(*segments)
     if target.exists():
         _check_same(foundling, target)
@@ -158,12 +158,12 @@ def _take_in(foundling: Foundling, tree: Path, aside: Path, progress: Progress) 
     return True
 
 
-def _check_same(foundling: Foundling, target: Path) -> None:
+def _check_same(foundling: ImportSource, target: Path) -> None:
     """Return when what lies at the place began as this session does."""
     contexts = [
         path
         for path in sorted(target.glob("context*.jsonl"))
-        if path.name == places.CONTEXT or places.generation_of(path.name) is not None
+        if path.name == paths.CONTEXT or paths.generation_of(path.name) is not None
     ]
     if not any(_begins_with(path, foundling.context) for path in contexts):
         raise Exists(
@@ -195,7 +195,7 @@ def _whole_lines_bytes(path: Path) -> int:
         return content.rfind(b"\n") + 1
 
 
-def _copy(foundling: Foundling, folder: Path, progress: Progress) -> None:
+def _copy(foundling: ImportSource, folder: Path, progress: Progress) -> None:
     copied = 0
     folders = {folder}
     for source, inside in foundling.files():
@@ -231,9 +231,11 @@ def _make_folders(folder: Path, tree: Path) -> None:
             return
 
 
-def _tell(output: Output, client: BlockingClient, foundling: Foundling, *, was_there: bool) -> None:
+def _tell(
+    output: Output, client: BlockingClient, foundling: ImportSource, *, was_there: bool
+) -> None:
     stat = client.stat(foundling.session)
-    damaged = sum(damaged_lines(Path(stat.folder, name)) for name in (places.CONTEXT, places.WIRE))
+    damaged = sum(damaged_lines(Path(stat.folder, name)) for name in (paths.CONTEXT, paths.WIRE))
     if output.as_json:
         output.document(contract.imported(stat, foundling.context.parent, damaged, was_there))
         return

@@ -13,7 +13,7 @@ from steno.cli.render import contract
 from steno.cli.render.folding import beside
 from steno.cli.render.output import Output, printable, table
 from steno.cli.render.wording import count, duration, moment, number
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import Busy, OutcomeUnknown, Unreachable
 from steno_protocol.replies import ClientEntry, ClientsReport, StatusReport
 
@@ -44,7 +44,7 @@ def stop(options: Namespace, output: Output) -> int:
     told = _stopped(options)
     if output.as_json:
         output.document(told)
-    elif told["stopped"] and places.is_remote(endpoint_of(options) or ""):
+    elif told["stopped"] and paths.is_remote(endpoint_of(options) or ""):
         output.say(f"stenod (pid {told['pid']}) of {told['root']} there ended")
     elif told["stopped"]:
         output.say(f"stenod (pid {told['pid']}) ended; {told['root']} is free")
@@ -134,7 +134,7 @@ def _stopped(options: Namespace) -> dict[str, Any]:
                 raise Unreachable(told) from None
             raise
         return {"stopped": False, "pid": None, "root": str(root)}
-    if places.is_remote(endpoint_of(options) or ""):
+    if paths.is_remote(endpoint_of(options) or ""):
         _wait_until_gone(options, pid)
     else:
         wait_until_free(root)
@@ -171,7 +171,7 @@ def wait_until_free(root: Path) -> None:
         if time.monotonic() >= deadline:
             raise Busy(
                 f"the daemon still holds {root}: it is writing what was queued; see"
-                f" {root / places.LOG} and try again"
+                f" {root / paths.LOG} and try again"
             )
         time.sleep(limits.START_LOCK_POLL_S)
 

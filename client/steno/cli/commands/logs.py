@@ -13,13 +13,13 @@ from steno.cli.command_limits import LOG_POLL_S
 from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import NotFound
 
 
 def logs(options: Namespace, output: Output) -> int:
     """Print the log, or its end, and with -f what is added."""
-    path = root_in_use(options) / places.LOG
+    path = root_in_use(options) / paths.LOG
     with _open(path) as log:
         for line in log if options.lines is None else deque(log, options.lines):
             _print(output, line)

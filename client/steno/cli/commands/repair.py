@@ -13,12 +13,12 @@ from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
 from steno.cli.transcripts import repair_in_place
 from steno.cli.transcripts.find import LocalFolder, Transcripts, is_session_id, transcripts_at
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, edits_of
 from steno_protocol.commands import Open
 from steno_protocol.damage import Edit
-from steno_protocol.dialects import Dialect, dialect_of
 from steno_protocol.errors import BadRequest, StenoError
+from steno_protocol.line_schemas import LineSchema, schema_of
 from steno_protocol.replies import CheckFinding, SessionStat
 
 _BY_REPAIR: Final = frozenset({"cut", "split", "end"})
@@ -67,13 +67,13 @@ def _repair_session(options: Namespace, output: Output) -> int:
         output.write(str(ack.head))
         output.say(f"{session} is repaired; the damaged file is {ack.rotated}")
     elif is_applied and any(each.remedy == _BY_OPENING for each in found):
-        output.say(f"{session} is repaired; what was cut is in its folder {places.QUARANTINE}")
+        output.say(f"{session} is repaired; what was cut is in its folder {paths.QUARANTINE}")
     elif not is_applied:
         _tell_undone(output, session, found)
     if is_applied and is_state_damaged:
-        kept = places.damaged_state_file(1)
+        kept = paths.damaged_state_file(1)
         output.say(
-            f"{session} has a new {places.STATE}, and the damaged one is {kept} beside it (or the"
+            f"{session} has a new {paths.STATE}, and the damaged one is {kept} beside it (or the"
             " highest number there): set title, labels and archive anew"
         )
     return Exit.DONE
@@ -144,19 +144,19 @@ def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
     """Look through a file twice: for the words, and for the edits."""
     original = repair_in_place.original_of(folder, name)
 
-    def dialect() -> Dialect:
-        return dialect_of(name, in_session=found.is_session)
+    def schema() -> LineSchema:
+        return schema_of(name, in_session=found.is_session)
 
     check = Check()
-    check_file(check, name, folder.blocks(name), dialect())
-    scanner, edits = edits_of(folder.blocks(name), dialect())
+    check_file(check, name, folder.blocks(name), schema())
+    scanner, edits = edits_of(folder.blocks(name), schema())
     repaired = [each for each in check.findings if each.remedy in _BY_REPAIR]
     return _Plan(check.findings, repaired, edits, original._replace(size=scanner.size))
 
 
 def _check_ours_to_repair(found: Transcripts, name: str) -> None:
     """Refuse to change, behind the daemon's back, what its timeline speaks of."""
-    is_told_of = name in (places.CONTEXT, places.TIMELINE) or places.generation_of(name) is not None
+    is_told_of = name in (paths.CONTEXT, paths.TIMELINE) or paths.generation_of(name) is not None
     if found.is_owned and is_told_of:
         raise BadRequest(
             f"{found.folder / name} belongs to a session that a daemon of steno looks after, and"
@@ -168,7 +168,7 @@ def _check_ours_to_repair(found: Transcripts, name: str) -> None:
 def _session_of(found: Transcripts) -> str:
     """Which root and session a folder is, as far as its path tells."""
     for above in found.folder.parents:
-        if above.name == places.SESSIONS and (above.parent / places.LOCK).exists():
+        if above.name == paths.SESSIONS and (above.parent / paths.LOCK).exists():
             session = found.folder.relative_to(above)
             return f"--root {above.parent} and the session {session}"
     return "the root or mount that it lies in"
@@ -198,7 +198,7 @@ def _done(finding: CheckFinding) -> str:
         case "opening":
             return "a copy goes to quarantine/, and it is cut"
         case "replace":
-            return f"it stays as {places.STATE}.damaged-N, and a new one begins"
+            return f"it stays as {paths.STATE}.damaged-N, and a new one begins"
         case _:
             return f"{count(finding.bytes, 'byte')} from byte {finding.offset} on are left out"
 

@@ -13,7 +13,7 @@ from steno.cli.connection import refuse_endpoint, root_of
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output, printable
 from steno.cli.systemd_units import MARK, Unit, name_of, units_of
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.errors import Exists
 
 
@@ -92,13 +92,13 @@ def _units(options: Namespace) -> tuple[Path, list[Unit]]:
     refuse_endpoint(options)
     root = root_of(options)
     given = None if options.socket is None else str(Path(options.socket).absolute())
-    socket = places.socket_path(str(root), given, os.environ, os.getuid())
+    socket = paths.socket_path(str(root), given, os.environ, os.getuid())
     return root, units_of(root, socket, _default_root(), os.environ)
 
 
 def _default_root() -> Path:
     """The root of who sets nothing at all."""
-    plain = places.root_folder(
+    plain = paths.root_folder(
         None, {key: value for key, value in os.environ.items() if key != "STENO_HOME"},
         os.path.expanduser("~"),  # noqa: PTH111 (as text, also where it is not known)
     )  # fmt: skip

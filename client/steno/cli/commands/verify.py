@@ -15,12 +15,12 @@ from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count, size
 from steno.cli.transcripts.find import LocalFolder, Transcripts, is_session_id, transcripts_at
-from steno_protocol import places
+from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, check_session
 from steno_protocol.commands import List, Verify
 from steno_protocol.damage import Finding
-from steno_protocol.dialects import dialect_of
 from steno_protocol.errors import NotFound, StenoError
+from steno_protocol.line_schemas import schema_of
 from steno_protocol.replies import CheckFinding, Sessions, Verification
 
 
@@ -94,9 +94,9 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
 
     with closing(LocalFolder(found.folder)) as folder:
         names = list(found.names)
-        if found.is_session and (found.is_whole or places.CONTEXT in names):
+        if found.is_session and (found.is_whole or paths.CONTEXT in names):
             check = Check(tell)
-            repairable = frozenset({places.WIRE}) if found.is_owned else None
+            repairable = frozenset({paths.WIRE}) if found.is_owned else None
             generation = check_session(check, folder, sizes={}, repairable=repairable)
             report = check.report(None, generation)
             yield Checked(report, str(found.folder), str(found.folder))
@@ -105,10 +105,10 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             names = [name for name in names if name not in looked_at]
         for name in names:
             check = Check(tell)
-            dialect = dialect_of(name, in_session=found.is_session)
-            is_repairable = not found.is_owned or name == places.WIRE
+            schema = schema_of(name, in_session=found.is_session)
+            is_repairable = not found.is_owned or name == paths.WIRE
             try:
-                check_file(check, name, folder.blocks(name), dialect, remedies=is_repairable)
+                check_file(check, name, folder.blocks(name), schema, remedies=is_repairable)
             except OSError as error:
                 check.add(
                     name, Finding("unreadable", f"it cannot be read: {error.strerror or error}")
@@ -151,7 +151,7 @@ def _without_context(session: str) -> Verification:
         " go on from it"
     )
     check = Check()
-    check.add(places.CONTEXT, Finding("no_context", what))
+    check.add(paths.CONTEXT, Finding("no_context", what))
     return check.report(session)
 
 

@@ -16,7 +16,7 @@ from steno.cli.stdin import is_typed, stdin, text_or_stdin
 from steno.values import Ack
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest, NotFound, StenoError, TooLarge
-from steno_protocol.places import check_key
+from steno_protocol.paths import check_key
 from steno_protocol.positions import Position
 from steno_protocol.records import check_message, system_prompt_record
 from steno_protocol.wire import check_event, metadata_line

@@ -13,7 +13,7 @@ from steno._sync.client import BlockingClient, connect_sync
 from steno.cli.configuration import read_file, unread
 from steno.cli.doctor.findings import Finding, ok, problem, warning
 from steno.cli.render.wording import count, duration, moment
-from steno_protocol import __version__, limits, places
+from steno_protocol import __version__, limits, paths
 from steno_protocol.commands import Configuration, Stats
 from steno_protocol.errors import (
     BadRequest,
@@ -23,7 +23,7 @@ from steno_protocol.errors import (
     StenoError,
     Unreachable,
 )
-from steno_protocol.places import LockNote
+from steno_protocol.paths import LockNote
 from steno_protocol.replies import ConfigurationReport, OptionEntry, StatsReport, StatusReport
 
 _LISTENING: Final = 0x10000
@@ -129,7 +129,7 @@ def _state(report: StatusReport) -> Iterator[Finding]:
 def _silent(why: str, note: LockNote | None, root: Path) -> Finding:
     """The finding of a daemon that holds the root and does not answer."""
     if note is None:
-        remedy = f"see {root / places.LOG}; if it hangs, kill its process"
+        remedy = f"see {root / paths.LOG}; if it hangs, kill its process"
         return problem("daemon", f"it does not answer: {why}", remedy)
     silence = silence_of(note)
     return problem("daemon", silence.told, silence.remedy)
@@ -180,4 +180,4 @@ def _folder_of(socket: Path) -> Iterator[Finding]:
 def _socket(root: Path, note: LockNote | None) -> Path:
     if note is not None:
         return Path(note.endpoint.removeprefix("ipc://"))
-    return Path(places.socket_path(str(root), None, os.environ, os.getuid()))
+    return Path(paths.socket_path(str(root), None, os.environ, os.getuid()))

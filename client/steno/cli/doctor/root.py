@@ -16,17 +16,17 @@ from steno.cli.command_limits import DISK_ALMOST_FULL_BYTES, DOCTOR_SYNCS_MAX
 from steno.cli.configuration import read_file
 from steno.cli.doctor.findings import Finding, ok, problem, warning
 from steno.cli.render.wording import size
-from steno_protocol import __version__, credentials, limits, places
+from steno_protocol import __version__, credentials, limits, paths
 from steno_protocol.errors import BadRequest
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 
 _OTHERS: Final = 0o077
 
 _PARTS: Final = (
-    (places.LOCK, stat.S_ISREG, "regular file"),
-    (places.START_LOCK, stat.S_ISREG, "regular file"),
-    (places.LOG, stat.S_ISREG, "regular file"),
-    (places.SESSIONS, stat.S_ISDIR, "folder"),
+    (paths.LOCK, stat.S_ISREG, "regular file"),
+    (paths.START_LOCK, stat.S_ISREG, "regular file"),
+    (paths.LOG, stat.S_ISREG, "regular file"),
+    (paths.SESSIONS, stat.S_ISDIR, "folder"),
     (credentials.KEYS_FOLDER, stat.S_ISDIR, "folder"),
 )
 """The parts of a root: their names, and what each has to be."""
@@ -102,7 +102,7 @@ def _misplaced(root: Path) -> Iterator[Finding]:
     """What lies in the place of a file or a folder of the root, and is none."""
     for name, is_right, wanted in _PARTS:
         path = root / name
-        mode = _mode(path, follow=name != places.LOCK)
+        mode = _mode(path, follow=name != paths.LOCK)
         if mode is not None and not is_right(mode):
             nothing = " to nothing" if stat.S_ISLNK(mode) and not path.exists() else ""
             yield problem(
@@ -124,7 +124,7 @@ def _mode(path: Path, *, follow: bool) -> int | None:
 
 def examine_config(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether `config.toml` is valid and its mounts are there."""
-    path = root / places.CONFIG
+    path = root / paths.CONFIG
     try:
         settings = read_file(root, dict(os.environ))
     except BadRequest as error:

@@ -17,23 +17,23 @@ from steno._system.safe_open import open_regular
 from steno.cli.configuration import read_file
 from steno.cli.doctor.findings import Finding, ok, problem, warning
 from steno.cli.render.wording import count
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 
 _FILES: Final = frozenset(
     {
-        places.CONTEXT,
-        places.WIRE,
-        places.TIMELINE,
-        places.STATE,
-        places.mark_file(places.CONTEXT),
-        places.mark_file(places.WIRE),
+        paths.CONTEXT,
+        paths.WIRE,
+        paths.TIMELINE,
+        paths.STATE,
+        paths.recovery_point_file(paths.CONTEXT),
+        paths.recovery_point_file(paths.WIRE),
     }
 )
 """What is a file where a session has it, besides its generations."""
 
-_NOT_WALKED: Final = (places.QUARANTINE, places.CONTEXT)
+_NOT_WALKED: Final = (paths.QUARANTINE, paths.CONTEXT)
 """What lies in a session's folder and holds none, if it is a folder."""
 
 
@@ -65,7 +65,7 @@ def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
 
 
 def _trees(root: Path) -> Iterator[tuple[str, Path]]:
-    yield "", root / places.SESSIONS
+    yield "", root / paths.SESSIONS
     with suppress(BadRequest):
         for name, folder in read_file(root, dict(os.environ)).folders.items():
             yield f"{name}:", Path(folder)
@@ -97,7 +97,7 @@ def _is_walked(name: str) -> bool:
 
 
 def _is_session(there: set[str]) -> bool:
-    return places.CONTEXT in there or any(places.generation_of(name) for name in there)
+    return paths.CONTEXT in there or any(paths.generation_of(name) for name in there)
 
 
 def _unreadable(path: str, error: OSError) -> Finding:
@@ -120,7 +120,7 @@ def _in_the_way(folder: Path, there: set[str]) -> Iterator[Finding]:
 def _examined(session: str, folder: Path, there: set[str]) -> list[Finding]:
     """What a session has to tell; that it cannot be looked at ends no look at the others."""
     found = list(_misplaced(session, folder, there))
-    if places.CONTEXT not in there and _is_settled(session, folder):
+    if paths.CONTEXT not in there and _is_settled(session, folder):
         found.append(_without_context(session, folder, there))
     with suppress(FileNotFoundError):  # moved or removed meanwhile
         try:
@@ -137,7 +137,7 @@ def _misplaced(session: str, folder: Path, there: set[str]) -> Iterator[Finding]
         mode = _mode(folder / name) if _is_own(name) else None
         if mode is None:
             continue
-        is_folder = name == places.QUARANTINE
+        is_folder = name == paths.QUARANTINE
         if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
             wanted = "folder" if is_folder else "regular file of its own"
             yield problem(
@@ -148,7 +148,7 @@ def _misplaced(session: str, folder: Path, there: set[str]) -> Iterator[Finding]
 
 
 def _is_own(name: str) -> bool:
-    return name in _FILES or name == places.QUARANTINE or places.generation_of(name) is not None
+    return name in _FILES or name == paths.QUARANTINE or paths.generation_of(name) is not None
 
 
 def _mode(path: Path) -> int | None:
@@ -166,17 +166,17 @@ def _is_settled(session: str, folder: Path) -> bool:
 
 
 def _without_context(session: str, folder: Path, there: set[str]) -> Finding:
-    numbers = (number for number in map(places.generation_of, there) if number is not None)
-    newest = folder / places.generation_file(max(numbers))
+    numbers = (number for number in map(paths.generation_of, there) if number is not None)
+    newest = folder / paths.generation_file(max(numbers))
     return problem(
         "sessions",
-        f"{session}: it has older generations and no {places.CONTEXT}",
-        f"to go on from the newest: mv {newest} {folder / places.CONTEXT}",
+        f"{session}: it has older generations and no {paths.CONTEXT}",
+        f"to go on from the newest: mv {newest} {folder / paths.CONTEXT}",
     )
 
 
 def _examine(session: str, folder: Path) -> Iterator[Finding]:
-    context = folder / places.CONTEXT
+    context = folder / paths.CONTEXT
     found = context.lstat()
     if found.st_uid != os.getuid():
         yield warning(
@@ -196,12 +196,12 @@ def _examine(session: str, folder: Path) -> Iterator[Finding]:
             f"the next append moves it to quarantine; `steno verify {session}` tells more",
         )
     with suppress(OSError):
-        kept = len(list((folder / places.QUARANTINE).iterdir()))
+        kept = len(list((folder / paths.QUARANTINE).iterdir()))
         if kept:
             yield warning(
                 "sessions",
                 f"{session}: {count(kept, 'damage')} in quarantine",
-                f"look at {folder / places.QUARANTINE}, and remove what you do not need",
+                f"look at {folder / paths.QUARANTINE}, and remove what you do not need",
             )
 
 

@@ -73,7 +73,6 @@ import msgspec
 
 from steno.values import Ack, Compacted, Deleted, Mail, Record, Reset, Turn, WireRecord
 from steno_protocol.context import ContextState
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     CheckFinding,
@@ -83,6 +82,7 @@ from steno_protocol.replies import (
     StatsReport,
     Verification,
 )
+from steno_protocol.timeline_entries import TimelineEntry
 
 EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
@@ -231,7 +231,7 @@ def compacted(session: str, value: Compacted | None, why: str | None = None) -> 
     }
 
 
-def timeline(session: str, head: str, entries: Sequence[Happening]) -> dict[str, Any]:
+def timeline(session: str, head: str, entries: Sequence[TimelineEntry]) -> dict[str, Any]:
     """What ever happened to a session."""
     return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from steno.values import Record
-from steno_protocol.places import UUID_CHARS, key_time_ms
+from steno_protocol.paths import UUID_CHARS, key_time_ms
 
 
 def written_at(record: dict[str, Any]) -> float | None:

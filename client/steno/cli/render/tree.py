@@ -22,14 +22,14 @@ from itertools import pairwise
 from steno.cli.render.output import printable
 from steno.cli.render.parts import folded
 from steno.cli.render.wording import count, moment, number, size
-from steno_protocol import happenings
-from steno_protocol.happenings import Happening
-from steno_protocol.places import generation_file
+from steno_protocol import timeline_entries
+from steno_protocol.paths import generation_file
 from steno_protocol.positions import Position
+from steno_protocol.timeline_entries import TimelineEntry
 
 Style = Callable[..., str]
 
-_MAKES_GENERATION = frozenset({*happenings.REWRITES, happenings.ROTATED})
+_MAKES_GENERATION = frozenset({*timeline_entries.REWRITES, timeline_entries.ROTATED})
 
 
 @dataclass(slots=True)
@@ -48,13 +48,13 @@ class Generation:
     number: int
     lines: int | None = None
     bytes: int | None = None
-    made: Happening | None = None
-    notes: list[Happening] = field(default_factory=list[Happening])
+    made: TimelineEntry | None = None
+    notes: list[TimelineEntry] = field(default_factory=list[TimelineEntry])
     children: "list[Generation]" = field(default_factory=list["Generation"])
 
 
 def draw(
-    entries: Sequence[Happening], head: Position, width: int | None, style: Style
+    entries: Sequence[TimelineEntry], head: Position, width: int | None, style: Style
 ) -> list[str]:
     """The lines of the tree.
 
@@ -71,7 +71,7 @@ def draw(
     return list(drawing.chain(first, ""))
 
 
-def grow(entries: Sequence[Happening], head: Position) -> dict[int, Generation]:
+def grow(entries: Sequence[TimelineEntry], head: Position) -> dict[int, Generation]:
     """The generations by number, each with its children: the tree as data."""
     numbers = {head.generation, *(max(0, entry.generation) for entry in entries)}
     made = {e.generation: e for e in entries if e.kind in _MAKES_GENERATION}
@@ -90,7 +90,7 @@ def grow(entries: Sequence[Happening], head: Position) -> dict[int, Generation]:
     return generations
 
 
-def _measure(generation: Generation, next_rewrite: Happening | None) -> None:
+def _measure(generation: Generation, next_rewrite: TimelineEntry | None) -> None:
     """What a rewrite tells of the file that it left behind."""
     if next_rewrite is None:
         return
@@ -189,7 +189,7 @@ class _Drawing:
             yield margin + (self._style(line, *styles) if styles else line)
 
 
-def _told(entry: Happening) -> str:
+def _told(entry: TimelineEntry) -> str:
     """One happening as a sentence: when, what, by whom, why."""
     when = f"{moment(entry.at)}  " if entry.at else ""
     by = f" by {entry.by}" if entry.by else ""
@@ -198,45 +198,45 @@ def _told(entry: Happening) -> str:
     return f"{when}{_what(entry)}{by}{why}{guess}"
 
 
-def _what(entry: Happening) -> str:
+def _what(entry: TimelineEntry) -> str:
     details = entry.details
     match entry.kind:
-        case happenings.REVERTED:
+        case timeline_entries.REVERTED:
             return f"reverted to checkpoint {details.get('checkpoint_id')}"
-        case happenings.DELIVERED:
+        case timeline_entries.DELIVERED:
             return f"D-Mail delivered at checkpoint {details.get('checkpoint_id')}"
-        case happenings.SENT:
+        case timeline_entries.SENT:
             text = folded(str(details.get("message", "")))
             return f"D-Mail to checkpoint {details.get('checkpoint_id')} sent, “{text}”,"
-        case happenings.FORK:
+        case timeline_entries.FORK:
             return f"forked at {details.get('at')} into {details.get('to')}"
-        case happenings.FORKED:
+        case timeline_entries.FORKED:
             return f"forked from {details.get('from')} at {details.get('at')}"
         case _:
             return _what_else(entry)
 
 
-def _what_else(entry: Happening) -> str:
+def _what_else(entry: TimelineEntry) -> str:
     match entry.kind:
-        case happenings.RESTORED:
+        case timeline_entries.RESTORED:
             return f"generation {entry.details.get('from')} restored"
-        case happenings.COMPACTING:
+        case timeline_entries.COMPACTING:
             return "compaction begun"
-        case happenings.MENDED:
+        case timeline_entries.MENDED:
             return "damaged lines taken out"
-        case happenings.PROMPTED:
+        case timeline_entries.PROMPTED:
             return "system prompt put first"
-        case happenings.ROTATED:
+        case timeline_entries.ROTATED:
             return "begun by another program"
-        case happenings.ADOPTED:
+        case timeline_entries.ADOPTED:
             return "found here, and taken over"
-        case happenings.FOREIGN:
+        case timeline_entries.FOREIGN:
             return "changed by another program"
         case kind:
             return kind
 
 
-def _cut(entry: Happening) -> str | None:
+def _cut(entry: TimelineEntry) -> str | None:
     """What a rewrite kept and what it left behind, as far as that was counted."""
     cut = _kept(entry)
     expired = "expired_mail" in entry.details
@@ -245,18 +245,18 @@ def _cut(entry: Happening) -> str | None:
     return f"{cut}; the D-Mail that waited expired" if cut else "the D-Mail that waited expired"
 
 
-def _kept(entry: Happening) -> str | None:
+def _kept(entry: TimelineEntry) -> str | None:
     lines, summarised = entry.details.get("old_lines"), entry.details.get("summarised")
     match entry.kind:
-        case happenings.CLEARED if isinstance(lines, int):
+        case timeline_entries.CLEARED if isinstance(lines, int):
             return f"{count(lines, 'line')} left behind"
-        case happenings.REVERTED | happenings.DELIVERED if isinstance(lines, int):
+        case timeline_entries.REVERTED | timeline_entries.DELIVERED if isinstance(lines, int):
             return f"{count(entry.kept, 'line')} kept, {number(lines - entry.kept)} left behind"
-        case happenings.REVERTED | happenings.DELIVERED:
+        case timeline_entries.REVERTED | timeline_entries.DELIVERED:
             return f"{count(entry.kept, 'line')} kept, the rest left behind"
-        case happenings.CLEARED:
+        case timeline_entries.CLEARED:
             return "everything left behind"
-        case happenings.COMPACTED if isinstance(summarised, int):
+        case timeline_entries.COMPACTED if isinstance(summarised, int):
             return f"{count(summarised, 'line')} in one summary, the rest kept"
         case _:
             return None

@@ -9,10 +9,10 @@ from typing import Final
 
 from steno._system.safe_open import NotRegular
 from steno.cli.command_limits import CHECK_HANDLES_MAX
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.checks import Facts
 from steno_protocol.errors import BadRequest, NotFound
-from steno_protocol.kinds import kind_of
+from steno_protocol.file_types import kind_of
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -40,7 +40,7 @@ class Transcripts:
 def is_session_id(target: str) -> bool:
     """True for what can be a session's id; whatever else is given is a path."""
     try:
-        places.split_session(target)
+        paths.split_session(target)
     except BadRequest:
         return False
     return True
@@ -73,10 +73,10 @@ def transcripts_at(target: str) -> Iterator[Transcripts]:
 def _below(top: Path) -> Iterator[Transcripts]:
     for folder, folders, files in os.walk(top):
         # What lies in a quarantine was cut because it is damaged.
-        folders[:] = sorted(set(folders) - {places.QUARANTINE})
+        folders[:] = sorted(set(folders) - {paths.QUARANTINE})
         names = tuple(sorted(name for name in files if _is_transcript(Path(folder, name))))
         there = {*files, *folders}
-        if names or places.CONTEXT in there:
+        if names or paths.CONTEXT in there:
             yield _described(Path(folder), names, there, is_whole=True)
 
 
@@ -91,8 +91,8 @@ def _described(
     folder: Path, names: tuple[str, ...], there: set[str], *, is_whole: bool
 ) -> Transcripts:
     # Older generations are those of a session also when its present one is gone.
-    is_session = places.CONTEXT in there or any(map(places.generation_of, there))
-    is_owned = is_session and places.TIMELINE in there
+    is_session = paths.CONTEXT in there or any(map(paths.generation_of, there))
+    is_owned = is_session and paths.TIMELINE in there
     return Transcripts(folder, names, is_session, is_owned, is_whole)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from steno.cli.exits import WrongUsage
 from steno.values import decode_line
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 
@@ -19,7 +19,7 @@ _START: Final = Position(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Foundling:
+class ImportSource:
     """A session outside.
 
     Attributes:
@@ -36,7 +36,7 @@ class Foundling:
     @property
     def context(self) -> Path:
         """Its context file."""
-        return self.folder / places.CONTEXT if self.lone is None else self.lone
+        return self.folder / paths.CONTEXT if self.lone is None else self.lone
 
     def files(self) -> Iterator[tuple[Path, Path]]:
         """Each of its files and folders, and the path that it has in the session's folder.
@@ -45,7 +45,7 @@ class Foundling:
         neither a file nor a folder, a symbolic link for one, is left out.
         """
         if self.lone is not None:
-            yield self.lone, Path(places.CONTEXT)
+            yield self.lone, Path(paths.CONTEXT)
             if self.folder.is_symlink() or not self.folder.is_dir():
                 return
         yield from _files_below(self.folder, Path())
@@ -56,11 +56,11 @@ class Foundling:
         return frozenset(
             (name, (folder / name).stat().st_ino)
             for name in os.listdir(folder)  # noqa: PTH208  # names are enough
-            if name == self.context.name or places.generation_of(name) is not None
+            if name == self.context.name or paths.generation_of(name) is not None
         )
 
 
-def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
+def find(folder: Path, given: str | None) -> tuple[list[ImportSource], list[Path]]:
     """The sessions in a folder, a session before those below it, and what can have no id.
 
     Args:
@@ -84,10 +84,10 @@ def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
     else:
         start = (given or "").rstrip("/")
         # The folder of kimi-cli itself was meant: its sessions lie one below.
-        tree = tree / places.SESSIONS if (tree / places.SESSIONS).is_dir() else tree
+        tree = tree / paths.SESSIONS if (tree / paths.SESSIONS).is_dir() else tree
     if start or given is not None:
         _check(start)
-    found: list[Foundling] = []
+    found: list[ImportSource] = []
     nameless: list[Path] = []
     for foundling in sorted(_walk(tree, start), key=lambda each: each.session.split("/")):
         if _has_id(foundling):
@@ -95,7 +95,7 @@ def find(folder: Path, given: str | None) -> tuple[list[Foundling], list[Path]]:
         else:
             nameless.append(foundling.context)
     if not found:
-        raise NotFound(f"no session lies in {folder}: one has a file {places.CONTEXT}")
+        raise NotFound(f"no session lies in {folder}: one has a file {paths.CONTEXT}")
     return found, nameless
 
 
@@ -110,11 +110,11 @@ def damaged_lines(path: Path) -> int:
 
 def _walk(
     folder: Path, address: str, depth: int = 0, *, in_session: bool = False
-) -> Iterator[Foundling]:
+) -> Iterator[ImportSource]:
     names = sorted(os.listdir(folder))  # noqa: PTH208  # names are enough
     if _has_context(folder):
         in_session = True
-        yield Foundling(address, folder)
+        yield ImportSource(address, folder)
     for name in names:
         path = folder / name
         below = f"{address}/{name}" if address else name
@@ -128,17 +128,17 @@ def _walk(
 
 def _has_context(folder: Path) -> bool:
     """Whether a folder is a session: its context is a file, and no link to one."""
-    context = folder / places.CONTEXT
+    context = folder / paths.CONTEXT
     return context.is_file() and not context.is_symlink()
 
 
-def _lone(path: Path) -> Foundling | None:
+def _lone(path: Path) -> ImportSource | None:
     """The session that a file is by itself; None where kimi-cli would not move it to a folder."""
-    name = places.flat_session_of(path.name)
+    name = paths.flat_session_of(path.name)
     folder = path.with_suffix("")
     if name is None or path.is_symlink() or not path.is_file() or _has_context(folder):
         return None
-    return Foundling(name, folder, lone=path)
+    return ImportSource(name, folder, lone=path)
 
 
 def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
@@ -154,10 +154,10 @@ def _files_below(folder: Path, inside: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _check(start: str) -> None:
-    mount, segments = places.split_session(start)
-    if places.UPLOADS in segments:
+    mount, segments = paths.split_session(start)
+    if paths.UPLOADS in segments:
         raise WrongUsage(
-            f"no new session can have {places.UPLOADS!r} in its id, the name of a folder of files"
+            f"no new session can have {paths.UPLOADS!r} in its id, the name of a folder of files"
             " that a session may hold: import it under another id"
         )
     if mount is not None:
@@ -167,9 +167,9 @@ def _check(start: str) -> None:
         )
 
 
-def _has_id(foundling: Foundling) -> bool:
+def _has_id(foundling: ImportSource) -> bool:
     try:
-        places.split_session(foundling.session)
+        paths.split_session(foundling.session)
     except BadRequest:
         return False
     return True

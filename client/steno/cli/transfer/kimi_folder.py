@@ -23,19 +23,19 @@ from steno.cli.render.progress import Progress
 from steno.cli.render.wording import size
 from steno.cli.transfer.local_root import local_root
 from steno.cli.transfer.unstamped import unstamped
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound
 from steno_protocol.positions import Position
 from steno_protocol.replies import SessionStat
 
 _OWN_NAMES: Final = frozenset(
     {
-        places.TIMELINE,
-        places.QUARANTINE,
-        places.mark_file(places.CONTEXT),
-        places.mark_file(places.WIRE),
-        places.STATE_NEW,
-        places.REWRITE,
+        paths.TIMELINE,
+        paths.QUARANTINE,
+        paths.recovery_point_file(paths.CONTEXT),
+        paths.recovery_point_file(paths.WIRE),
+        paths.STATE_NEW,
+        paths.REWRITE,
     }
 )
 """Files of a session that only steno reads."""
@@ -100,21 +100,21 @@ class _Writer:
         self._context_and_wire(stat, folder)
         state = _state(stat)
         if state is not None:
-            self._write(folder / places.STATE, [state])
+            self._write(folder / paths.STATE, [state])
 
     def _context_and_wire(self, stat: SessionStat, folder: Path) -> None:
         session = self._client.session(stat.session)
         present = Position.parse(stat.head).generation
         # The events first, so that none speaks of lines that the context does not have yet.
-        self._copy_lines(folder / places.WIRE, session.wire_lines())
-        wire = Path(stat.folder, places.WIRE)
-        if not (folder / places.WIRE).stat().st_size and not (
+        self._copy_lines(folder / paths.WIRE, session.wire_lines())
+        wire = Path(stat.folder, paths.WIRE)
+        if not (folder / paths.WIRE).stat().st_size and not (
             self.written.has_files and wire.exists()
         ):
-            (folder / places.WIRE).unlink()
-        self._copy_lines(folder / places.CONTEXT, session.lines(Position(present, 0)))
+            (folder / paths.WIRE).unlink()
+        self._copy_lines(folder / paths.CONTEXT, session.lines(Position(present, 0)))
         for generation in range(present):
-            path = folder / places.generation_file(generation + 1)
+            path = folder / paths.generation_file(generation + 1)
             try:
                 lines = session.lines(Position(generation, 0))
                 self._copy_lines(path, lines, keeps_damaged=True)
@@ -125,7 +125,7 @@ class _Writer:
     def _below(self, session: str, source: Path, folder: Path, done: set[str]) -> None:
         """Write what lies in a session's folder beside its lines."""
         for name in sorted(os.listdir(source)):  # noqa: PTH208  # names are enough
-            is_own = name in _OWN_NAMES or places.generation_of(name) is not None
+            is_own = name in _OWN_NAMES or paths.generation_of(name) is not None
             if not is_own and name not in done:
                 self._any(f"{session}/{name}", source / name, folder / name)
 
@@ -139,8 +139,8 @@ class _Writer:
             self._copy_file(source, target)
         elif source.is_dir():
             target.mkdir()
-            is_session_part = is_session_part and source.name != places.UPLOADS
-            if is_session_part and (source / places.CONTEXT).is_file() and _is_id(address):
+            is_session_part = is_session_part and source.name != paths.UPLOADS
+            if is_session_part and (source / paths.CONTEXT).is_file() and _is_id(address):
                 self.session(address, target)
                 return
             for name in sorted(os.listdir(source)):  # noqa: PTH208  # names are enough
@@ -217,7 +217,7 @@ def _state(stat: SessionStat) -> bytes | None:
 
 def _is_id(address: str) -> bool:
     try:
-        places.split_session(address)
+        paths.split_session(address)
     except BadRequest:
         return False
     return True

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from steno._sync.client import BlockingClient
 from steno._system.safe_open import read_regular
-from steno_protocol import places
+from steno_protocol import paths
 
 
 def local_root(client: BlockingClient) -> Path | None:
@@ -15,7 +15,7 @@ def local_root(client: BlockingClient) -> Path | None:
     """
     root = Path(client.welcome.root)
     try:
-        note = places.decode_lock_note(read_regular(root / places.LOCK))
+        note = paths.decode_lock_note(read_regular(root / paths.LOCK))
     except OSError:
         return None
     return root if note is not None and note.pid == client.welcome.pid else None

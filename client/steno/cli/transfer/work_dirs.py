@@ -14,8 +14,8 @@ from typing import Final
 
 from steno._system.folders import sync_folder
 from steno._system.safe_open import read_regular
-from steno.cli.transfer.import_sources import Foundling
-from steno_protocol import places
+from steno.cli.transfer.import_sources import ImportSource
+from steno_protocol import paths
 from steno_protocol.work_dirs import (
     KIMI_FILE,
     WorkDir,
@@ -28,7 +28,7 @@ _FOLDERS_ABOVE_MAX: Final = 3
 """From a session's folder to that of kimi-cli: work directory, `sessions`, `~/.kimi`."""
 
 
-def note_work_dirs(source: Path, taken: Iterable[Foundling], tree: Path, aside: Path) -> None:
+def note_work_dirs(source: Path, taken: Iterable[ImportSource], tree: Path, aside: Path) -> None:
     """Note the work directories of imported sessions; durable on return.
 
     Args:
@@ -43,7 +43,7 @@ def note_work_dirs(source: Path, taken: Iterable[Foundling], tree: Path, aside: 
     known = _read_above(source)
     noted: dict[Path, dict[str, WorkDir]] = {}
     for foundling in taken if known else ():
-        _, segments = places.split_session(foundling.session)
+        _, segments = paths.split_session(foundling.session)
         for depth, segment in enumerate(segments[:-1]):
             if segment in known:
                 noted.setdefault(tree.joinpath(*segments[:depth]), {})[segment] = known[segment]

@@ -5,15 +5,15 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from steno_protocol import limits, places
+from steno_protocol import limits, paths
 from steno_protocol.context import Blank, Checkpoint, Damaged, parse_line
 from steno_protocol.errors import BadRequest
-from steno_protocol.happenings import Happening
 from steno_protocol.positions import Position
 from steno_protocol.records import Stamp, stamp_of
+from steno_protocol.timeline_entries import TimelineEntry
 from steno_protocol.wire import BlankLine, DamagedLine, Metadata, WireRecord, parse_wire_line
 
-_decode_happening = msgspec.json.Decoder(Happening).decode
+_decode_entry = msgspec.json.Decoder(TimelineEntry).decode
 
 
 class Spot(NamedTuple):
@@ -32,7 +32,7 @@ class Remark(NamedTuple):
     spot: Spot
 
 
-class Dialect(Protocol):
+class LineSchema(Protocol):
     """What one kind of file holds.
 
     Attributes:
@@ -120,7 +120,7 @@ class Stamps:
             del self._seen[next(iter(self._seen))]
 
 
-class ContextDialect:
+class ContextSchema:
     """Messages and control records, as kimi-cli 1.52 and steno write them."""
 
     objects_only = True
@@ -160,7 +160,7 @@ class ContextDialect:
         return self._stamps.finish(end)
 
 
-class WireDialect:
+class WireSchema:
     """A header, then events."""
 
     objects_only = True
@@ -219,7 +219,7 @@ class WireDialect:
             self._at = at
 
 
-class TimelineDialect:
+class TimelineSchema:
     """What happened to a session."""
 
     objects_only = True
@@ -227,7 +227,7 @@ class TimelineDialect:
     def is_record(self, data: bytes) -> bool:
         """True for an entry."""
         try:
-            _decode_happening(data)
+            _decode_entry(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         return True
@@ -248,7 +248,7 @@ class TimelineDialect:
         return iter(())
 
 
-class OtherDialect:
+class OtherSchema:
     """Anybody's transcript: JSON, one value a line; what its records have in common is learned."""
 
     objects_only = False
@@ -289,16 +289,16 @@ _NOWHERE: Final = Spot(0, 0, 0)
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def dialect_of(name: str, *, in_session: bool) -> Dialect:
+def schema_of(name: str, *, in_session: bool) -> LineSchema:
     """What a file of this name has to hold.
 
     Args:
         in_session: it lies in a session's folder.
     """
-    if in_session and (name == places.CONTEXT or places.generation_of(name) is not None):
-        return ContextDialect()
-    if in_session and name == places.WIRE:
-        return WireDialect()
-    if in_session and name == places.TIMELINE:
-        return TimelineDialect()
-    return OtherDialect()
+    if in_session and (name == paths.CONTEXT or paths.generation_of(name) is not None):
+        return ContextSchema()
+    if in_session and name == paths.WIRE:
+        return WireSchema()
+    if in_session and name == paths.TIMELINE:
+        return TimelineSchema()
+    return OtherSchema()

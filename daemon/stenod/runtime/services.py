@@ -12,7 +12,7 @@ from stenod.runtime.quotas import Quotas, Room
 from stenod.runtime.statistics import Statistics
 
 
-class Workshop(msgspec.Struct, frozen=True):
+class Services(msgspec.Struct, frozen=True):
     """What a writer works with, given from outside so that a simulator can give its own.
 
     Attributes:

@@ -6,25 +6,29 @@ A revert to the first checkpoint of a compacted file leaves no such line; the ti
 from collections.abc import Iterable
 from typing import Final
 
-from steno_protocol import happenings
+from steno_protocol import timeline_entries
 from steno_protocol._json import whole_number
-from steno_protocol.happenings import Happening
+from steno_protocol.timeline_entries import TimelineEntry
 
-_KEEPING_IDS: Final = {happenings.PROMPTED, happenings.RESTORED, happenings.MENDED}
+_KEEPING_IDS: Final = {
+    timeline_entries.PROMPTED,
+    timeline_entries.RESTORED,
+    timeline_entries.MENDED,
+}
 """After these the ids are those of the generation that they were made of."""
 
 
-def checkpoint_floor(entries: Iterable[Happening], present: int) -> int:
+def checkpoint_floor(entries: Iterable[TimelineEntry], present: int) -> int:
     """The id that the next checkpoint gets in a generation whose own lines tell of none.
 
     Args:
         entries: of the session's timeline, oldest first, without rewrites that were voided.
         present: the generation.
     """
-    return Floors(entries).of(present)
+    return NextCheckpointIds(entries).of(present)
 
 
-class Floors:
+class NextCheckpointIds:
     """What a timeline tells of such ids, looked through once for however many generations.
 
     A revert reuses the id of its target, which is more than 0 when that began the file of a
@@ -34,13 +38,13 @@ class Floors:
         entries: of the session's timeline, oldest first, without rewrites that were voided.
     """
 
-    def __init__(self, entries: Iterable[Happening]) -> None:
-        self._rewrites: dict[int, Happening] = {}
-        self._forks: dict[int, Happening] = {}
+    def __init__(self, entries: Iterable[TimelineEntry]) -> None:
+        self._rewrites: dict[int, TimelineEntry] = {}
+        self._forks: dict[int, TimelineEntry] = {}
         for entry in entries:
-            if entry.kind == happenings.REVERTED or entry.kind in _KEEPING_IDS:
+            if entry.kind == timeline_entries.REVERTED or entry.kind in _KEEPING_IDS:
                 self._rewrites[entry.generation] = entry
-            elif entry.kind == happenings.FORKED:
+            elif entry.kind == timeline_entries.FORKED:
                 self._forks[entry.generation] = entry
 
     def of(self, generation: int) -> int:
@@ -52,7 +56,7 @@ class Floors:
             entry = self._rewrites.get(generation)
             if entry is None:
                 return 0
-            if entry.kind == happenings.REVERTED:
+            if entry.kind == timeline_entries.REVERTED:
                 return whole_number(entry.details.get("checkpoint_id"))
             source = entry.details.get("from", generation - 1)
             if not isinstance(source, int) or not 0 <= source < generation:

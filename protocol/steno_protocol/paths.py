@@ -334,7 +334,7 @@ def _briefly(value: object) -> str:
     )
 
 
-def mark_file(name: str) -> str:
+def recovery_point_file(name: str) -> str:
     """The name of the mark of a session's file.
 
     >>> mark_file("wire.jsonl")

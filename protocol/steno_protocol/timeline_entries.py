@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a timeline.
 
     Attributes:
