@@ -83,7 +83,7 @@ FULL_MUTANTS = {
         [Patch(Feed, "begin_with", _nothing)], 5
     ),
     "a file in doubt that is read as any other": WholeMutant(
-        [Patch(FailedSyncs, "has", _never)], 5941
+        [Patch(FailedSyncs, "has", _never)], 7033
     ),
     "a follower with no room for live that is not tried again": WholeMutant(
         [Patch(Feed, "_stall", _nothing)], 5
