@@ -32,7 +32,7 @@ def append_to(session: str, key: str) -> Append:
     return msgspec.structs.replace(append(key), session=session)
 
 
-async def test_of_several_who_make_a_session_at_the_same_time_one_made_it() -> None:
+async def test_one_of_several_concurrent_creators_creates_the_session() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         names = [b"1", b"2", b"3"]
@@ -47,9 +47,7 @@ async def test_of_several_who_make_a_session_at_the_same_time_one_made_it() -> N
         assert [answer.code for answer in refused] == [ErrorCode.EXISTS] * 2
 
 
-async def test_of_several_who_make_a_session_by_key_at_the_same_time_one_is_told_so_for_ever() -> (
-    None
-):
+async def test_one_of_several_creators_by_key_is_the_creator_for_ever() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         made: list[list[bool]] = []
@@ -70,9 +68,7 @@ async def test_of_several_who_make_a_session_by_key_at_the_same_time_one_is_told
         assert refused.code is ErrorCode.EXISTS
 
 
-async def test_who_lost_the_answer_to_an_opening_is_told_by_the_next_daemon_that_it_made_it() -> (
-    None
-):
+async def test_a_creator_that_lost_its_reply_gets_it_from_the_next_daemon() -> None:
     command = Open(session="team/demo", exclusive=True, key="k1")
     number = 0
     while True:
@@ -122,7 +118,7 @@ async def test_what_is_left_behind_a_group_that_writes_nothing_is_answered_too()
             assert isinstance(daemon.answers[name][0], ErrorReply)
 
 
-async def test_a_fault_while_a_session_is_looked_for_is_told_to_all_who_wait_for_it(
+async def test_a_fault_during_a_lookup_reaches_every_waiting_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def faulty(*_: object, **__: object) -> object:
@@ -176,7 +172,7 @@ async def test_a_subscription_that_is_refused_leaves_the_one_of_its_name_as_it_w
         assert kinds == ["Subscribed", "Live", "Records"]
 
 
-async def test_who_is_gone_before_the_answer_is_followed_by_nobody(
+async def test_a_client_that_left_before_the_reply_gets_no_subscription(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
@@ -210,7 +206,7 @@ async def test_a_subscription_that_is_made_anew_counts_once(
         assert refused.code == ErrorCode.TOO_LARGE
 
 
-async def test_who_is_forgotten_late_takes_nobody_along_who_came_under_the_same_name() -> None:
+async def test_a_late_removal_spares_a_new_client_of_the_same_name() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)
@@ -222,7 +218,7 @@ async def test_who_is_forgotten_late_takes_nobody_along_who_came_under_the_same_
         assert set(later.subscriptions) == {"mine"}
 
 
-async def test_a_fault_of_a_writer_is_told_to_its_followers_and_its_queue_is_sent_again() -> None:
+async def test_a_writer_fault_reaches_followers_and_its_queue_is_retried() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)
@@ -237,7 +233,7 @@ async def test_a_fault_of_a_writer_is_told_to_its_followers_and_its_queue_is_sen
         assert isinstance(await ask(daemon, b"b", append_to("demo", "k"), user("x")), Ack)
 
 
-async def test_of_too_many_clients_the_first_is_told_to_subscribe_again(
+async def test_the_oldest_of_too_many_subscribers_is_asked_to_subscribe_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "PEERS_MAX", 3)
@@ -262,7 +258,7 @@ class FullDaemon(DaemonInProcess):
         return not self.is_full and super()._send(peer, frames)
 
 
-async def test_a_client_without_room_for_the_end_of_a_subscription_is_told_when_it_has() -> None:
+async def test_the_end_of_a_subscription_waits_for_room() -> None:
     daemon = FullDaemon(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)
@@ -278,7 +274,7 @@ async def test_a_client_without_room_for_the_end_of_a_subscription_is_told_when_
         assert [isinstance(each, Gone) for each in daemon.answers[b"s"]].count(True) == 1
 
 
-def test_a_repeat_that_nobody_can_look_up_is_told_that_it_may_have_been_applied() -> None:
+def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
     error = StorageFailed("the disk refused; nothing of the command was kept", session="demo")
     assert doubted(error, append("k")) is error
     told = doubted(error, append("k", repeat=True))
@@ -299,9 +295,7 @@ def test_a_repeat_that_nobody_can_look_up_is_told_that_it_may_have_been_applied(
         (errno.ENOLINK, "make room or mend the disk"),
     ],
 )
-async def test_what_the_disk_refuses_is_told_with_the_file_and_what_helps_against_it(
-    error: int, remedy: str
-) -> None:
+async def test_a_disk_error_names_the_file_and_a_remedy(error: int, remedy: str) -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():
@@ -315,15 +309,13 @@ async def test_what_the_disk_refuses_is_told_with_the_file_and_what_helps_agains
 
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP])
-def test_a_file_system_without_hard_links_is_told_where_a_rewrite_needs_one(error: int) -> None:
+def test_a_missing_hard_link_is_named_where_a_rewrite_needs_it(error: int) -> None:
     refused = OSError(error, os.strerror(error), "context.jsonl", None, "context_1.jsonl")
     assert "a file system with hard links" in remedy_of(refused)
 
 
 @pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk refused"), (FOLLOW, "be read")])
-async def test_what_the_disk_refuses_is_told_as_what_it_was_for(
-    command: Command, what: str
-) -> None:
+async def test_a_disk_error_names_its_operation(command: Command, what: str) -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():
@@ -337,7 +329,7 @@ async def test_what_the_disk_refuses_is_told_as_what_it_was_for(
         disk.heal()
 
 
-async def test_a_session_that_cannot_be_opened_is_told_with_its_folder() -> None:
+async def test_an_open_error_names_the_folder() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():

@@ -47,7 +47,7 @@ def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
     assert found.name == "laptop"
 
 
-def test_a_list_that_is_none_is_told_once_and_again_when_it_is_another(tmp_path: Path) -> None:
+def test_an_invalid_client_list_is_logged_once_for_each_version(tmp_path: Path) -> None:
     told: list[str] = []
     admission = Admission(tmp_path, lambda event, error: told.append(f"{event}: {error}"))
     public = _let_in(tmp_path)

@@ -69,7 +69,7 @@ def ids(desk: Desk) -> list[int]:
 # --- leases ------------------------------------------------------------------------------------
 
 
-async def test_a_second_compactor_is_told_who_is_at_it_and_for_how_long() -> None:
+async def test_a_second_compactor_learns_the_holder_and_the_lease_time() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         compactions = compactions_at(desk)
@@ -131,7 +131,7 @@ async def test_the_id_that_was_promised_is_kept_though_an_earlier_one_was_never_
         assert (await again.do(checkpoint("next"))).ack.checkpoint_id == 3
 
 
-async def test_a_begin_that_the_timeline_cannot_be_told_of_keeps_no_id() -> None:
+async def test_a_compaction_begin_without_its_timeline_entry_reserves_no_id() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         compactions = compactions_at(desk)
@@ -142,7 +142,7 @@ async def test_a_begin_that_the_timeline_cannot_be_told_of_keeps_no_id() -> None
         assert (await desk.do(checkpoint("next"))).ack.checkpoint_id == 1
 
 
-async def test_who_gives_up_lets_the_next_one_in_and_gives_the_id_back() -> None:
+async def test_an_aborted_compaction_releases_its_lease_and_its_id() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         compactions = compactions_at(desk)

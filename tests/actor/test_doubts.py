@@ -158,9 +158,7 @@ async def test_an_error_that_another_programs_sync_met_is_no_ack_of_ours() -> No
         assert foreign("theirs") in desk.file()
 
 
-async def test_an_error_that_anothers_sync_met_is_told_to_the_writer_that_has_the_file_open() -> (
-    None
-):
+async def test_a_sync_error_of_another_handle_reaches_the_writer() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k0"), user("zero"))
         await desk.do(append("k1", durability="written"), user("one"))

@@ -102,7 +102,7 @@ async def test_a_group_is_one_event() -> None:
         assert [event for event, _ in reader.events[1:]] == [Records(first="0:0", next="0:20")]
 
 
-async def test_who_has_left_is_sent_nothing() -> None:
+async def test_nothing_is_sent_to_a_client_that_left() -> None:
     async with Desk().open() as desk:
         subscriber, reader = desk.subscribe()
         desk.feed.remove(subscriber)
@@ -158,7 +158,7 @@ async def test_an_old_position_is_brought_forward_generation_by_generation() -> 
             ]
 
 
-async def test_a_rewrite_of_another_life_is_told_from_the_timeline() -> None:
+async def test_a_rewrite_of_an_earlier_run_is_published_from_the_timeline() -> None:
     first = Desk()
     async with first.open():
         await filled(first, 1)
@@ -173,7 +173,7 @@ async def test_a_rewrite_of_another_life_is_told_from_the_timeline() -> None:
         )
 
 
-async def test_what_another_program_may_have_changed_is_not_told_as_kept_by_a_rewrite() -> None:
+async def test_a_reset_does_not_claim_lines_that_another_program_may_have_changed() -> None:
     first = Desk()
     async with first.open():
         await filled(first, 1)
@@ -263,7 +263,7 @@ async def test_a_full_queue_holds_the_subscriber_where_it_is() -> None:
         sequence(reader)
 
 
-async def test_a_subscriber_that_owes_a_grant_for_long_is_told_that_it_lags() -> None:
+async def test_a_subscriber_without_credit_for_long_gets_lagged() -> None:
     async with Desk().open() as desk:
         await filled(desk, 50)
         _, slow = desk.subscribe(credit=100)

@@ -274,7 +274,7 @@ async def test_followers_go_on_when_another_program_only_appended_however_often(
         assert reader.data == desk.file()
 
 
-async def test_the_timeline_is_told_of_nothing_by_files_that_were_closed_meanwhile() -> None:
+async def test_files_closed_meanwhile_append_nothing_to_the_timeline() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         refused: list[StenoError] = []

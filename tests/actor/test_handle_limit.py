@@ -11,7 +11,7 @@ MOST = 80
 KEPT = 10
 
 
-def test_an_eighth_is_kept_for_who_does_not_ask() -> None:
+def test_an_eighth_of_the_handles_is_kept_in_reserve() -> None:
     taken = 20
     handles = HandleLimit(MOST, lambda: taken)
     while handles.take(1):
@@ -40,7 +40,7 @@ def test_handles_are_counted_only_when_none_may_be_left() -> None:
 
 
 @pytest.mark.parametrize(("number", "is_room"), [(errno.EMFILE, False), (errno.ENOENT, True)])
-def test_a_system_that_does_not_tell_keeps_nobody_out_and_one_that_cannot_does(
+def test_an_unknown_handle_limit_refuses_no_client_and_an_exhausted_one_does(
     number: int, is_room: bool
 ) -> None:
     def count() -> int:

@@ -151,7 +151,7 @@ class Play:
 
 
 @pytest.mark.parametrize("number", range(15))
-async def test_who_lags_is_told_and_goes_on_where_it_was_across_rewrites_of_both_files(
+async def test_a_lagging_follower_resumes_across_rewrites_of_both_files(
     number: int, seed: int
 ) -> None:
     async with WireDesk().open() as desk:
@@ -167,7 +167,7 @@ async def test_who_lags_is_told_and_goes_on_where_it_was_across_rewrites_of_both
         assert desk.disk.durable(f"{PATH}/{paths.CONTEXT}") == b"".join(context)
 
 
-async def test_in_some_runs_somebody_lags_and_in_none_who_has_credit() -> None:
+async def test_some_runs_have_a_lagging_follower_and_never_one_with_credit() -> None:
     lagged = [0] * 6
     for number in range(12):
         async with WireDesk().open() as desk:
@@ -181,7 +181,7 @@ async def test_in_some_runs_somebody_lags_and_in_none_who_has_credit() -> None:
     assert lagged[2] == lagged[5] == 0
 
 
-async def test_who_has_no_room_to_be_told_that_it_is_live_lags() -> None:
+async def test_a_follower_without_room_for_live_lags() -> None:
     async with WireDesk().open() as desk:
         subscriber, reader = _full(desk, desk.feed.head)
         reader.is_full = False
@@ -192,7 +192,7 @@ async def test_who_has_no_room_to_be_told_that_it_is_live_lags() -> None:
         assert subscriber.gone
 
 
-async def test_who_has_no_room_to_be_told_of_a_mail_lags() -> None:
+async def test_a_follower_without_room_for_a_mail_event_lags() -> None:
     async with WireDesk().open() as desk:
         await desk.do_to_context(checkpoint("c"))
         feed = desk.context.feed
@@ -208,7 +208,7 @@ async def test_who_has_no_room_to_be_told_of_a_mail_lags() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-async def test_who_has_no_room_to_be_told_how_it_ended_is_told_when_it_has(is_gone: bool) -> None:
+async def test_the_end_of_a_subscription_is_sent_once_there_is_room(is_gone: bool) -> None:
     async with WireDesk().open() as desk:
         subscriber, reader = _full(desk, desk.feed.head)
         desk.now_s += limits.SUBSCRIBER_STALL_S + 1

@@ -31,7 +31,7 @@ def mails(reader: Reader) -> list[tuple[str, str]]:
 # --- who is told -------------------------------------------------------------------------------
 
 
-async def test_those_who_follow_are_told_of_a_mail_and_of_its_delivery() -> None:
+async def test_followers_receive_the_sending_and_the_delivery_of_a_mail() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         _, reader = desk.subscribe()
@@ -66,9 +66,7 @@ async def test_a_mail_event_without_room_is_sent_with_the_next_records() -> None
      (compact("r", "0:1", "0:4", 2), ["sent"])],
     ids=["clear", "revert", "compact"],
 )  # fmt: skip
-async def test_those_who_follow_are_told_when_a_mail_expires(
-    rewrite: object, told: list[str]
-) -> None:
+async def test_followers_receive_the_expiry_of_a_mail(rewrite: object, told: list[str]) -> None:
     async with Desk().open() as desk:
         await fill(desk)
         _, reader = desk.subscribe()
@@ -81,7 +79,7 @@ async def test_those_who_follow_are_told_when_a_mail_expires(
         assert (desk.stored.mail() is not None) == (told == ["sent"])
 
 
-async def test_who_comes_late_is_told_after_live_of_the_mail_that_waits() -> None:
+async def test_a_late_follower_receives_the_pending_mail_after_live() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         await desk.do(mail("m", 1))
@@ -96,7 +94,7 @@ async def test_who_comes_late_is_told_after_live_of_the_mail_that_waits() -> Non
         assert mails(later) == []
 
 
-async def test_who_reconnects_is_told_only_of_the_mail_that_waits_now() -> None:
+async def test_a_reconnected_follower_receives_only_the_pending_mail() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         subscriber, _ = desk.subscribe("now")
@@ -111,7 +109,7 @@ async def test_who_reconnects_is_told_only_of_the_mail_that_waits_now() -> None:
         assert mails(again) == [("sent", "n")]
 
 
-async def test_who_is_behind_is_told_when_it_has_caught_up() -> None:
+async def test_a_follower_behind_receives_the_mail_once_it_caught_up() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         subscriber, reader = desk.subscribe(credit=1)
@@ -125,7 +123,7 @@ async def test_who_is_behind_is_told_when_it_has_caught_up() -> None:
         assert reader.kinds[-2:] == ["Live", "DmailEvent"]
 
 
-async def test_who_is_live_and_has_no_credit_is_woken_all_the_same() -> None:
+async def test_a_live_follower_without_credit_receives_mail_events() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         subscriber, reader = desk.subscribe("now")
@@ -137,7 +135,7 @@ async def test_who_is_live_and_has_no_credit_is_woken_all_the_same() -> None:
         assert mails(reader) == [("sent", "m")]
 
 
-async def test_who_was_full_is_told_the_latest_as_soon_as_it_takes_anything() -> None:
+async def test_a_full_follower_receives_the_latest_mail_event_once_it_reads() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         subscriber, reader = desk.subscribe("now")
@@ -236,7 +234,7 @@ async def test_a_mail_waits_for_the_next_daemon() -> None:
 # --- failures ----------------------------------------------------------------------------------
 
 
-async def test_a_mail_that_could_not_be_kept_is_an_error_and_nobody_is_told() -> None:
+async def test_a_mail_that_could_not_be_stored_is_an_error_without_an_event() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         _, reader = desk.subscribe("now")
@@ -252,7 +250,7 @@ async def test_a_mail_that_could_not_be_kept_is_an_error_and_nobody_is_told() ->
 
 
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-async def test_a_delivery_in_doubt_is_looked_up_and_told(effect: Effect) -> None:
+async def test_a_delivery_in_doubt_is_looked_up_and_published(effect: Effect) -> None:
     async with Desk().open() as desk:
         await fill(desk)
         await desk.do(mail("m", 1))

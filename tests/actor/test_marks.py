@@ -75,7 +75,7 @@ async def test_appends_go_on_while_a_mark_is_renewed() -> None:
             assert len(desk.durable()) > marked
 
 
-async def test_who_is_twice_as_far_behind_waits_for_the_mark() -> None:
+async def test_an_append_two_intervals_behind_waits_for_the_recovery_point() -> None:
     async with SlowDesk().open() as desk:
         desk.is_slow = True
         for _ in range(6):

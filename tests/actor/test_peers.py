@@ -58,7 +58,7 @@ def test_what_was_copied_is_on_its_way_until_a_later_frame_was_taken() -> None:
     assert peer.in_flight.bytes == 3
 
 
-def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -> None:
+def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
     peer = Peer(b"p", 0.0)
     lend(peer, limits.PEER_EVENTS_BYTES_MAX)
     assert not peer.takes_events
@@ -70,7 +70,7 @@ def test_who_takes_nothing_gets_no_events_first_and_then_no_answers_to_reads() -
     assert not peer.takes_events, "the one before it was not taken"
 
 
-def test_who_takes_nothing_has_an_equal_part_of_what_all_may_leave_untaken() -> None:
+def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     untaken = SendBudget()
     deaf = [Peer(b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
     part = limits.UNTAKEN_BYTES_MAX // len(deaf)
@@ -165,7 +165,7 @@ async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_th
         assert subscriber.stalled_since is None
 
 
-async def test_many_who_wait_for_their_peers_cost_a_commit_nothing() -> None:
+async def test_many_stalled_followers_do_not_slow_a_commit() -> None:
     async with Desk().open() as desk:
         for _ in range(2 * limits.FANOUT_MAX):
             subscriber, _ = desk.subscribe("now")
@@ -181,7 +181,7 @@ async def test_many_who_wait_for_their_peers_cost_a_commit_nothing() -> None:
         assert len(spawned) <= 5
 
 
-async def test_nobody_looks_after_a_peer_whose_subscriptions_ended() -> None:
+async def test_a_client_without_subscriptions_is_not_polled() -> None:
     looks: list[object] = []
     peer = Peer(b"p", 0.0)
     crowded = Crowded(looks.append)
@@ -221,7 +221,7 @@ async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
         assert not daemon.router.peers
 
 
-async def test_who_is_gone_makes_room_for_who_comes_before_anybody_who_is_there(
+async def test_a_gone_client_is_evicted_before_a_present_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "PEERS_MAX", 3)
@@ -250,7 +250,7 @@ async def test_who_is_gone_makes_room_for_who_comes_before_anybody_who_is_there(
         assert known() == [b"fourth", b"fifth", b"sixth"]
 
 
-async def test_who_follows_and_is_let_in_no_longer_is_told_so_although_nothing_happens() -> None:
+async def test_a_revoked_follower_is_refused_without_any_event() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     daemon.router.link = lambda _: Cable()
     async with daemon.running():

@@ -212,7 +212,7 @@ async def wait_for(fact: Callable[[], bool]) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def test_answers_have_left_before_those_who_follow_are_told() -> None:
+async def test_replies_are_sent_before_events() -> None:
     async with Desk(at_once=True).open() as desk:
         _, reader = desk.subscribe()
         await desk.settle()

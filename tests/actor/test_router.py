@@ -101,7 +101,7 @@ async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: boo
 
 @pytest.mark.parametrize("file", ["context", "wire"])
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_who_asked_to_follow_while_the_drain_began_keeps_no_daemon_from_its_end(
+async def test_a_subscription_during_a_drain_does_not_delay_the_end(
     file: Literal["context", "wire"], *, is_open: bool
 ) -> None:
     for turns in range(6):
@@ -342,7 +342,7 @@ async def test_subscriptions_that_begin_together_are_no_more_than_a_connection_m
     assert refused == ["too_large"] * len(first)
 
 
-async def test_a_subscription_that_was_told_its_end_is_none_any_more() -> None:
+async def test_a_subscription_ends_when_its_end_is_sent() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     most = limits.SUBSCRIPTIONS_PER_PEER_MAX
     async with daemon.running():
@@ -380,7 +380,7 @@ async def test_the_end_of_a_subscription_takes_none_that_has_its_name_since() ->
 # --- written, by who follows it ------------------------------------------------------------------
 
 
-async def test_who_follows_what_it_writes_waits_for_no_timer() -> None:
+async def test_a_writer_that_follows_itself_waits_for_no_timer() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", Open(session=SESSION))
@@ -396,7 +396,7 @@ async def test_who_follows_what_it_writes_waits_for_no_timer() -> None:
             await _turns_until(lambda head=written.head: _events(daemon)[-1:] == [head])
 
 
-async def test_who_follows_only_the_events_is_synced_for_as_anybody() -> None:
+async def test_a_follower_of_events_alone_causes_syncs_too() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", Open(session=SESSION))

@@ -26,7 +26,7 @@ async def test_work_runs_in_a_thread_and_its_result_comes_back() -> None:
     assert await threads(lambda: "result") == "result"
 
 
-async def test_what_work_raises_is_raised_to_who_waits_for_it() -> None:
+async def test_an_error_in_a_thread_is_raised_in_the_waiting_task() -> None:
     def fail() -> None:
         raise OSError("the disk refused")
 
@@ -91,7 +91,7 @@ async def test_a_system_without_another_thread_is_asked_again_and_meanwhile_othe
         assert await asyncio.gather(*(threads(lambda: 2) for _ in range(5))) == [2] * 5
 
 
-async def test_a_thread_without_memory_to_tell_of_its_work_tells_it_later(
+async def test_a_thread_without_memory_reports_its_result_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads = Threads(1)

@@ -97,12 +97,12 @@ async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_i
         assert told == ["created", "fork", "cleared"]
 
 
-async def test_the_wire_file_tells_the_timeline_of_its_session_when_nobody_else_does() -> None:
+async def test_the_wire_file_appends_to_the_timeline_when_the_context_does_not() -> None:
     async with WireDesk().open() as desk:
         assert desk.writer._files.timeline is desk.context._files.timeline
 
 
-async def test_a_fork_that_is_made_beside_a_rewrite_tells_of_each_one_before_it() -> None:
+async def test_a_fork_beside_a_rewrite_lists_every_earlier_rewrite() -> None:
     ends: set[Position] = set()
     for turns in range(24):
         daemon = DaemonInProcess(SimulatedDisk())

@@ -55,7 +55,7 @@ async def turns(number: int = 300) -> None:
 
 
 @BOTH
-async def test_what_was_appended_is_told_by_the_next_look(session: str) -> None:
+async def test_foreign_appends_are_published_by_the_next_poll(session: str) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await followed(daemon, session)
@@ -82,7 +82,7 @@ async def test_a_look_that_finds_nothing_writes_nothing(session: str) -> None:
 
 
 @BOTH
-async def test_a_file_that_was_replaced_or_removed_is_told_as_a_reset(session: str) -> None:
+async def test_a_replaced_or_removed_file_is_published_as_a_reset(session: str) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     file = f"{FOLDERS[session]}/context.jsonl"
     async with daemon.running():
@@ -104,7 +104,7 @@ async def test_a_file_that_was_replaced_or_removed_is_told_as_a_reset(session: s
 
 
 @BOTH
-async def test_a_folder_that_was_moved_is_told_as_gone(session: str) -> None:
+async def test_a_moved_folder_is_published_as_gone(session: str) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await followed(daemon, session)
@@ -115,7 +115,7 @@ async def test_a_folder_that_was_moved_is_told_as_gone(session: str) -> None:
         await until(lambda: told(daemon, Gone) != [])
 
 
-async def test_who_follows_in_a_mount_needs_no_look_of_the_housekeeping() -> None:
+async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     with patch.object(limits, "FOLLOWED_LOOK_S", 0.0):
         async with daemon.running():
@@ -155,14 +155,14 @@ async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
         assert begun == [1, 1]
 
 
-async def test_no_timer_runs_for_who_follows_in_the_root() -> None:
+async def test_no_timer_runs_for_followers_in_the_root() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await followed(daemon, OWN)
         assert not daemon.router.watch._is_at_mounts
 
 
-async def test_who_follows_in_the_root_costs_no_look_at_all_that_are_open() -> None:
+async def test_a_follower_in_the_root_causes_no_poll_of_open_sessions() -> None:
     looks: list[None] = []
 
     def counted(_: Registry) -> list[Session]:
@@ -176,7 +176,7 @@ async def test_who_follows_in_the_root_costs_no_look_at_all_that_are_open() -> N
     assert not looks
 
 
-async def test_events_that_another_program_wrote_are_told_too() -> None:
+async def test_foreign_events_are_published_too() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await followed(daemon, SHARED)
@@ -188,7 +188,7 @@ async def test_events_that_another_program_wrote_are_told_too() -> None:
         await until(lambda: any(isinstance(each, Records) for each in daemon.answers[b"w"]))
 
 
-async def test_files_that_failed_are_opened_again_for_who_follows() -> None:
+async def test_failed_files_are_reopened_for_followers() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await followed(daemon, SHARED)

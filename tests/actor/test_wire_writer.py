@@ -90,7 +90,7 @@ async def test_an_event_is_answered_as_written_and_synced_within_a_second() -> N
         assert desk.durable() == desk.file()
 
 
-async def test_an_event_is_synced_at_once_for_those_who_follow_and_seen_only_then() -> None:
+async def test_an_event_is_synced_at_once_for_followers_and_published_after() -> None:
     async with WireDesk().open() as desk:
         _, reader = desk.subscribe("now")
         await desk.wait_for(lambda: reader.kinds == ["Live"])

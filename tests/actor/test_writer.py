@@ -150,7 +150,7 @@ async def test_an_old_key_is_looked_up_in_the_files() -> None:
         assert desk.file().count(b"\n") == 1
 
 
-async def test_a_look_through_a_strange_file_is_the_last_one_as_the_mark_then_tells() -> None:
+async def test_a_foreign_file_is_scanned_once_and_the_recovery_point_remembers_it() -> None:
     disk = SimulatedDisk()
     disk.plant(FILE, foreign("theirs"))
     async with Desk(disk=disk).open() as desk:
@@ -287,7 +287,7 @@ async def test_a_rewrite_that_fails_before_its_rename_did_not_happen() -> None:
         assert (done.ack.head, done.ack.duplicate) == ("1:0", False)
 
 
-async def test_a_rewrite_that_fails_after_its_rename_happened_and_is_told_so() -> None:
+async def test_a_rewrite_that_fails_after_its_rename_is_reported_as_done() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         desk.disk.fail_next("rename", errno.EIO, name=paths.REWRITE, effect=Effect.WHOLE)
@@ -394,7 +394,7 @@ async def test_a_write_that_fails_leaves_what_was_written_before_it(effect: Effe
         assert desk.stored.open().machine.head.line == 4
 
 
-async def test_who_follows_is_told_of_what_a_failed_write_left() -> None:
+async def test_followers_receive_the_records_that_a_failed_write_left() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         _, reader = desk.subscribe("0:1")

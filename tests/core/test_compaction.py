@@ -203,7 +203,7 @@ def test_a_result_that_came_after_the_cut_was_chosen_moves_it() -> None:
     assert conversation.whole(2) == 1
 
 
-def test_results_without_a_call_are_nobodys() -> None:
+def test_tool_results_without_a_call_are_skipped() -> None:
     records = [said("user"), result("a"), said("assistant"), result(""), said("user")]
 
     assert cut_of(records) == Cut(line=2, messages=2)

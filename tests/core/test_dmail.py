@@ -133,7 +133,7 @@ def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:
         ([sent()], "it expired when its checkpoint went"),
     ],
 )
-def test_who_asks_for_a_mail_that_does_not_wait_is_told_why(
+def test_a_delivery_of_another_mail_is_refused_with_the_reason(
     entries: list[TimelineEntry], told: str
 ) -> None:
     assert dmail.what_became_of(entries, "m").startswith(told)

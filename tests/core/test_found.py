@@ -62,7 +62,7 @@ def test_the_batches_of_two_keys_do_not_complete_each_other() -> None:
     assert not found_in(stamped("k1", ["a", "b"])[0], stamped("k2", ["a", "b"])[1])
 
 
-def test_every_kind_of_command_is_told_by_its_first_record() -> None:
+def test_the_first_record_identifies_the_command() -> None:
     def one(key: str, record: bytes) -> bytes:
         return records.line(record, stamps(key, 1, "planner")[0])
 

@@ -44,7 +44,7 @@ def test_age_is_counted_from_the_rewrite_that_left_it_behind() -> None:
     assert _numbers(_wish(days=97.5)) == [0, 1, 2]
 
 
-def test_without_a_timeline_the_files_tell_their_age() -> None:
+def test_file_times_give_the_age_without_a_timeline() -> None:
     assert _numbers(_wish(days=1), []) == []
     assert [each.generation for each in droppable(
         [Past(0, 1, 5 * DAY), Past(1, 1, NOW), Past(2, 1, NOW)], [], 3, None, _wish(days=1)

@@ -92,7 +92,7 @@ def test_forgotten_together_the_youngest_key_is_known_whatever_begins_like_it(
     assert table.youngest_ms == OPENED_MS + 50
 
 
-def test_nobody_knows_the_youngest_key_until_a_filter_has_seen_all() -> None:
+def test_the_youngest_key_is_unknown_until_the_filter_is_complete() -> None:
     table = KeyTable(OPENED_MS)
     table.add(uuid7(OPENED_MS + 7, 1), applied())
     assert table.youngest_ms is None

@@ -271,7 +271,7 @@ def test_a_mail_is_sent_once_and_the_next_one_waits_for_its_delivery() -> None:
     assert isinstance(machine.decide(mail("m2", 0), []), Mailing)
 
 
-def test_a_reserved_id_is_given_to_nobody_and_is_none_of_the_numbers() -> None:
+def test_a_reserved_id_is_not_assigned_again() -> None:
     machine = fresh(n_checkpoints=3)
     before = state_of(machine)
 

@@ -18,7 +18,7 @@ def test_a_mark_comes_back_as_it_was() -> None:
     assert mark.counters() == COUNTERS
 
 
-def test_a_mark_tells_of_the_youngest_key_if_that_was_known() -> None:
+def test_a_recovery_point_has_the_youngest_key_if_known() -> None:
     known = encode_recovery_point(
         generation=1, inode=2, size=3, crc=4, lines=5, counters=COUNTERS, youngest_key_ms=0
     )

@@ -47,7 +47,7 @@ def test_a_void_takes_back_the_rewrite_before_it_and_nothing_else() -> None:
     assert [entry.key for entry in timeline.decode(data)] == ["a", None, "c"]
 
 
-def test_the_rewrite_in_doubt_is_the_newest_until_something_is_told_of_what_it_made() -> None:
+def test_the_newest_rewrite_is_in_doubt_until_a_later_entry() -> None:
     entries = [rewrite(1, "a"), rewrite(2, "b"), TimelineEntry(kind="repaired", generation=1)]
 
     found = timeline.in_doubt(encoded(*entries))
@@ -100,7 +100,7 @@ def test_a_fingerprint_looks_at_the_length_and_the_end() -> None:
     assert timeline.fingerprint(9, b"abc") != timeline.fingerprint(8, b"abc")
 
 
-def test_a_rotation_that_nobody_told_of_is_inferred() -> None:
+def test_an_unrecorded_rotation_is_inferred() -> None:
     created = TimelineEntry(kind="created", generation=0, at=1.0)
     told = rewrite(2)
 
@@ -133,9 +133,7 @@ def test_the_lines_that_a_generation_began_with_are_those_of_its_rewrite() -> No
         (rewrite(1), True),
     ],
 )
-def test_a_generation_whose_beginning_nobody_told_of_is_inferred(
-    entry: TimelineEntry, expected: bool
-) -> None:
+def test_a_generation_without_an_entry_is_inferred(entry: TimelineEntry, expected: bool) -> None:
     assert timeline.is_inferred([entry], 2) == expected
     assert not timeline.is_inferred([entry], 0)
 

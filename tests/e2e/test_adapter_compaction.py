@@ -239,7 +239,7 @@ async def test_a_clear_that_no_summary_follows_is_a_clear(folder: Path) -> None:
     assert rewrites() == ["cleared"]
 
 
-async def test_a_compaction_that_nobody_puts_in_place_changes_no_later_clear(folder: Path) -> None:
+async def test_an_abandoned_compaction_changes_no_later_clear(folder: Path) -> None:
     path = folder / "context.jsonl"
     context = await talked(path)
     await SimpleCompaction().compact(context.history, model)
@@ -316,7 +316,7 @@ async def test_what_cannot_be_one_rewrite_is_a_clear_and_appends(folder: Path, k
     assert rewrites() == ["cleared"]
 
 
-async def test_what_would_be_asked_is_told_by_kimis_own_class(
+async def test_the_summary_prompt_equals_that_of_kimi_cli(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = await talked(folder / "context.jsonl")

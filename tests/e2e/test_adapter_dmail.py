@@ -99,7 +99,7 @@ def test_without_a_file_one_mail_at_a_time_waits_in_the_process() -> None:
     assert phone.fetch_pending_dmail() is None
 
 
-def test_what_cannot_be_sent_is_told_to_the_tool(file: Path) -> None:
+def test_a_tool_gets_an_error_for_an_unsendable_message(file: Path) -> None:
     with_checkpoints(file, 1)
     phone = DenwaRenji(file)
     for dmail, reason in [

@@ -348,7 +348,7 @@ def test_a_child_that_was_forked_while_a_thread_was_in_an_adapter_can_use_one(
             os.waitpid(child, 0)
 
 
-async def test_a_failed_append_is_told_and_changes_nothing(folder: Path) -> None:
+async def test_a_failed_append_is_an_error_and_changes_nothing(folder: Path) -> None:
     context = Context(file_backend=folder / "context.jsonl")
     await context.append_message(Note("fine"))
     with pytest.raises(steno.TooLarge):

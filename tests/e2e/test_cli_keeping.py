@@ -52,7 +52,7 @@ def test_labels_that_say_two_things_are_refused(steno: Steno) -> None:
     assert steno("label", "demo", "a,b").code == 2
 
 
-def test_a_command_line_without_a_session_is_told_what_alone_is_missing(steno: Steno) -> None:
+def test_a_command_line_without_a_session_names_the_missing_argument(steno: Steno) -> None:
     ran = steno("label")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("steno: the following arguments are required: SESSION;")
@@ -124,7 +124,7 @@ def test_a_deletion_with_a_key_names_the_whole_id(steno: Steno) -> None:
     assert "demo" in ids(steno)
 
 
-def test_who_sits_at_a_terminal_is_asked_before_a_session_goes(steno: Steno) -> None:
+def test_delete_asks_for_confirmation_on_a_terminal(steno: Steno) -> None:
     steno("append", "demo/below", "hi")
     steno("title", "demo", "A title")
     shown = steno.on_terminal(120, "delete", "demo", typed="n\n")

@@ -34,7 +34,7 @@ def test_a_session_without_stamps_holds_what_it_was_given(root: Path) -> None:
     assert "without _id and _by" in steno("stat", "demo").out
 
 
-def test_stat_tells_where_a_session_ends_and_what_it_is_known_by(root: Path) -> None:
+def test_stat_shows_head_title_and_labels(root: Path) -> None:
     steno = Steno(root)
     assert steno("stat", "demo").code == 4
     steno("append", "demo", "hello world.")

@@ -403,7 +403,7 @@ def test_an_upload_that_is_called_like_an_old_session_is_none(root: Path, tmp_pa
     assert steno("sessions", "--json").document["flat"] == []
 
 
-def test_damaged_lines_are_kept_and_told_and_stop_nothing(root: Path, tmp_path: Path) -> None:
+def test_an_import_keeps_and_reports_damaged_lines(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "hurt"
     folder.mkdir()
     content = b'{"role":"user","content":"a"}\n\xff\xfe\n[1]\n{"role":"user","content":"b"}\n'
@@ -419,7 +419,7 @@ def test_damaged_lines_are_kept_and_told_and_stop_nothing(root: Path, tmp_path: 
     ]  # fmt: skip
 
 
-def test_what_cannot_be_taken_is_told_and_the_rest_is_taken(root: Path, tmp_path: Path) -> None:
+def test_an_import_reports_failures_and_continues(root: Path, tmp_path: Path) -> None:
     for name in ("good", "taken", "has space"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
@@ -588,9 +588,7 @@ def test_a_file_is_written_whole_where_files_have_one_name_only(
 
 
 @pytest.mark.parametrize("kind", ["json", "kimi"])
-def test_a_full_disk_is_told_with_what_was_to_be_written(
-    root: Path, tmp_path: Path, kind: str
-) -> None:
+def test_a_full_disk_error_names_the_file(root: Path, tmp_path: Path, kind: str) -> None:
     call, path = Steno(root), tmp_path / "out"
     call("append", "demo", "x" * 1000)
     ran = subprocess.run(

@@ -72,7 +72,7 @@ def test_a_check_of_a_file_is_json_of_a_documented_shape(steno: Steno, talk: Pat
     assert told["files"][0].keys() == {"file", "bytes", "lines", "records", "crc"}
 
 
-def test_a_repair_says_what_it_would_do_and_does_it_when_told_to(steno: Steno, talk: Path) -> None:
+def test_a_repair_is_shown_first_and_carried_out_with_apply(steno: Steno, talk: Path) -> None:
     dry = steno("repair", str(talk))
     assert (dry.code, len(dry.out.splitlines())) == (Exit.DONE, 4)
     assert "nothing was changed" in dry.err
@@ -246,7 +246,7 @@ def test_a_folder_where_a_file_should_be_is_a_finding(steno: Steno, name: str) -
     assert findings == [(name, "unreadable")]
 
 
-def test_a_word_that_is_a_path_too_is_told(steno: Steno) -> None:
+def test_an_ambiguous_target_is_reported(steno: Steno) -> None:
     ran = steno("verify", "tests")
     assert ran.code == Exit.NOT_FOUND
     assert "./tests" in ran.err

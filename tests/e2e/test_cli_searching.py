@@ -32,7 +32,7 @@ def steno(shared_root: Path) -> Steno:
     return steno
 
 
-def test_each_line_of_text_that_matches_is_told_with_session_cursor_and_time(steno: Steno) -> None:
+def test_grep_prints_each_match_with_session_cursor_and_time(steno: Steno) -> None:
     ran = steno("grep", "socket|again")
     assert ran.code == 0
     rows = [line.split("  ") for line in ran.out.splitlines()]
@@ -69,7 +69,7 @@ def test_what_is_looked_for_and_where(steno: Steno, arguments: list[str], found:
     assert [hit["session"] for hit in steno("grep", "--json", *arguments).documents] == found
 
 
-def test_the_ids_alone_are_told_once_each(steno: Steno) -> None:
+def test_grep_lists_each_matching_id_once(steno: Steno) -> None:
     assert steno("grep", "-l", "-i", "daemon").out == "other\nteam/a\nteam/b\n"
     assert steno("grep", "-l", "a.b", "--json").documents == [{"session": "team/a"}]
 
@@ -79,7 +79,7 @@ def test_nothing_found_is_an_exit_code_and_no_talk(steno: Steno) -> None:
     assert (ran.code, ran.out, ran.err) == (4, "", "")
 
 
-def test_that_there_was_nothing_to_look_through_is_told(steno: Steno) -> None:
+def test_grep_without_sessions_says_so(steno: Steno) -> None:
     ran = steno("grep", "a.b", "teams/")
     assert (ran.code, ran.out, ran.err) == (4, "", "steno: no session begins with 'teams/'\n")
 
@@ -102,7 +102,7 @@ def test_on_a_terminal_the_match_is_shown_however_long_its_line_is(
     assert len(line) <= max(columns, 55)
 
 
-def test_lines_that_are_no_records_are_counted_and_told(root: Path) -> None:
+def test_grep_counts_lines_that_are_not_records(root: Path) -> None:
     folder = root / "sessions" / "demo"
     folder.mkdir(parents=True)
     (folder / "context.jsonl").write_text(

@@ -229,7 +229,7 @@ def test_the_last_words_before_a_rotation_are_printed(
     assert told == [b"first\n", b"last\n", b"new\n"]
 
 
-def test_an_error_that_names_no_file_is_told_as_it_is(
+def test_an_error_without_a_file_is_shown_unchanged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     errors = (OSError("x is no regular file"), OSError(28, "No space left on device"))
@@ -243,7 +243,7 @@ def test_an_error_that_names_no_file_is_told_as_it_is(
         assert ("standard input" in told) == (error.errno is not None)
 
 
-def test_those_who_follow_a_session_are_told_by_name(root: Path) -> None:
+def test_clients_lists_the_followers_of_a_session_by_name(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
     with steno.begin("tail", "-f", "demo", "--name", "watcher") as follower:
@@ -262,7 +262,7 @@ def test_those_who_follow_a_session_are_told_by_name(root: Path) -> None:
             follower.kill()
 
 
-def test_that_nobody_follows_a_session_is_said_and_a_session_that_is_not_there_is_not_found(
+def test_a_session_without_followers_differs_from_a_missing_one(
     root: Path,
 ) -> None:
     steno = Steno(root)

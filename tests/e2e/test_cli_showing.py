@@ -116,14 +116,14 @@ def test_what_is_higher_than_the_terminal_goes_through_the_pager(root: Path) -> 
     assert "message 29" in whole
 
 
-def test_nothing_is_paged_that_fits_or_that_nobody_sits_before(root: Path) -> None:
+def test_output_that_fits_or_has_no_terminal_is_not_paged(root: Path) -> None:
     steno = _long_session(root, PAGER="sed s/^/PAGED:/")
     assert "PAGED" not in steno.on_terminal(80, "show", "demo", "--at", "0:5", typed="")
     assert "PAGED" not in steno.on_terminal(80, "show", "demo")
     assert "PAGED" not in steno("show", "demo").out
 
 
-def test_who_leaves_the_pager_early_has_seen_enough(root: Path) -> None:
+def test_leaving_the_pager_early_is_no_error(root: Path) -> None:
     steno = _long_session(root, PAGER="head -n 1")
     assert steno.on_terminal(80, "show", "demo", typed="").count("\n") == 1
 
@@ -136,7 +136,7 @@ def test_a_pager_that_is_left_while_more_is_coming_is_no_fault(root: Path) -> No
     assert steno.on_terminal(80, "show", "demo", "--full", typed="").count("\n") == 1
 
 
-def test_a_pager_that_cannot_be_run_is_told_and_done_without(root: Path) -> None:
+def test_a_missing_pager_is_reported_and_skipped(root: Path) -> None:
     steno = _long_session(root, PAGER="no-such-pager")
     shown = steno.on_terminal(80, "show", "demo", typed="")
     assert "steno: the pager no-such-pager cannot be run" in shown

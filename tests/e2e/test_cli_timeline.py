@@ -46,7 +46,7 @@ def test_a_revert_is_a_step_of_the_trunk_and_says_what_it_left_behind() -> None:
     ]
 
 
-def test_forks_mails_and_compactions_are_told_in_words() -> None:
+def test_the_tree_shows_forks_mails_and_compactions() -> None:
     sent = {"checkpoint_id": 0, "message": "go\nback"}
     entries = [
         TimelineEntry(kind="forked", generation=0, details={"from": "other", "at": "0:3"}),
@@ -132,7 +132,7 @@ def test_a_reason_is_wrapped_beside_the_tree(width: int) -> None:
     assert sum("went" in line for line in lines) > 1
 
 
-def test_entries_that_nobody_knows_yet_are_still_drawn() -> None:
+def test_the_tree_shows_unknown_entries() -> None:
     entries = [
         TimelineEntry(kind="translated", generation=5, details={"old": "?", "from": "?"}),
         rewrite("restored", 6, **{"from": 99}),
@@ -143,7 +143,7 @@ def test_entries_that_nobody_knows_yet_are_still_drawn() -> None:
     assert "\x1b" not in "".join(lines)
 
 
-def test_the_command_draws_it_and_tells_it_as_json(root: Path) -> None:
+def test_timeline_prints_a_tree_and_json(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "one", "--name", "planner")
     steno("checkpoint", "demo")

@@ -58,9 +58,7 @@ def test_the_default_root_has_the_plain_name(tmp_path: Path) -> None:
     assert [Path(each["path"]).name for each in files] == ["steno.service", "steno.socket"]
 
 
-def test_a_file_that_somebody_else_wrote_is_neither_replaced_nor_removed(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_foreign_unit_file_is_neither_replaced_nor_removed(root: Path, tmp_path: Path) -> None:
     steno = _steno(root, tmp_path)
     path = Path(steno("service", "show", "--json").document["files"][1]["path"])
     path.parent.mkdir(parents=True)

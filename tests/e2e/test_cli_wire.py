@@ -79,7 +79,7 @@ def test_wire_lists_events_one_a_line_or_as_documents(root: Path) -> None:
     assert all(len(line) <= 60 + len("\x1b[1m\x1b[0m") for line in screen.splitlines())
 
 
-def test_an_empty_wire_file_and_a_missing_session_are_told_apart(root: Path) -> None:
+def test_an_empty_wire_file_differs_from_a_missing_session(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
     for command in ("wire", "replay"):

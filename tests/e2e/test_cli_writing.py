@@ -201,7 +201,7 @@ def test_a_refused_change_leaves_no_empty_session_behind(
     assert not (root / "sessions" / "fresh").exists()
 
 
-def test_a_session_is_made_for_who_expects_that_it_is_empty(root: Path) -> None:
+def test_expect_zero_creates_a_session(root: Path) -> None:
     steno = Steno(root)
     assert steno("append", "demo", "hi", "--expect", "0:0").out == "0:1\n"
     assert steno("emit", "events", "Noted", "--expect", "0:0").out == "0:2\n"
@@ -255,7 +255,7 @@ def test_what_was_cleared_can_be_restored(root: Path) -> None:
     assert contents_in(root, "demo") == {"precious": 1}
 
 
-def test_token_counts_are_told_and_shown_as_history(root: Path) -> None:
+def test_token_counts_are_appended_and_listed(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "12345678")
     assert steno("usage", "demo", "--durability", "written", "1472").out == "0:2\n"
@@ -320,7 +320,7 @@ def test_a_wrong_command_line_is_one_line_and_starts_no_daemon(
     assert not (root / "stenod.lock").exists()
 
 
-def test_a_mistake_in_an_id_is_told_by_the_daemon_and_changes_nothing(root: Path) -> None:
+def test_an_invalid_id_is_refused_and_changes_nothing(root: Path) -> None:
     ran = Steno(root)("append", "../etc", "hi", "--json")
     assert ran.code == 1
     assert (ran.error["code"], ran.error["outcome"]) == ("bad_request", "not_applied")

@@ -142,7 +142,7 @@ async def empty(_: object) -> str:
     ("summarize", "error"),
     [(fail, OSError), (empty, BadRequest), (hang, Expired)],
 )
-async def test_what_goes_wrong_with_the_model_changes_nothing_and_keeps_nobody_out(
+async def test_a_model_error_changes_nothing_and_releases_the_lease(
     root: Path, summarize: Any, error: type[Exception]
 ) -> None:
     async with connect(root, name="first") as client, connect(root, name="second") as other:
@@ -154,7 +154,7 @@ async def test_what_goes_wrong_with_the_model_changes_nothing_and_keeps_nobody_o
         assert await (await other.open("demo")).compact(notes) is not None
 
 
-async def test_a_cancelled_compaction_changes_nothing_and_keeps_nobody_out(root: Path) -> None:
+async def test_a_cancelled_compaction_changes_nothing_and_releases_the_lease(root: Path) -> None:
     async with connect(root, name="first") as client, connect(root, name="second") as other:
         session = await talked(client)
         asked_model = anyio.Event()
@@ -171,7 +171,7 @@ async def test_a_cancelled_compaction_changes_nothing_and_keeps_nobody_out(root:
         assert await (await other.open("demo")).compact(notes) is not None
 
 
-async def test_a_client_that_is_closed_under_a_compaction_keeps_nobody_out(root: Path) -> None:
+async def test_closing_a_client_releases_its_compaction_lease(root: Path) -> None:
     asked_model = anyio.Event()
 
     async def summarize(_: object) -> str:
@@ -187,7 +187,7 @@ async def test_a_client_that_is_closed_under_a_compaction_keeps_nobody_out(root:
         tasks.cancel_scope.cancel()
 
 
-def test_a_blocking_client_that_is_closed_under_a_compaction_keeps_nobody_out(root: Path) -> None:
+def test_closing_a_blocking_client_releases_its_compaction_lease(root: Path) -> None:
     with connect_sync(root, name="first") as client, connect_sync(root, name="second") as other:
         session = talked_sync(client)
 
@@ -200,7 +200,7 @@ def test_a_blocking_client_that_is_closed_under_a_compaction_keeps_nobody_out(ro
             session.compact(summarize)
 
 
-async def test_a_second_compactor_is_told_at_once_who_is_at_it(root: Path) -> None:
+async def test_a_second_compactor_is_refused_at_once_with_the_holder(root: Path) -> None:
     async with connect(root, name="first") as client, connect(root, name="second") as other:
         session = await talked(client)
         beside = await other.open("demo")
@@ -259,7 +259,7 @@ async def test_the_lease_is_renewed_while_the_model_thinks(
         assert set(begun) == {done.ack.key}
 
 
-async def test_a_repeat_with_the_same_key_tells_what_the_first_one_did(root: Path) -> None:
+async def test_a_compaction_with_the_same_key_gets_the_first_result(root: Path) -> None:
     async with connect(root) as client:
         session = await talked(client)
         await session.append_message([message(f"{number}") for number in range(9)])
@@ -282,7 +282,7 @@ async def test_a_repeat_with_the_same_key_tells_what_the_first_one_did(root: Pat
         assert session.history == []
 
 
-async def test_of_two_with_one_key_both_tell_of_the_summary_that_was_put_in(root: Path) -> None:
+async def test_two_compactions_with_one_key_return_the_same_summary(root: Path) -> None:
     async with connect(root) as client, connect(root) as other:
         session = await talked(client)
 
@@ -298,7 +298,7 @@ async def test_of_two_with_one_key_both_tell_of_the_summary_that_was_put_in(root
         assert await session.compact(notes) is not None, "a repeat keeps nobody out"
 
 
-async def test_a_past_state_behind_a_compaction_tells_the_next_id_as_the_session_did(
+async def test_a_past_state_after_a_compaction_has_the_right_next_id(
     root: Path,
 ) -> None:
     async with connect(root) as client:
@@ -317,7 +317,7 @@ async def test_a_past_state_behind_a_compaction_tells_the_next_id_as_the_session
         assert (await session.history_at()).n_checkpoints == session.n_checkpoints == 0
 
 
-def test_the_blocking_client_tells_the_next_id_of_a_past_state(root: Path) -> None:
+def test_the_blocking_client_has_the_next_id_of_a_past_state(root: Path) -> None:
     with connect_sync(root) as client:
         session = talked_sync(client)
         session.checkpoint()
@@ -384,7 +384,7 @@ def test_the_blocking_client_compacts_as_the_async_one_does(root: Path) -> None:
         assert session.compact(summarize, preserve=9) is None
 
 
-def test_a_repeat_by_the_blocking_client_keeps_nobody_out(root: Path) -> None:
+def test_a_repeat_by_the_blocking_client_releases_the_lease(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
         session.append_message([message(f"{number}") for number in range(9)])
@@ -398,7 +398,7 @@ def test_a_repeat_by_the_blocking_client_keeps_nobody_out(root: Path) -> None:
         assert session.compact(lambda _: "more notes") is not None
 
 
-def test_a_blocking_model_that_fails_changes_nothing_and_keeps_nobody_out(root: Path) -> None:
+def test_a_failing_blocking_model_changes_nothing_and_releases_the_lease(root: Path) -> None:
     def interrupted(_: object) -> str:
         raise KeyboardInterrupt
 

@@ -153,7 +153,7 @@ async def test_a_subscriber_is_woken_by_what_happens_to_a_mail(root: Path) -> No
             assert [each.generation for each in told if isinstance(each, Reset)] == [1]
 
 
-async def test_who_subscribes_later_is_told_of_the_mail_that_waits(root: Path) -> None:
+async def test_a_later_subscriber_receives_the_pending_mail(root: Path) -> None:
     async with connect(root) as client:
         session = await stepped(client)
         sent = await session.send_dmail(1, "wake up")

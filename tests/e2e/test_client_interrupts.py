@@ -155,7 +155,7 @@ def test_a_keyboard_interrupt_in_a_wait_reaches_the_caller_and_the_client_goes_o
         assert texts(session) == ["a"]
 
 
-def test_a_signal_handler_that_uses_the_client_in_the_middle_of_its_call_is_told_not_to(
+def test_a_signal_handler_cannot_use_the_client_during_its_call(
     root: Path,
 ) -> None:
     told: list[Busy] = []

@@ -62,7 +62,7 @@ OF_CONNECTING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_a_mistake_is_told_by_the_name_of_what_was_given(root: Path) -> None:
+async def test_an_argument_error_names_the_argument(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         await session.append_message(MESSAGE)
@@ -78,7 +78,7 @@ async def test_a_mistake_is_told_by_the_name_of_what_was_given(root: Path) -> No
         assert [entry.session for entry in await client.sessions()] == ["demo"]
 
 
-def test_a_mistake_is_told_alike_by_the_blocking_client(root: Path) -> None:
+def test_the_blocking_client_raises_the_same_argument_errors(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
         session.append_message(MESSAGE)
@@ -101,7 +101,7 @@ def test_a_mistake_is_told_alike_by_the_blocking_client(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("told", "given"), OF_CONNECTING)
-def test_a_mistake_in_connecting_is_told(told: str, given: dict[str, Any]) -> None:
+def test_a_connect_argument_error_names_the_argument(told: str, given: dict[str, Any]) -> None:
     for way in (connect, connect_sync):
         with pytest.raises(BadRequest, match=told):
             way(**given)
@@ -129,7 +129,7 @@ async def _short(_: object) -> str:
     return "short"
 
 
-def test_how_full_a_context_may_be_is_told_in_numbers() -> None:
+def test_context_limits_must_be_numbers() -> None:
     with pytest.raises(BadRequest, match="max_context_size is None"):
         should_compact(1, None)  # type: ignore[arg-type]  # the mistake
     with pytest.raises(BadRequest, match="ratio is nan"):

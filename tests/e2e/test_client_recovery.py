@@ -174,7 +174,7 @@ async def test_a_subscription_from_now_on_is_entered_once_it_was_answered(root: 
             assert answered == ["now"]
 
 
-async def test_a_drained_daemon_is_started_again_by_whoever_needs_it(root: Path) -> None:
+async def test_a_drained_daemon_is_restarted_on_demand(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         first = (await client.status()).pid
@@ -323,7 +323,7 @@ async def test_an_answer_of_the_wrong_kind_is_incompatible_and_the_others_go_on(
             await client.open("demo")
 
 
-async def test_what_no_client_can_read_reaches_everybody_who_waits(root: Path) -> None:
+async def test_an_unreadable_reply_reaches_every_waiting_caller(root: Path) -> None:
     def garbled(request: Request) -> Answers | None:
         match request.command:
             case commands.Append():

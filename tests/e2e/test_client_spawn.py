@@ -161,7 +161,7 @@ def test_a_daemon_that_is_used_notices_soon_that_its_socket_was_removed(root: Pa
         assert any(" socket_lost " in line for line in daemon.log)
 
 
-def test_a_start_that_takes_too_long_tells_how_long_it_was_waited_for(
+def test_a_slow_start_is_an_error_with_the_time_waited(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endless = tmp_path / "python"
@@ -225,7 +225,7 @@ def test_a_daemon_that_is_killed_while_it_starts_is_started_again(
     assert lives.read_text() == ""
 
 
-def test_a_daemon_whose_starter_was_killed_serves_those_who_come(root: Path) -> None:
+def test_a_daemon_outlives_its_killed_starter(root: Path) -> None:
     subprocess.run([sys.executable, "-c", STARTER_THAT_DIES, str(root)], check=True)
     log = root / paths.LOG
     wait_until(lambda: log.exists() and " ready " in log.read_text())
@@ -235,7 +235,7 @@ def test_a_daemon_whose_starter_was_killed_serves_those_who_come(root: Path) -> 
 
 
 @pytest.mark.parametrize("timeout", [30.0, 4.0])
-def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
+def test_a_held_start_lock_blocks_no_start_for_ever(
     root: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
     monkeypatch.setattr(limits, "START_LOCK_S", 0.2 if timeout == 30.0 else 60.0)
@@ -248,7 +248,7 @@ def test_a_client_that_keeps_the_start_lock_keeps_nobody_from_starting_a_daemon(
         os.close(stopped)
 
 
-def test_a_daemon_keeps_no_handle_of_who_started_it(root: Path) -> None:
+def test_a_daemon_inherits_no_handle_of_its_starter(root: Path) -> None:
     lock = os.open(root / paths.START_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     reader, writer = os.pipe()
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -266,7 +266,7 @@ def test_a_daemon_keeps_no_handle_of_who_started_it(root: Path) -> None:
         client.drain()
 
 
-def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon(
+def test_waiting_clients_start_one_daemon_at_a_time(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [0.0]
@@ -281,13 +281,13 @@ def test_of_those_who_wait_for_one_that_is_stopped_one_at_a_time_starts_a_daemon
         assert turns[-2] == [True, True, True, False], "who has a turn keeps it"
 
 
-def test_who_waits_for_a_daemon_looks_ever_less_often() -> None:
+def test_waiting_for_a_daemon_backs_off() -> None:
     pauses = [spawn._pause_s(waited_s) for waited_s in (0.0, 0.1, 1.0, 5.0, 1000.0)]
     assert pauses[0] == pauses[1] == limits.START_LOCK_POLL_S
     assert pauses[1] < pauses[2] < pauses[3] <= pauses[4] == limits.RECONNECT_S_MAX
 
 
-def test_a_socket_that_nobody_listens_at_is_found_deserted_without_a_wait(root: Path) -> None:
+def test_a_dead_socket_is_detected_without_a_wait(root: Path) -> None:
     target = make_target(root, None, None, spawn=False).resolved()
     with ForegroundDaemon(root) as daemon:
         daemon.kill()
@@ -337,7 +337,7 @@ def test_a_daemon_is_started_without_any_folder_for_temporary_files(
         client.drain()
 
 
-def test_a_system_without_memory_for_what_a_daemon_says_is_told(
+def test_a_start_without_memory_for_its_output_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(23, "Too many open files in system")
@@ -354,7 +354,7 @@ def test_what_stands_in_the_lock_may_be_anything(root: Path) -> None:
         client.drain()
 
 
-def test_a_root_that_cannot_be_one_is_told(root: Path) -> None:
+def test_an_unusable_root_is_an_error(root: Path) -> None:
     file = root / "file"
     file.write_text("")
     for place in (file, file / "below"):
@@ -392,7 +392,7 @@ def test_a_newer_daemon_asks_for_a_newer_client(root: Path) -> None:
         connect_sync(endpoint=daemon.endpoint)
 
 
-def test_an_older_daemon_is_told_of_when_it_may_not_be_replaced(root: Path) -> None:
+def test_an_older_daemon_that_may_not_be_replaced_is_an_error(root: Path) -> None:
     with (
         ScriptedDaemon(root, speaking(root, 0)) as daemon,
         pytest.raises(Incompatible, match="too old"),
@@ -474,7 +474,7 @@ steno.connect_sync(sys.argv[1], spawn=False).close()
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
-def test_a_process_that_is_out_of_handles_is_told_so_and_lives_on(root: Path, left: int) -> None:
+def test_a_process_out_of_handles_gets_an_error_and_lives_on(root: Path, left: int) -> None:
     with ForegroundDaemon(root):
         done = subprocess.run(
             [sys.executable, "-c", FEW_HANDLES, str(root), str(left)],

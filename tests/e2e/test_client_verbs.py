@@ -370,7 +370,7 @@ async def test_what_is_acknowledged_after_a_subscription_from_now_on_is_delivere
             await anext(missing)
 
 
-async def test_of_two_tasks_that_wait_for_one_subscription_the_second_is_told(root: Path) -> None:
+async def test_a_second_task_waiting_on_a_subscription_gets_an_error(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo", follow=False)
         events = session.subscribe()
@@ -394,7 +394,7 @@ async def test_of_two_tasks_that_wait_for_one_subscription_the_second_is_told(ro
         assert isinstance(await anext(events), RecordsEvent)
 
 
-async def test_a_subscription_that_is_another_tasks_is_not_ended_by_who_enters_it(
+async def test_entering_a_subscription_twice_does_not_end_it(
     root: Path,
 ) -> None:
     def mute(request: Request) -> Answers | None:

@@ -19,7 +19,7 @@ def _configure(root: Path, text: str) -> str:
     return str(file)
 
 
-def test_a_mistake_in_the_file_keeps_the_daemon_from_starting_and_is_told_with_its_line(
+def test_a_configuration_error_stops_the_start_and_names_the_line(
     root: Path,
 ) -> None:
     file = _configure(root, "[log]\nlevle = 'info'\n")
@@ -32,7 +32,7 @@ def test_a_mistake_in_the_file_keeps_the_daemon_from_starting_and_is_told_with_i
     assert f"{file}:2: " in ran.err
 
 
-def test_without_a_daemon_config_tells_what_one_would_go_by(root: Path) -> None:
+def test_config_without_a_daemon_shows_the_effective_options(root: Path) -> None:
     file = _configure(root, "[log]\nlevel = 'debug'\n[mounts]\nkimi = '/data/kimi'\n")
     steno = Steno(root, STENO_DISK_TRASH_DAYS="7")
     document = steno("config", "--json").document
@@ -60,7 +60,7 @@ def test_the_example_is_printed_and_is_a_configuration_that_works(root: Path) ->
     assert steno("append", "demo", "hi").code == 0
 
 
-def test_a_daemon_takes_over_a_changed_file_when_it_is_told_to(root: Path, tmp_path: Path) -> None:
+def test_a_daemon_reloads_its_configuration_on_sighup(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
     with ForegroundDaemon(root) as daemon:
         file = _configure(
@@ -98,7 +98,7 @@ def test_a_mount_that_was_taken_out_stays_until_the_next_start(root: Path, tmp_p
     assert Steno(root)("append", "extra:demo", "hi", "--create").code == 4
 
 
-def test_a_file_that_became_invalid_changes_nothing_and_is_told(root: Path) -> None:
+def test_an_invalid_configuration_is_logged_and_changes_nothing(root: Path) -> None:
     wrong = (
         ("[log]\nlevel = 'loud'\n", "log.level has to be one of"),
         ("[log]\nfile_bytes = inf\n", "log.file_bytes has to be"),

@@ -33,7 +33,7 @@ def trash_of(root: Path) -> list[Path]:
     return sorted((root / "sessions" / ".trash").iterdir())
 
 
-def test_what_four_writers_were_told_is_in_the_trash(root: Path) -> None:
+def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) -> None:
     with steno.connect_sync(root) as client:
         client.open("demo", follow=False)
         with crowd(root, "demo", 4) as members:
@@ -66,7 +66,7 @@ def test_a_session_that_is_made_again_is_another_one(root: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_knew_the_session_that_was_deleted_writes_nothing_into_its_namesake(
+async def test_a_client_of_a_deleted_session_cannot_write_into_its_successor(
     root: Path,
 ) -> None:
     with steno.connect_sync(root) as client:
@@ -152,7 +152,7 @@ def test_sessions_below_go_with_it_and_those_beside_stay(root: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_follows_a_session_is_told_that_it_is_gone(root: Path) -> None:
+async def test_a_follower_receives_the_deletion(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo/below", follow=False)
         live = {"context": anyio.Event(), "wire": anyio.Event()}
@@ -267,7 +267,7 @@ def test_descriptions_from_several_processes_keep_each_other(root: Path) -> None
         assert (stat.title, stat.labels, stat.archived) == ("t", ("a",), False)
 
 
-def test_a_damaged_description_is_told_to_who_changes_it_and_to_nobody_else(root: Path) -> None:
+def test_a_damaged_description_fails_only_its_changes(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = client.open("demo")
         state = root / "sessions" / "demo" / "state.json"

@@ -80,7 +80,7 @@ def test_a_daemon_that_is_killed_about_the_delivery_leaves_one_message(
         assert session.n_checkpoints == 2
 
 
-def test_of_several_who_want_a_mail_one_gets_it(root: Path) -> None:
+def test_one_of_several_agents_delivers_a_mail(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = talk(client)
         session.send_dmail(1, "this way", key="mail-1")

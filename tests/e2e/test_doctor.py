@@ -104,7 +104,7 @@ def test_looking_starts_no_daemon(root: Path) -> None:
     assert not (root / paths.LOCK).exists()
 
 
-def test_a_daemon_that_is_stopped_is_told_with_what_wakes_it(root: Path) -> None:
+def test_doctor_reports_a_stopped_process_with_a_remedy(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
         os.kill(daemon.pid, signal.SIGSTOP)
         code, found = _examine(root, "--timeout", "0.3")
@@ -116,7 +116,7 @@ def test_a_daemon_that_is_stopped_is_told_with_what_wakes_it(root: Path) -> None
         assert _examine(root)[0] == WELL
 
 
-def test_a_daemon_whose_socket_was_removed_is_told(root: Path) -> None:
+def test_doctor_reports_a_removed_socket(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
         (root / paths.SOCKET).unlink()
         code, found = _examine(root, "--timeout", "0.3")
@@ -136,7 +136,7 @@ def test_a_socket_that_a_killed_daemon_left_is_harmless_and_another_file_is_not(
     assert (code, _states(found["socket"])) == (PROBLEM, ["problem"])
 
 
-def test_a_socket_that_waits_for_a_daemon_is_well_and_nobody_connects_to_it(root: Path) -> None:
+def test_doctor_accepts_a_systemd_socket_without_connecting(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(root / paths.SOCKET))
         listening.listen()
@@ -148,7 +148,7 @@ def test_a_socket_that_waits_for_a_daemon_is_well_and_nobody_connects_to_it(root
             listening.accept()
 
 
-def test_a_daemon_of_another_version_is_told_also_when_it_knows_less(root: Path) -> None:
+def test_doctor_reports_a_daemon_of_another_version(root: Path) -> None:
     with (
         ScriptedDaemon(root, _old(root), root=str(root)) as daemon,
         (root / paths.LOCK).open("w") as lock,
@@ -187,7 +187,7 @@ def _old(root: Path) -> Script:
 
 
 @pytest.mark.parametrize("what", ["file", "config", "mount", "user"])
-def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str) -> None:
+def test_doctor_reports_a_broken_root_and_continues(root: Path, what: str) -> None:
     broken = root
     if what == "file":
         broken = root / "file"
@@ -207,7 +207,7 @@ def test_a_broken_root_is_told_and_the_other_checks_go_on(root: Path, what: str)
     assert "disk" in found
 
 
-def test_those_who_are_let_in_from_other_machines_are_counted(root: Path) -> None:
+def test_doctor_counts_the_clients_of_other_machines(root: Path) -> None:
     assert _examine(root)[1]["keys"][0]["told"] == "nobody from another machine is let in"
     Steno(root)("keys", "new", "laptop")
     code, found = _examine(root)
@@ -253,7 +253,7 @@ def test_a_small_disk_without_inodes_is_a_problem_whatever_bytes_are_left(
     assert "63 MB free of 67 MB, and no inode" in finding.told
 
 
-def test_a_file_system_that_tells_no_size_is_well(
+def test_doctor_accepts_a_file_system_without_a_size(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
@@ -286,9 +286,7 @@ def test_files_that_cannot_have_two_names_are_a_problem(
     ],
 )
 @pytest.mark.parametrize("changed_s", [1, 4_000_000_000])
-def test_a_session_whose_end_is_torn_is_told(
-    root: Path, tail: bytes, told: str, changed_s: int
-) -> None:
+def test_doctor_reports_a_torn_tail(root: Path, tail: bytes, told: str, changed_s: int) -> None:
     steno = Steno(root)
     steno("append", "team/demo", "hi")
     steno("stop")
@@ -364,7 +362,7 @@ def test_what_the_disk_refused_is_remembered(root: Path) -> None:
     assert "2 commands failed by the disk since it was started (storage_failed)" in told
 
 
-def test_somebody_else_at_the_socket_is_no_daemon(root: Path) -> None:
+def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:
     with ForegroundDaemon(root):
         (root / paths.SOCKET).unlink()
         with socket.socket(socket.AF_UNIX) as other:
@@ -451,7 +449,7 @@ def test_other_commands_wait_for_no_fifo_in_the_root_either(root: Path) -> None:
     assert "config.toml cannot be read: it is a FIFO, and has to be" in ran.err
 
 
-def test_a_session_without_a_present_generation_is_told_with_what_brings_it_back(
+def test_doctor_reports_a_missing_present_generation_with_a_remedy(
     root: Path,
 ) -> None:
     steno = Steno(root)
@@ -473,7 +471,7 @@ def test_a_session_without_a_present_generation_is_told_with_what_brings_it_back
     assert [each["content"] for each in steno("read", "team/demo").documents] == ["two"]
 
 
-def test_whoever_asks_for_a_session_without_a_present_generation_is_told_what_brings_it_back(
+def test_an_error_about_a_missing_present_generation_has_a_remedy(
     root: Path,
 ) -> None:
     steno = Steno(root)

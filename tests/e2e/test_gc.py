@@ -65,7 +65,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(
     assert len(Steno(root)("timeline", "demo", "--json").document["entries"]) == 5
 
 
-def test_what_goes_is_told_in_the_timeline_and_the_session_goes_on(
+def test_gc_records_removed_generations_in_the_timeline(
     root: Path, client: steno.BlockingClient
 ) -> None:
     session = _rewritten(client)
@@ -158,7 +158,7 @@ def test_expired_trash_goes_when_it_is_asked_for(root: Path) -> None:
         daemon.wait_for(" collected ")
 
 
-def test_trash_that_cannot_be_removed_is_told_and_the_rest_goes(root: Path) -> None:
+def test_gc_reports_trash_that_it_cannot_remove(root: Path) -> None:
     with ForegroundDaemon(root):
         steno_call = Steno(root)
         steno_call("append", "old", "x")
@@ -191,7 +191,7 @@ def test_a_collection_that_was_cut_off_is_finished_by_the_next_one(
     assert json.loads(steno_call("read", "demo").out)["content"] == "present"
 
 
-def test_who_followed_what_went_starts_over_with_the_present(
+def test_a_follower_of_a_removed_generation_restarts_at_the_present(
     root: Path, client: steno.BlockingClient
 ) -> None:
     session = _rewritten(client)

@@ -103,7 +103,7 @@ def check(event: SubscriptionEvent, head: Position, history: Sequence[Message]) 
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_a_blocking_session_contains_what_its_events_told(root: Path, *, kills: bool) -> None:
+def test_a_blocking_session_contains_the_records_of_its_events(root: Path, *, kills: bool) -> None:
     with connect_sync(root) as client:
         session = client.open("demo")
         events = session.subscribe("now")
@@ -115,7 +115,9 @@ def test_a_blocking_session_contains_what_its_events_told(root: Path, *, kills: 
 
 
 @pytest.mark.parametrize("kills", [False, True])
-async def test_an_async_session_contains_what_its_events_told(root: Path, *, kills: bool) -> None:
+async def test_an_async_session_contains_the_records_of_its_events(
+    root: Path, *, kills: bool
+) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         async with session.subscribe("now") as events:

@@ -16,7 +16,7 @@ from support.racers import wait_for_jitter
 CLIENTS = 16
 
 
-def test_a_daemon_ends_once_nobody_has_used_it_for_so_long(root: Path) -> None:
+def test_a_daemon_ends_after_its_idle_time(root: Path) -> None:
     (root / "config.toml").write_text("[life]\nidle_exit_s = 0.2\n")
     with ForegroundDaemon(root) as daemon:
         with steno.connect_sync(root, spawn=False) as client:
@@ -26,7 +26,7 @@ def test_a_daemon_ends_once_nobody_has_used_it_for_so_long(root: Path) -> None:
     assert not (root / "stenod.sock").exists()
 
 
-def test_a_daemon_does_not_end_while_somebody_is_connected(root: Path) -> None:
+def test_a_daemon_with_a_connected_client_does_not_end(root: Path) -> None:
     (root / "config.toml").write_text("[life]\nidle_exit_s = 0.05\n")
     with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
         # A connection that says nothing is one, too.

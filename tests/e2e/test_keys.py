@@ -55,7 +55,7 @@ def save(path: Path, key: ClientKey) -> Path:
     return path
 
 
-def test_the_status_tells_where_other_machines_connect(root: Path, endpoint: str) -> None:
+def test_status_shows_the_address_for_other_machines(root: Path, endpoint: str) -> None:
     with connect(root, endpoint, "read") as reader:
         assert reader.status().remote_endpoint == endpoint
     shown = Steno(root)("status").out
@@ -94,9 +94,7 @@ def test_each_right_contains_the_one_before(root: Path, endpoint: str) -> None:
         admin.drain()
 
 
-def test_a_client_elsewhere_is_told_of_no_file_and_reads_all_of_it_from_the_daemon(
-    root: Path, endpoint: str
-) -> None:
+def test_a_remote_client_reads_everything_through_the_daemon(root: Path, endpoint: str) -> None:
     lines = [b'{"role":"user","content":"%s"}\n' % (b"x" * 5000)] * 500
     folder = root / paths.SESSIONS / "long"
     folder.mkdir(parents=True)
@@ -116,7 +114,7 @@ async def test_the_async_client_follows_over_tcp(root: Path, endpoint: str) -> N
         assert session.history == [HELLO]
 
 
-def test_who_has_no_key_or_a_wrong_one_is_told_within_two_seconds(
+def test_a_client_without_a_valid_key_is_refused_within_two_seconds(
     root: Path, endpoint: str
 ) -> None:
     server = client_key(key_of(root, "write")).server
@@ -137,9 +135,7 @@ def test_who_has_no_key_or_a_wrong_one_is_told_within_two_seconds(
     assert own.secret not in log
 
 
-def test_a_revoked_client_is_refused_where_it_is_connected_and_told_nothing_else(
-    root: Path, endpoint: str
-) -> None:
+def test_a_connected_client_is_refused_after_its_revocation(root: Path, endpoint: str) -> None:
     with connect(root, endpoint, "write") as writer, steno.connect_sync(root) as local:
         session = writer.open("demo")
         session.append_message(HELLO)
@@ -168,9 +164,7 @@ def test_a_revoked_client_that_only_follows_learns_it_instead_of_the_next_event(
             follower.next_event(timeout=30)
 
 
-def test_a_list_of_clients_that_others_can_read_or_that_is_damaged_lets_nobody_in(
-    root: Path, endpoint: str
-) -> None:
+def test_a_readable_or_damaged_client_list_admits_no_client(root: Path, endpoint: str) -> None:
     path = root / credentials.KEYS_FOLDER / credentials.CLIENTS_FILE
     path.chmod(0o644)
     with pytest.raises(steno.Unauthorized):
@@ -269,7 +263,7 @@ def test_every_command_needs_a_right_and_those_that_change_nothing_need_the_leas
             assert needed[name] >= Right.WRITE
 
 
-def test_a_flood_of_refused_handshakes_keeps_nobody_out(root: Path, endpoint: str) -> None:
+def test_a_flood_of_refused_handshakes_blocks_no_client(root: Path, endpoint: str) -> None:
     def knock() -> None:
         for _ in range(20):
             with pytest.raises(steno.StenoError):

@@ -153,7 +153,7 @@ def test_a_daemon_with_as_few_handles_as_may_be_serves_a_client(root: Path) -> N
         assert session.revert_to(session.checkpoint().checkpoint_id or 0).head.generation == 1
 
 
-def test_clients_for_whom_no_handle_is_left_are_turned_away_until_others_end(root: Path) -> None:
+def test_clients_beyond_the_handle_limit_are_refused_until_others_leave(root: Path) -> None:
     daemon = ForegroundDaemon(root)
     daemon.handles_max = FEW_FILES
     message = {"role": "user", "content": "hi"}
@@ -179,7 +179,7 @@ def test_clients_for_whom_no_handle_is_left_are_turned_away_until_others_end(roo
         assert any("ended at once since it was started: no file handle" in each for each in told)
 
 
-def test_followers_that_never_read_cost_bounded_memory_and_nobody_else_time(root: Path) -> None:
+def test_deaf_followers_cost_bounded_memory_and_delay_no_client(root: Path) -> None:
     event = json.dumps({"timestamp": 1.0, "message": {"type": "Step", "payload": {"x": "y" * 200}}})
     with ForegroundDaemon(root) as daemon, steno.connect_sync(root) as client:
         session = client.open("demo", follow=False)

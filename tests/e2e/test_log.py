@@ -129,7 +129,7 @@ def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Pat
     assert CANARY not in "".join(told)
 
 
-def test_a_fault_of_stenos_own_is_told_by_its_type_and_place_not_by_its_text() -> None:
+def test_an_internal_error_is_logged_by_type_and_place_without_its_text() -> None:
     try:
         raise ValueError(f"no record: {CANARY}")
     except ValueError as error:
@@ -167,7 +167,7 @@ def test_the_log_is_rotated_and_only_so_many_old_ones_are_kept(root: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a socket"])
-def test_a_log_that_no_daemon_can_write_is_told_at_once(root: Path, kind: str) -> None:
+def test_an_unwritable_log_is_an_error_at_once(root: Path, kind: str) -> None:
     log = root / paths.LOG
     with socket.socket(socket.AF_UNIX) as unix:
         match kind:
@@ -259,7 +259,7 @@ def test_the_log_of_a_root_that_was_moved_goes_with_it(root: Path) -> None:
     assert list(old.iterdir()) == []
 
 
-def test_a_daemon_that_was_killed_is_told_of_by_the_next_one(root: Path) -> None:
+def test_the_next_daemon_logs_that_the_last_one_was_killed(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
         killed = daemon.pid
         daemon.kill()

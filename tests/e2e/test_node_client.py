@@ -91,7 +91,7 @@ def test_each_message_of_node_is_stored_once_while_the_daemon_is_killed(
     assert out == stored
 
 
-def test_node_is_told_which_mail_waits(root: Path, program: Path) -> None:
+def test_the_node_client_reads_the_pending_mail(root: Path, program: Path) -> None:
     follower = program.with_name("follower.cjs")
     follower.write_text(program.read_text().replace("main(process.argv.slice(2));", FOLLOW_A_MAIL))
     with ForegroundDaemon(root) as daemon:

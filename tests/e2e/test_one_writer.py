@@ -24,7 +24,7 @@ def _second(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("way", ["detached", "foreground", "socket", "link"])
-def test_a_second_daemon_refuses_to_start_and_says_who_holds_the_root(
+def test_a_second_daemon_refuses_to_start_and_names_the_holder(
     root: Path, tmp_path: Path, way: str
 ) -> None:
     link = tmp_path / "link"

@@ -270,7 +270,7 @@ def test_no_link_on_the_way_to_a_session_is_followed(command: Steno) -> None:
     assert "link" not in command("sessions").out
 
 
-def test_damage_is_told_without_what_is_in_it(command: Steno) -> None:
+def test_damage_is_reported_without_its_contents(command: Steno) -> None:
     command("append", "demo", "hi")
     context = command.root / "sessions" / "demo" / "context.jsonl"
     with context.open("ab") as file:

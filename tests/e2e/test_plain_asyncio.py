@@ -75,7 +75,7 @@ def test_many_requests_at_once_are_all_answered(root: Path) -> None:
     asyncio.run(main())
 
 
-def test_those_who_are_answered_together_ask_together(
+def test_callers_answered_together_send_together(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Sequence[bytes]] = []
@@ -156,7 +156,7 @@ async def left_while_it_is_cancelled(root: Path) -> None:
         left_while_it_is_cancelled,
     ],
 )
-def test_whoever_leaves_a_client_no_task_is_cancelled_and_none_stays(
+def test_leaving_a_client_cancels_no_foreign_task_and_leaves_none(
     root: Path, use: Callable[[Path], Awaitable[None]]
 ) -> None:
     complaints: list[dict[str, Any]] = []
@@ -174,7 +174,7 @@ def test_whoever_leaves_a_client_no_task_is_cancelled_and_none_stays(
     assert complaints == []
 
 
-def test_who_waits_is_told_when_a_program_cancels_all_other_tasks(root: Path) -> None:
+def test_a_waiting_caller_gets_an_error_when_the_link_task_is_cancelled(root: Path) -> None:
     async def main() -> None:
         client = steno.connect(root)
         await client.__aenter__()

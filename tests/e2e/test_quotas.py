@@ -120,7 +120,7 @@ def test_a_fork_that_would_not_fit_is_refused_and_leaves_nothing(root: Path) -> 
         assert [entry.session for entry in client.sessions()] == ["demo"]
 
 
-def test_a_disk_that_tells_no_size_has_room_until_a_write_fails(
+def test_a_disk_without_a_size_has_room_until_a_write_fails(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As ramfs does, and file systems of programs that do not count.

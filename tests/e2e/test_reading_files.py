@@ -44,7 +44,7 @@ def taken(lines: Iterable[bytes], count: int) -> tuple[list[bytes], Iterator[byt
     return [next(rest) for _ in range(count)], rest
 
 
-def test_the_rest_of_a_long_session_is_read_from_the_file_until_nobody_reads(root: Path) -> None:
+def test_a_long_session_is_read_from_the_file(root: Path) -> None:
     lines = long_session(root)
     with steno.connect_sync(root) as client:
         session = client.open("demo", follow=False)
@@ -84,7 +84,7 @@ REWRITES: dict[str, Callable[[steno.BlockingSession], object]] = {
 
 @pytest.mark.parametrize("rewrite", REWRITES.values(), ids=REWRITES)
 @pytest.mark.parametrize("count", [1, limits.BLOCK_BYTES // 500, COUNT - 9])
-def test_a_rewrite_meanwhile_takes_no_line_from_who_reads(
+def test_a_concurrent_rewrite_takes_no_line_from_a_reader(
     root: Path, rewrite: Callable[[steno.BlockingSession], object], count: int
 ) -> None:
     lines = long_session(root)
@@ -132,7 +132,7 @@ async def test_the_async_client_reads_on_in_a_thread(root: Path) -> None:
         assert len((await session.history_at()).history) == COUNT
 
 
-def test_a_client_here_is_told_of_the_file_while_there_is_more(root: Path) -> None:
+def test_a_local_client_gets_the_file_while_there_is_more(root: Path) -> None:
     long_session(root)
     with steno.connect_sync(root) as client:
         reply, block = client.request(commands.Read(session="demo"), replies.Lines)

@@ -168,7 +168,7 @@ def test_a_handshake_that_takes_its_time_is_waited_for(endpoint: str, key_file: 
         assert pid_of(client) == pid
 
 
-def test_who_looks_for_an_event_is_not_kept_by_a_machine_that_does_not_answer(
+def test_waiting_for_an_event_survives_an_unresponsive_machine(
     endpoint: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with steno.connect_sync(endpoint=endpoint, key_file=key_file) as client:

@@ -55,7 +55,7 @@ def test_what_was_appended_synced_and_refused_is_counted(root: Path) -> None:
     assert told.resident_bytes > 1 << 20
 
 
-def test_stats_are_told_to_people_programs_and_prometheus(root: Path) -> None:
+def test_stats_has_text_json_and_prometheus_formats(root: Path) -> None:
     steno_call = Steno(root)
     steno_call("append", "demo", "hi")
     steno_call("append", "demo", "late", "--expect", "0:0")

@@ -40,9 +40,7 @@ def _next(manager: socket.socket, *, but: str = "WATCHDOG=1") -> str:
     return told
 
 
-def test_a_service_manager_is_told_when_it_is_ready_reloads_and_stops(
-    root: Path, manager: socket.socket
-) -> None:
+def test_systemd_is_notified_of_ready_reload_and_stop(root: Path, manager: socket.socket) -> None:
     daemon = ForegroundDaemon(root)
     daemon.environment = {"NOTIFY_SOCKET": str(root / "notify")}
     with daemon:
@@ -83,7 +81,7 @@ def test_an_abstract_address_and_a_manager_that_has_gone_are_no_trouble(root: Pa
     assert daemon.stop() == 0
 
 
-def test_a_daemon_that_a_client_starts_speaks_to_nobody(
+def test_a_daemon_started_by_a_client_notifies_no_service_manager(
     root: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(root / "notify"))
@@ -109,7 +107,7 @@ def _activated(root: Path, listening: socket.socket) -> Iterator["subprocess.Pop
             process.terminate()
 
 
-def test_who_connects_before_the_daemon_is_there_is_served_once_it_is(
+def test_a_connection_before_the_start_is_served(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine a start takes longer than a client waits for a daemon that is there.

@@ -109,7 +109,7 @@ def test_an_event_is_joined_to_what_of_the_context_was_durable_before_it(
     assert at == [Position(0, 0), Position(0, 3), Position(1, 2)]
 
 
-def test_turns_are_told_from_the_events_that_begin_them(client: BlockingClient) -> None:
+def test_turns_come_from_their_begin_events(client: BlockingClient) -> None:
     session = client.open("demo")
     parts = [{"type": "text", "text": "and this"}]
     session.append_wire([("TurnBegin", {"user_input": "hi"}, 1.5), ("TurnEnd", {}, 2)])
@@ -362,7 +362,7 @@ def test_a_written_event_reaches_its_followers_and_is_then_synced(client: Blocki
         assert [each.payload["n"] for each in session.wire_records()] == [0]
 
 
-def test_an_unsynced_event_is_synced_although_nobody_follows(client: BlockingClient) -> None:
+def test_an_unsynced_event_is_synced_without_followers(client: BlockingClient) -> None:
     session = client.open("demo")
     session.append_wire("A", {"n": 0})
     found: list[WireRecord] = []
@@ -371,7 +371,7 @@ def test_an_unsynced_event_is_synced_although_nobody_follows(client: BlockingCli
     assert found[0].payload["n"] == 0
 
 
-def test_who_was_told_of_written_events_reads_them_at_once(root: Path) -> None:
+def test_written_events_are_readable_once_acknowledged(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo", follow=False)
         for number in range(20):

@@ -184,7 +184,7 @@ def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(
     assert wrong == []
 
 
-def test_every_argument_has_its_help_and_tells_its_default(parser: ArgumentParser) -> None:
+def test_every_argument_has_a_help_text_with_its_default(parser: ArgumentParser) -> None:
     silent = [
         f"{sub.prog} {name}"
         for sub in all_parsers(parser)
@@ -305,6 +305,6 @@ def test_every_module_of_a_package_is_in_the_list_of_it(name: str) -> None:
     assert modules - {"__init__"} <= set(re.findall(r"\w+", package.__doc__))
 
 
-def test_the_version_of_the_distribution_is_the_one_that_the_code_tells() -> None:
+def test_the_distribution_has_the_version_of_the_code() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__

@@ -58,7 +58,7 @@ def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:
     assert "stenod = stenod.cli:main" in commands
 
 
-def test_the_wheel_bears_the_version_that_the_code_tells(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_the_version_of_the_code(wheel: zipfile.ZipFile) -> None:
     metadata = wheel.read(f"{DIST_INFO}/METADATA").decode()
     assert f"\nVersion: {__version__}\n" in metadata
 

@@ -144,7 +144,7 @@ def test_a_torn_character_hides_nothing_from_the_twin(folder: Path) -> None:
     assert kept.name.startswith("wire.jsonl.at-")
 
 
-def test_an_event_that_cannot_be_stored_is_told_and_the_file_stays(folder: Path) -> None:
+def test_an_event_that_cannot_be_stored_is_an_error_and_the_file_stays(folder: Path) -> None:
     path = folder / "wire.jsonl"
 
     async def live() -> None:

@@ -189,7 +189,7 @@ def test_only_the_thoughts_that_a_text_begins_with_are_dropped(given: str, left:
         {"completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 4}},
     ],
 )  # fmt: skip
-def test_a_count_that_makes_no_sense_was_not_told(usage: Any) -> None:
+def test_a_senseless_token_count_is_ignored(usage: Any) -> None:
     assert OPENAI_CHAT.answer(chat("notes", usage)).output_tokens is None
 
 
@@ -216,7 +216,7 @@ def test_what_is_no_answer_is_unusable(provider: Provider, body: bytes) -> None:
         provider.answer(body)
 
 
-def test_a_refusal_is_told_and_is_no_summary() -> None:
+def test_a_model_refusal_is_an_error_and_no_summary() -> None:
     with pytest.raises(Unusable, match="I will not"):
         OPENAI_CHAT.answer(chat(None, refusal="I will not"))
     with pytest.raises(Unusable, match="refused"):

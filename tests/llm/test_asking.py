@@ -163,7 +163,7 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
         (raw(b"x", 200, content_encoding="gzip"), "compressed"),
     ],
 )
-async def test_what_stays_wrong_is_told_at_once_with_what_to_do(step: Step, words: str) -> None:
+async def test_a_permanent_error_is_raised_at_once_with_a_remedy(step: Step, words: str) -> None:
     with ModelServer(step) as server:
         asker = Asker(server)
         failed = await failure_of(asker)
@@ -208,7 +208,7 @@ async def test_a_cancelled_question_hangs_up() -> None:
 @pytest.mark.parametrize(
     "url", ["http://a\0b", "http://127.0.0.1:0", "http://[::1]:1", "http://é/"]
 )
-async def test_a_url_that_leads_nowhere_is_told_and_no_crash(url: str) -> None:
+async def test_an_unreachable_url_is_an_error_and_no_crash(url: str) -> None:
     with ModelServer(chat()) as server:
         assert (await failure_of(Asker(server, base_url=url))).status is None
 

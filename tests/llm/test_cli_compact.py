@@ -56,7 +56,7 @@ def texts(session: steno.BlockingSession) -> list[str]:
     return [str(each["content"]) for each in session.history]
 
 
-def test_a_compaction_prints_the_head_and_tells_what_it_does(
+def test_a_compaction_prints_the_head_and_its_progress(
     command: Steno, client: steno.BlockingClient
 ) -> None:
     session = filled(client)
@@ -158,7 +158,7 @@ def test_a_signal_gives_the_compaction_up(
 
 
 @pytest.mark.parametrize("step", [failing(401, f"bad key {CANARY}"), chat()])
-def test_a_key_is_told_nowhere_and_stored_nowhere(
+def test_an_api_key_is_neither_logged_nor_stored(
     root: Path, client: steno.BlockingClient, step: Step
 ) -> None:
     filled(client)
@@ -182,7 +182,9 @@ def test_a_key_is_told_nowhere_and_stored_nowhere(
         (["--model", "m", "demo", "--api-key", CANARY], "unrecognized"),
     ],
 )
-def test_a_wrong_command_line_is_told_so(command: Steno, arguments: list[str], words: str) -> None:
+def test_a_wrong_command_line_is_a_usage_error(
+    command: Steno, arguments: list[str], words: str
+) -> None:
     ran = command("compact", *arguments)
     assert ran.code == 2
     assert words in ran.err

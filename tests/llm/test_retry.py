@@ -40,7 +40,7 @@ def test_the_pause_that_a_server_asks_for_is_understood(
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1_0", "1e3", "٣", "1.2.3"])
-def test_a_pause_that_makes_no_sense_was_not_told(text: str) -> None:
+def test_a_senseless_retry_after_is_ignored(text: str) -> None:
     assert told_pause_s({"retry-after": text}, NOON) is None
 
 

@@ -170,7 +170,7 @@ def test_a_repeat_is_answered_as_at_first_when_another_program_copied_its_lines(
     assert all(ack.duplicate for ack in again)
 
 
-def test_what_another_program_changed_while_nobody_had_it_open_is_told_once() -> None:
+def test_a_foreign_change_of_a_closed_session_is_recorded_once() -> None:
     disk, session = simulated()
     opened = session.open()
     apply(opened, append("a"), user("1"))
@@ -210,7 +210,7 @@ def test_a_rewrite_whose_file_another_program_replaced_while_it_was_closed_took_
     assert "voided" not in [entry.kind for entry in session.happenings()]
 
 
-def test_a_rewrite_behind_which_the_timeline_was_told_of_more_took_place() -> None:
+def test_a_rewrite_followed_by_timeline_entries_took_place() -> None:
     disk, session = simulated()
     opened = session.open()
     apply(opened, append("a"), user("1"))

@@ -322,7 +322,7 @@ def test_a_revert_past_a_compaction_gives_the_id_again(
 
 
 @pytest.mark.parametrize("with_mark", [False, True])
-def test_a_reservation_that_was_told_outlives_the_daemon_and_is_no_readers_business(
+def test_a_reserved_id_survives_the_daemon_and_is_hidden_from_readers(
     with_mark: bool,
 ) -> None:
     disk, session, opened = fresh()

@@ -106,7 +106,7 @@ def test_a_folder_cannot_be_opened_below_a_file(disk: Disk, root: int) -> None:
         disk.names(file)
 
 
-def test_names_are_all_names_whoever_made_them(disk: Disk, root: int, world: DiskWorld) -> None:
+def test_names_include_foreign_files(disk: Disk, root: int, world: DiskWorld) -> None:
     disk.open_new(root, "ours")
     disk.open_folder(root, "folder", create=True)
     world.put("theirs", b"")

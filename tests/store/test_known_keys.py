@@ -82,7 +82,7 @@ def test_what_a_killed_writer_appended_behind_the_mark_counts() -> None:
 
 
 @pytest.mark.parametrize(("beyond", "is_known"), [(0, True), (1, False)])
-def test_a_mark_that_lies_far_behind_tells_of_no_key(
+def test_a_distant_recovery_point_says_nothing_about_keys(
     monkeypatch: pytest.MonkeyPatch, beyond: int, is_known: bool
 ) -> None:
     _, session, opened = fresh()
@@ -183,7 +183,7 @@ def test_no_used_key_is_taken_for_a_new_one_whatever_happened(
             assert is_known or keys.must_be_looked_up(each, repeat=True)
 
 
-def test_keys_behind_a_mark_count_also_where_nobody_told_of_the_rotation() -> None:
+def test_keys_after_a_recovery_point_count_after_a_foreign_rotation() -> None:
     disk, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
     opened.log.close()

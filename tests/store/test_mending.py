@@ -109,7 +109,7 @@ def test_a_repair_that_is_killed_at_any_call_leaves_the_original_or_the_repaired
     assert number > 8
 
 
-def test_a_repair_whose_disk_fails_at_any_call_tells_what_is_true(talk: Path) -> None:
+def test_a_repair_with_a_failing_disk_reports_the_truth(talk: Path) -> None:
     told, failing = set[type[Exception]](), 0
     has_failed = True
     while has_failed:
@@ -172,7 +172,7 @@ def test_a_file_that_changes_while_it_is_looked_at_is_left_alone(
     assert talk.read_bytes() == DAMAGED + b"more\n"
 
 
-def test_what_is_written_into_the_original_after_its_last_look_is_told(
+def test_a_write_to_the_original_during_a_repair_is_reported(
     talk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.rename

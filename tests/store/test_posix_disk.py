@@ -121,7 +121,7 @@ def test_a_kernel_that_cannot_copy_is_replaced_by_reading_and_writing(
     assert disk.read(target, 20_000, 0) == (b"0123456789" * 1000)[5:]
 
 
-def test_a_copy_error_that_is_no_refusal_is_told(
+def test_an_unexpected_copy_error_is_raised(
     disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> int:

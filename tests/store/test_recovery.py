@@ -566,7 +566,7 @@ def test_a_first_happening_that_was_never_synced_is_durable_once_it_is_believed(
 
 
 @pytest.mark.parametrize("survival", Survival)
-def test_a_repair_that_is_interrupted_anywhere_loses_no_byte_and_is_told(
+def test_an_interrupted_repair_loses_no_byte_and_is_recorded(
     survival: Survival,
 ) -> None:
     disk, session = simulated()

@@ -67,7 +67,7 @@ def repair(report: Verification, key: str = "m", **fields: int) -> Repair:
     return Repair(session=SESSION, key=key, **told)
 
 
-def test_verify_tells_every_damage_and_changes_nothing() -> None:
+def test_verify_reports_every_damage_and_changes_nothing() -> None:
     found = scene()
     before = found.disk.tree()
     report = found.session.verified()
@@ -258,14 +258,14 @@ def test_a_session_as_steno_leaves_it_has_no_finding() -> None:
     assert kinds(rewritten()) == []
 
 
-def test_a_generation_that_changed_is_told() -> None:
+def test_verify_reports_a_changed_generation() -> None:
     found = rewritten()
     whole = found.session.file("context_1.jsonl")
     found.disk.plant(f"{PATH}/context_1.jsonl", whole.replace(b"three", b"3hree"))
     assert kinds(found) == [("rewrite_lost", "context_1.jsonl")]
 
 
-def test_a_generation_that_is_gone_is_told() -> None:
+def test_verify_reports_a_missing_generation() -> None:
     found = rewritten()
     folder = found.disk.open_root(PATH)
     found.disk.unlink(folder, "context_1.jsonl")
@@ -327,20 +327,20 @@ def test_a_look_that_runs_out_of_handles_or_memory_says_nothing_of_the_files(
     assert failed.value.errno == error
 
 
-def test_a_file_that_cannot_be_read_is_told() -> None:
+def test_verify_reports_an_unreadable_file() -> None:
     found = rewritten()
     found.disk.fail_next("open_read", errno.EIO, name="context_1.jsonl", times=9)
     assert kinds(found) == [("unreadable", "context_1.jsonl")]
 
 
-def test_synced_bytes_that_changed_are_told() -> None:
+def test_verify_reports_changed_synced_bytes() -> None:
     found = rewritten()
     at = found.session.file().index(b"one")
     found.disk.foreign.overwrite(f"{PATH}/{paths.CONTEXT}", at, b"1")
     assert ("synced_lost", "context.jsonl") in kinds(found)
 
 
-def test_a_session_without_a_present_generation_is_told() -> None:
+def test_verify_reports_a_missing_present_generation() -> None:
     found = rewritten()
     folder = found.disk.open_root(PATH)
     context = found.session.view("context_1.jsonl")
@@ -349,7 +349,7 @@ def test_a_session_without_a_present_generation_is_told() -> None:
     assert [(each.kind, each.file) for each in report.findings] == [("no_context", "context.jsonl")]
 
 
-def test_a_rewrite_that_did_not_take_place_is_told() -> None:
+def test_verify_reports_an_unfinished_rewrite() -> None:
     found = rewritten()
     crashed = found.clone()
     rehearsal = found.clone()
@@ -368,7 +368,7 @@ def test_a_rewrite_that_did_not_take_place_is_told() -> None:
     assert {"rewrite_open", "leftover"} <= told
 
 
-def test_a_state_and_a_mark_that_are_none_and_a_quarantine_are_told() -> None:
+def test_verify_reports_invalid_state_and_recovery_point_and_quarantine() -> None:
     found = rewritten()
     for name, data in (("state.json", b"[]"), (paths.MARK, b"oops"), ("quarantine/x", b"y")):
         found.disk.plant(f"{PATH}/{name}", data)
@@ -379,7 +379,7 @@ def test_a_state_and_a_mark_that_are_none_and_a_quarantine_are_told() -> None:
     ]
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_are_looked_at() -> None:
+def test_verify_checks_the_other_files_beside_an_unreadable_one() -> None:
     found = rewritten()
     found.disk.plant(f"{PATH}/state.json/x", b"")
     found.disk.plant(f"{PATH}/quarantine/x", b"")

@@ -421,9 +421,7 @@ def test_a_failed_sync_drops_the_pages_and_the_next_one_succeeds_over_lost_data(
     assert disk.content(FILE) == b"one\n\0\0\0\0three\n"
 
 
-def test_a_failed_sync_is_told_once_to_every_handle_that_was_open_and_to_none_that_came_later() -> (
-    None
-):
+def test_a_failed_sync_is_reported_once_to_every_open_handle_only() -> None:
     disk, handle = disk_with(b"one\n")
     folder = disk.open_root(ROOT)
     earlier = disk.open_read(folder, "context.jsonl")

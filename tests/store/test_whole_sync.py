@@ -310,7 +310,7 @@ def test_its_handle_goes_with_it(tmp_path: Path) -> None:
     assert held() == 0
 
 
-def test_logs_tell_from_where_on_they_are_not_durable(
+def test_a_log_reports_its_durable_length(
     disk: PosixDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = [log_in(disk, tmp_path / name) for name in ("a", "b")]

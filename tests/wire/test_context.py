@@ -116,7 +116,7 @@ def test_a_reset_leaves_what_a_replay_of_the_kept_lines_gives(
 
 
 @given(lines=LINES, floor=st.integers(0, 9), kept=st.integers(0, 30), again=st.integers(0, 9))
-def test_the_next_id_is_above_the_floor_and_all_ids_that_the_lines_tell_of(
+def test_the_next_id_is_above_the_floor_and_all_ids_in_the_lines(
     lines: list[bytes], floor: int, kept: int, again: int
 ) -> None:
     state = ContextState(3, floor)

@@ -156,7 +156,7 @@ def test_another_magic_is_incompatible_and_both_are_named(frames: list[bytes]) -
 
 
 @pytest.mark.parametrize("frames", [[PROTOCOL_MAGIC], [PROTOCOL_MAGIC, b"r1"]])
-def test_too_few_frames_are_refused_and_the_right_ones_are_told(frames: list[bytes]) -> None:
+def test_too_few_frames_are_refused_with_the_expected_ones(frames: list[bytes]) -> None:
     error = _refusal(frames)
     assert type(error) is BadRequest
     assert "a request id, a header, then the records" in error.message
@@ -204,14 +204,14 @@ def test_a_header_that_is_no_json_is_a_bad_request(header: bytes) -> None:
 @pytest.mark.parametrize(
     "header", [b"{}", b"[]", b"1", b"null", b'"status"', b'{"command":null}', b'{"command":7}']
 )
-def test_a_header_without_a_command_is_told_all_commands(header: bytes) -> None:
+def test_a_header_without_a_command_gets_the_list_of_commands(header: bytes) -> None:
     error = _refusal_of(header)
     assert type(error) is BadRequest
     assert ", ".join(COMMANDS) in error.message
 
 
 @pytest.mark.parametrize("command", ["", "Append", "explode", "x" * 10_000, "a\nb", "\0"])
-def test_an_unknown_command_is_named_and_told_all_commands(command: str) -> None:
+def test_an_unknown_command_gets_its_name_and_the_list_of_commands(command: str) -> None:
     error = _refusal_of(msgspec.json.encode({"command": command}))
     assert type(error) is BadRequest
     assert repr(command[:40]) in error.message
@@ -476,7 +476,7 @@ def test_an_error_without_a_session_gets_that_of_its_command() -> None:
     assert str(ErrorReply.of(Internal("a fault"), "demo").exception()) == "a fault [session demo]"
 
 
-def test_an_error_that_has_no_code_is_told_as_internal() -> None:
+def test_an_error_without_a_code_is_internal() -> None:
     assert ErrorReply.of(StenoError("no daemon")).code is ErrorCode.INTERNAL
 
 

@@ -91,7 +91,7 @@ def test_a_session_id_at_its_limit_is_taken_and_one_character_more_is_not() -> N
 
 
 @given(number=st.integers(1, 10**9 - 1))
-def test_the_file_of_a_generation_tells_its_number(number: int) -> None:
+def test_a_generation_file_has_its_number(number: int) -> None:
     assert paths.generation_of(paths.generation_file(number)) == number
 
 
@@ -141,7 +141,7 @@ def test_what_is_no_text_is_no_key_and_no_name(check: Callable[[Any], str], valu
         check(value)
 
 
-def test_a_uuid7_tells_the_time_it_was_made() -> None:
+def test_a_uuid7_contains_its_creation_time() -> None:
     assert paths.key_time_ms("0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11") == 0x0199F1C25B1E
 
 
@@ -153,7 +153,7 @@ def test_a_uuid7_tells_the_time_it_was_made() -> None:
         "0_99f1c2-5b1e-7a90-8000-3d1c5e9b7a11", "0199f1c2x5b1e-7a90-8000-3d1c5e9b7a11",
     ],
 )  # fmt: skip
-def test_another_key_tells_no_time(key: str) -> None:
+def test_other_keys_contain_no_time(key: str) -> None:
     assert paths.key_time_ms(key) is None
 
 
@@ -163,7 +163,7 @@ def test_no_key_makes_the_reading_of_its_time_fail(key: str) -> None:
     assert told is None or 0 <= told < 2**48
 
 
-def test_what_is_no_note_of_a_daemon_tells_nothing() -> None:
+def test_an_invalid_daemon_note_is_ignored() -> None:
     note = paths.LockNote(pid=1, version="0", root="/r", endpoint="ipc:///r/stenod.sock")
     assert paths.decode_lock_note(msgspec.json.encode(note)) == note
     for data in (b"", b"{}", b'{"pid":', b'{"pid":1,"version":"\xff"}', b"\xff"):

@@ -32,7 +32,7 @@ def test_what_is_done_soon_needs_no_progress(clock: list[float]) -> None:
     assert talk.getvalue() == ""
 
 
-def test_it_tells_the_place_and_how_far_it_is_there(clock: list[float]) -> None:
+def test_progress_shows_the_place_and_the_fraction(clock: list[float]) -> None:
     talk = Terminal()
     with Progress(Output(io.StringIO(), talk), "working") as progress:
         for item in progress.over(["a", "b"]):
@@ -44,7 +44,7 @@ def test_it_tells_the_place_and_how_far_it_is_there(clock: list[float]) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_nothing_is_told_to_a_program(clock: list[float], as_json: bool) -> None:
+def test_no_progress_is_shown_to_a_program(clock: list[float], as_json: bool) -> None:
     talk = Terminal() if as_json else io.StringIO()
     with Progress(Output(io.StringIO(), talk, as_json=as_json), "working") as progress:
         clock[0] = 9

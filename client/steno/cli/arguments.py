@@ -78,11 +78,11 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
     group = parser.add_argument_group("options of every command")
     group.add_argument(
         "--root", metavar="DIR", type=place, default=default(None),
-        help="the folder that holds the sessions (default: STENO_HOME, or the state folder)",
+        help="the folder of the sessions (default: STENO_HOME, or the state folder)",
     )  # fmt: skip
     group.add_argument(
         "--socket", metavar="PATH", type=place, default=default(None),
-        help="where the daemon listens (default: STENO_SOCKET, or in the root)",
+        help="the daemon's socket (default: STENO_SOCKET, or in the root)",
     )  # fmt: skip
     group.add_argument(
         "--endpoint", metavar="ADDRESS", type=_endpoint, default=default(None),
@@ -90,18 +90,18 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
     )  # fmt: skip
     group.add_argument(
         "--key-file", metavar="FILE", type=place, default=default(None),
-        help="the key for it, from `steno keys new` (default: STENO_KEY_FILE)",
+        help="the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)",
     )  # fmt: skip
     group.add_argument(
         "--name", metavar="NAME", type=_name, default=default(None),
-        help="who writes, kept in each line as _by (default: the login name)",
+        help="the author of changes, stored in each line as _by (default: the login name)",
     )  # fmt: skip
     group.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=default(None),
-        help="give up after this long (default: 30)",
+        help="deadline of the command (default: 30)",
     )  # fmt: skip
     group.add_argument(
-        "--json", action="store_true", default=default(False), help="write JSON, also of errors"
+        "--json", action="store_true", default=default(False), help="print JSON, including errors"
     )
 
 
@@ -113,7 +113,7 @@ def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True)
         by_prefix: the beginning of an id will do when it is that of one session only; not for what
             is told to make a session of that very id.
     """
-    summary = "the id of a session, or what only one begins with" if by_prefix else "its id, whole"
+    summary = "a session id or a unique prefix" if by_prefix else "the full session id"
     parser.add_argument("session", metavar="SESSION", help=summary)
     parser.set_defaults(by_prefix=by_prefix)
 
@@ -130,7 +130,7 @@ def no_create(parser: argparse.ArgumentParser) -> None:
     """--no-create, for what makes a session that is missing."""
     parser.set_defaults(makes_root=True)
     parser.add_argument(
-        "--no-create", action="store_true", help="refuse when there is no such session"
+        "--no-create", action="store_true", help="fail if the session does not exist"
     )
 
 
@@ -141,10 +141,10 @@ def create(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--create",
         action="store_true",
-        help="make the session if there is none of this very id, in a mount, too",
+        help="create the session if it does not exist, in a mount too",
     )
     group.add_argument(
-        "--no-create", action="store_true", help="refuse when there is no such session"
+        "--no-create", action="store_true", help="fail if the session does not exist"
     )
 
 
@@ -154,7 +154,7 @@ def title(parser: argparse.ArgumentParser) -> None:
         "--title",
         metavar="TEXT",
         type=title_text,
-        help="of the new session (default: made of this one's)",
+        help="the title of the new session (default: derived from SESSION's)",
     )
 
 
@@ -184,21 +184,21 @@ def mutation(
     _add_key(parser, f"; {key}" if key else "")
     parser.add_argument(
         "--expect", metavar="POSITION", type=position,
-        help="refuse unless the session ends here",
+        help="fail unless the session's head is POSITION",
     )  # fmt: skip
     if durable:
         return
     parser.add_argument(
         "--durability", choices=_DURABILITIES, default="synced",
-        help="what is true when the command returns: synced, on the disk (default); written, in"
-        " the page cache",
+        help="when the command returns: synced, on the disk (default), or written, in the page"
+        " cache",
     )  # fmt: skip
 
 
 def _add_key(parser: argparse.ArgumentParser, more: str = "") -> None:
     parser.add_argument(
         "--key", metavar="KEY", type=_key,
-        help=f"names this command: sent again it is applied once{more}",
+        help=f"idempotency key: a repeated command with the same key is applied once{more}",
     )  # fmt: skip
 
 

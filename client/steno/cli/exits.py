@@ -31,11 +31,11 @@ MEANINGS: Final = {
     Exit.DONE: "done",
     Exit.FAILED: "refused or failed; nothing happened",
     Exit.USAGE: "the command line is wrong",
-    Exit.CONFLICT: "conflict: another writer was faster, and --expect no longer holds",
+    Exit.CONFLICT: "conflict: another writer changed the session, or the key was used before",
     Exit.NOT_FOUND: "not found: no such session, checkpoint, generation, position, log or match",
     Exit.UNREACHABLE: "no daemon answered; nothing happened",
-    Exit.UNKNOWN: "nobody knows whether it happened: repeat it with the key that is named",
-    Exit.DAMAGED: "verify found damage, or doctor a problem; nothing was changed",
+    Exit.UNKNOWN: "outcome unknown: repeat the command with the printed key",
+    Exit.DAMAGED: "verify found damage or doctor found a problem; nothing was changed",
     Exit.INTERRUPTED: "interrupted",
 }
 """Each exit code in words, as `steno --help` shows them."""

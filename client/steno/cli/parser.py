@@ -48,8 +48,8 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="steno",
-        description="Read and write agent sessions, and look after the daemon that owns them."
-        " A daemon is started when a command needs one and none runs.",
+        description="Read and write agent sessions, and manage the daemon that owns them."
+        " A command that needs the daemon starts it.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )

@@ -12,8 +12,8 @@ from steno.cli.arguments import (
 
 def add_timeline(commands: Subcommands) -> None:
     parser = command(
-        commands, "timeline", "timeline:timeline", "draw what ever happened to a session",
-        "A tree of its generations: what each rewrite kept and left behind, by whom, when and why.",
+        commands, "timeline", "timeline:timeline", "show the history of a session as a tree",
+        "Shows each generation, and for each rewrite its author, time, reason and kept lines.",
         example="steno timeline demo",
     )  # fmt: skip
     session_argument(parser)
@@ -21,11 +21,13 @@ def add_timeline(commands: Subcommands) -> None:
 
 def add_restore(commands: Subcommands) -> None:
     parser = command(
-        commands, "restore", "write:restore", "bring back a generation that was left behind",
-        "What is there now is left behind in its turn, so a restore can be undone.",
+        commands, "restore", "write:restore", "restore a past generation",
+        "The present state becomes a past generation, so a restore can be undone.",
         example="steno restore demo 0",
     )  # fmt: skip
     session_argument(parser)
-    parser.add_argument("generation", metavar="GENERATION", type=count, help="its number")
+    parser.add_argument(
+        "generation", metavar="GENERATION", type=count, help="the number of the generation"
+    )
     why(parser)
     mutation(parser)

@@ -14,20 +14,22 @@ from steno.cli.arguments import (
 
 def add_title(commands: Subcommands) -> None:
     parser = command(
-        commands, "title", "organize:title", "show the title of a session, or give it one",
-        "An empty TEXT takes the title away.",
+        commands, "title", "organize:title", "show or set the title of a session",
+        "An empty TEXT removes the title.",
         example="steno title demo 'What is in this folder?'",
     )  # fmt: skip
     session_argument(parser)
-    optional_argument(parser, "text", title_text, "one line (default: show the present one)")
+    optional_argument(
+        parser, "text", title_text, "the title, one line (default: show the current one)"
+    )
     parser.set_defaults(changes="text")
 
 
 def add_label(commands: Subcommands) -> None:
     parser = command(
-        commands, "label", "organize:label", "show the labels of a session, or change them",
-        "+LABEL adds one and -LABEL takes one away; plain ones replace all there are. Prints the"
-        " labels that the session has then.",
+        commands, "label", "organize:label", "show or change the labels of a session",
+        "+LABEL adds a label, -LABEL removes one, and plain labels replace all. Prints the"
+        " resulting labels.",
         example="steno label demo +review -draft\nsteno label demo red green",
         # `-h` would swallow a label that is to go and begins with h.
         short_help=False,
@@ -36,16 +38,16 @@ def add_label(commands: Subcommands) -> None:
     parser.add_argument(
         # Without a default argparse would call it required.
         "labels", metavar="LABEL", nargs="*", default=[],
-        help="a word, or one with + or - before it",
+        help="a label, optionally with + or - before it",
     )  # fmt: skip
-    parser.add_argument("--none", action="store_true", help="take all of them away")
+    parser.add_argument("--none", action="store_true", help="remove all labels")
     parser.set_defaults(changes=True, dashed="labels")
 
 
 def add_archive(commands: Subcommands) -> None:
     parser = command(
-        commands, "archive", "organize:archive", "let `steno sessions` leave a session out",
-        "It can be read, written and found by its id as before.",
+        commands, "archive", "organize:archive", "hide a session from `steno sessions`",
+        "The session can still be read and written by its id.",
         example="steno archive demo",
     )  # fmt: skip
     _only_session(parser)
@@ -53,7 +55,8 @@ def add_archive(commands: Subcommands) -> None:
 
 def add_unarchive(commands: Subcommands) -> None:
     parser = command(
-        commands, "unarchive", "organize:unarchive", "list an archived session again",
+        commands, "unarchive", "organize:unarchive",
+        "show an archived session in `steno sessions` again",
         example="steno unarchive demo",
     )  # fmt: skip
     _only_session(parser)
@@ -62,13 +65,12 @@ def add_unarchive(commands: Subcommands) -> None:
 def add_delete(commands: Subcommands) -> None:
     parser = command(
         commands, "delete", "organize:delete", "move a session to the trash",
-        "The sessions below it go with it. What only one id begins with will do without --key."
-        " Asks before it does so when stdin is a terminal. Prints"
-        " the folder that the files lie in from then on, and when it expires.",
+        "Also deletes the sessions below it. A unique prefix is enough unless --key is given. Asks"
+        " for confirmation on a terminal. Prints the trash folder and its time of expiry.",
         example="steno delete demo --yes",
     )  # fmt: skip
     session_argument(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     key(parser)
 
 

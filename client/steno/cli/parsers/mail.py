@@ -14,8 +14,9 @@ from steno.cli.arguments import (
 def add_dmail(commands: Subcommands) -> None:
     parser = command(
         commands, "dmail", "", "send a message back to a checkpoint",
-        "One waits in a session at a time. Its delivery reverts the session to the checkpoint and"
-        " appends the message there, in one step; whoever looks after the session does that.",
+        "At most one D-Mail is pending per session. Its delivery reverts the session to the"
+        " checkpoint and appends the message there, in one atomic step; the agent that owns the"
+        " session runs it.",
         example="steno dmail send demo 3 'the tests are in tests/unit'\nsteno dmail deliver demo",
     )  # fmt: skip
     under = actions(parser)
@@ -26,24 +27,24 @@ def add_dmail(commands: Subcommands) -> None:
 
 def _add_send(commands: Subcommands) -> None:
     parser = command(
-        commands, "send", "dmail:send", "send one", "Prints its id once it is durable.",
+        commands, "send", "dmail:send", "send a D-Mail", "Prints its id once it is durable.",
         example="steno dmail send demo 3 - < insight.txt",
     )  # fmt: skip
     session_argument(parser)
     parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", type=checkpoint_id, help="the id of one"
+        "checkpoint", metavar="CHECKPOINT", type=checkpoint_id, help="the id of the checkpoint"
     )
     parser.add_argument("text", metavar="TEXT", help="the message, or - for stdin")
     parser.add_argument(
-        "--replaces", metavar="MAIL_ID", help="the one that waits, to be given up for this one"
+        "--replaces", metavar="MAIL_ID", help="the pending D-Mail that this one replaces"
     )
-    mutation(parser, key="it is the id of the mail, too", durable=True)
+    mutation(parser, key="it is also the id of the D-Mail", durable=True)
 
 
 def _add_show(commands: Subcommands) -> None:
     parser = command(
-        commands, "show", "dmail:show", "show the one that waits",
-        "It only looks; nothing on stdout when none waits.",
+        commands, "show", "dmail:show", "show the pending D-Mail",
+        "Prints nothing on stdout if no D-Mail is pending.",
         example="steno dmail show demo --json",
     )  # fmt: skip
     session_argument(parser)
@@ -51,14 +52,16 @@ def _add_show(commands: Subcommands) -> None:
 
 def _add_deliver(commands: Subcommands) -> None:
     parser = command(
-        commands, "deliver", "dmail:deliver", "deliver the one that waits",
-        "Prints the new head. What is dropped stays in a file beside the session's own and can be"
-        " brought back with `steno restore`.",
+        commands, "deliver", "dmail:deliver", "deliver the pending D-Mail",
+        "Prints the new head. The removed records stay in a past generation; `steno restore` brings"
+        " them back.",
         example="steno dmail deliver demo",
     )  # fmt: skip
     session_argument(parser)
-    optional_argument(parser, "mail_id", str, "only this one (default: the one that waits)")
+    optional_argument(parser, "mail_id", str, "the id of the D-Mail (default: the pending one)")
     parser.add_argument(
-        "--add-user-message", action="store_true", help="let the model see the new checkpoint, too"
+        "--add-user-message",
+        action="store_true",
+        help="also append a user message that names the checkpoint",
     )
     mutation(parser, durable=True)

@@ -13,12 +13,12 @@ FORMATS = ("markdown", "json", "kimi")
 
 def add_export(commands: Subcommands) -> None:
     parser = command(
-        commands, "export", "export:export", "write a session down for another program",
-        "markdown is the conversation for people; json is everything with its cursors, events and"
-        " timeline; kimi is a session folder as kimi-cli makes it: its lines without the keys that"
-        " steno adds, its older generations, uploads, tasks and subagents. A daemon on another"
-        " machine sends only the lines and the title. Symbolic links are left out. Nothing that"
-        " is there already is overwritten.",
+        commands, "export", "export:export", "export a session for people or other programs",
+        "markdown: the conversation for people. json: all records, events and the timeline with"
+        " their cursors. kimi: a session folder in kimi-cli's format, without the keys that steno"
+        " adds, with past generations, uploads, tasks and subagents. A daemon on another machine"
+        " sends only the lines and the title. Symbolic links are skipped. Existing files are"
+        " never overwritten.",
         example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
     )  # fmt: skip
     session_argument(parser)
@@ -34,13 +34,12 @@ def add_export(commands: Subcommands) -> None:
 def add_import(commands: Subcommands) -> None:
     parser = command(
         commands, "import", "import_sessions:import_sessions",
-        "take in session folders, byte for byte",
-        "FOLDER is a session folder, a tree of them such as kimi-cli's, or the file <uuid>.jsonl of"
-        " a session in kimi-cli's old format. Each session appears"
-        " whole or not at all; one that was imported before is passed over, so that a repeat is"
-        " harmless. Of kimi-cli's kimi.json, the work directories of these sessions and their last"
-        " sessions are taken, too, and `steno sessions` shows them. FOLDER itself is only read. The"
-        " root has to be on this machine.",
+        "import session folders byte for byte",
+        "FOLDER is a session folder, a tree of session folders such as kimi-cli's, or a file"
+        " <uuid>.jsonl in kimi-cli's old format. The import of a session is atomic; a session that"
+        " was imported before is skipped, so the command can be repeated. The work directories in"
+        " kimi-cli's kimi.json are imported too; `steno sessions` shows them. FOLDER is only read."
+        " The root must be on this machine.",
         example="steno import ~/.kimi/sessions kimi\nsteno import ~/copy demo-2",
     )  # fmt: skip
     parser.add_argument(
@@ -51,7 +50,7 @@ def add_import(commands: Subcommands) -> None:
     )
     optional_argument(
         parser, "session", str,
-        "the id of the session, or what the ids of a tree begin with (default: a session's folder"
-        " name; nothing for a tree)",
+        "the id of the session, or a prefix for the ids of a tree (default: the folder name for a"
+        " session, no prefix for a tree)",
     )  # fmt: skip
     parser.set_defaults(changes=True, makes_root=True)

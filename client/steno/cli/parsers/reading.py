@@ -16,32 +16,40 @@ from steno.cli.time_arguments import since
 def add_sessions(commands: Subcommands) -> None:
     parser = command(
         commands, "sessions", "sessions:sessions", "list the sessions",
-        "Id, size, generations, last change, title and labels; archived ones are left out. A file"
-        " <uuid>.jsonl of kimi-cli is listed as (old format): `steno import` takes it in.",
+        "Columns: id, size, generations, last change, title, labels. Archived sessions are hidden."
+        " A file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.",
         example="steno sessions kimi: --label review",
     )  # fmt: skip
-    optional_argument(parser, "prefix", str, "of their ids")
+    optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--archived", action="store_const", const="only", default="no", help="archived ones only"
+        "--archived",
+        action="store_const",
+        const="only",
+        default="no",
+        help="list archived sessions only",
     )
     which.add_argument(
-        "--all", dest="archived", action="store_const", const="all", help="archived ones, too"
+        "--all",
+        dest="archived",
+        action="store_const",
+        const="all",
+        help="list archived sessions too",
     )
     parser.add_argument(
         "--label", dest="labels", metavar="LABEL", action="append", default=[],
-        help="only those that bear it; more than once: all of them",
+        help="only sessions with this label; repeat it to require several labels",
     )  # fmt: skip
     parser.add_argument(
         "--title", metavar="TEXT", default="",
-        help="only those whose title contains it, whatever its case",
+        help="only sessions whose title contains TEXT, ignoring case",
     )  # fmt: skip
 
 
 def add_stat(commands: Subcommands) -> None:
     parser = command(
-        commands, "stat", "stat:stat", "say how a session is",
-        "Where it ends, its token counts and checkpoints, its title and labels, its folder. It is"
+        commands, "stat", "stat:stat", "show the state of a session",
+        "Prints its head, token counts, checkpoints, title, labels and folder. The session is"
         " neither created nor repaired.",
         example="steno stat demo",
     )  # fmt: skip
@@ -50,70 +58,68 @@ def add_stat(commands: Subcommands) -> None:
 
 def add_show(commands: Subcommands) -> None:
     parser = command(
-        commands, "show", "show:show", "show a conversation to a person",
+        commands, "show", "show:show", "show a conversation in readable form",
         "Messages, tool calls and their results, checkpoints and token counts in order. Thoughts"
-        " and long results are folded, images are named by type and size.",
+        " and long results are folded; images appear as type and size.",
         example="steno show demo --since 2h\nsteno show demo --at 0:12",
     )  # fmt: skip
     session_argument(parser)
     past = parser.add_mutually_exclusive_group()
     past.add_argument(
-        "--at", metavar="POSITION", type=position, help="show what there was before a position"
+        "--at", metavar="POSITION", type=position, help="show the session as it was before POSITION"
     )
+    past.add_argument("--generation", metavar="N", type=count, help="show a past generation")
     past.add_argument(
-        "--generation", metavar="N", type=count, help="show a generation that was left behind"
-    )
-    past.add_argument(
-        "-f", "--follow", action="store_true", help="go on with what is written from now on"
+        "-f", "--follow", action="store_true", help="print new records as they become durable"
     )
     _since(parser)
     parser.add_argument("--full", action="store_true", help="fold nothing")
     parser.add_argument(
         "--no-pager", action="store_true",
-        help="let it scroll by; what is higher than the terminal goes through PAGER, or less",
+        help="do not page output that is longer than the terminal (PAGER, or less)",
     )  # fmt: skip
 
 
 def add_read(commands: Subcommands) -> None:
     parser = command(
-        commands, "read", "read:read", "print records as they lie in the file",
-        "Lines that are no records are passed over and counted on stderr.",
+        commands, "read", "read:read", "print records exactly as stored",
+        "Lines that are not records are skipped; their number is printed on stderr.",
         example="steno read demo --after 0:12 --json",
     )  # fmt: skip
     session_argument(parser)
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--after", metavar="POSITION", type=position, help="begin here")
-    start.add_argument("--generation", metavar="N", type=count, help="read all of a generation")
-    parser.add_argument("--until", metavar="POSITION", type=position, help="end here")
+    start.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
+    start.add_argument("--generation", metavar="N", type=count, help="read one past generation")
+    parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
     _since(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="fail at the first line that is no record"
+        "--strict", action="store_true", help="fail at the first line that is not a record"
     )
 
 
 def add_tail(commands: Subcommands) -> None:
     parser = command(
         commands, "tail", "read:tail", "print the last records",
-        "With -f it goes on with each record once it is durable, without gap or duplicate, across"
+        "With -f, prints each new record once it is durable: no gap and no duplicate, across"
         " rewrites and restarts of the daemon.",
         example="steno tail demo -n 3 -f",
     )  # fmt: skip
     session_argument(parser)
     start = parser.add_mutually_exclusive_group()
     start.add_argument("-n", "--lines", metavar="N", type=count, default=10, help="(default: 10)")
-    start.add_argument("--after", metavar="POSITION", type=position, help="begin here")
+    start.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on with what is written from now on"
+        "-f", "--follow", action="store_true", help="print new records as they become durable"
     )
     parser.add_argument(
         "--wire", action="store_const", dest="handler", const="wire:tail",
-        default="read:tail", help="the events of the wire file, not the records",
+        default="read:tail", help="print events of the wire file instead of records",
     )  # fmt: skip
 
 
 def _since(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", metavar="TIME", type=since,
-        help="from the first record that was written then or later: 90s, 15min, 2h, 3d ago, or"
-        " 15:04, 2026-11-21, 2026-11-21T15:04",
+        help="only records written at TIME or later: an age (90s, 15min, 2h, 3d) or a time (15:04,"
+        " 2026-11-21, 2026-11-21T15:04)",
     )  # fmt: skip

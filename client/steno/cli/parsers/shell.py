@@ -7,10 +7,10 @@ SHELLS = ("bash", "zsh")
 
 def add_completion(commands: Subcommands) -> None:
     parser = command(
-        commands, "completion", "completion:completion", "print what makes Tab complete `steno`",
-        "Commands, options and session ids; the ids are looked up in the folders of the root, no"
-        " daemon is started for them. Evaluate it where the shell starts, for zsh behind compinit,"
-        " or put it where the shell looks.",
+        commands, "completion", "completion:completion", "print the completion script of a shell",
+        "Completes commands, options and session ids; ids come from the folders of the root,"
+        " without a daemon. Evaluate the script at shell start-up (in zsh after compinit), or put"
+        " it into the shell's completion folder.",
         example="steno completion bash > ~/.bash_completion\n"
         "steno completion zsh > ~/.zfunc/_steno",
     )  # fmt: skip

@@ -22,22 +22,22 @@ _SPEED_MAX: Final = 1e6
 def add_wire(commands: Subcommands) -> None:
     parser = command(
         commands, "wire", "wire:wire", "list the events of a session's wire file",
-        "Position, time, type and payload, one event a line. Lines that are no events are passed"
-        " over and counted on stderr; with --strict the first of them ends the command with 1, and"
-        " its position is named.",
+        "Prints position, time, type and payload, one event per line. Lines that are not events"
+        " are skipped and their number is printed on stderr; with --strict, the first such line"
+        " ends the command with 1 and its position.",
         example="steno wire demo --after 0:100",
     )  # fmt: skip
     session_argument(parser)
     _wire_span(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="fail at the first line that is no event"
+        "--strict", action="store_true", help="fail at the first line that is not an event"
     )
 
 
 def add_turns(commands: Subcommands) -> None:
     parser = command(
         commands, "turns", "wire:turns", "list the turns of a session",
-        "Number, position in the wire file, time, and what the user said. `steno fork --turn`"
+        "Prints number, position in the wire file, time and the user's input. `steno fork --turn`"
         " takes the number.",
         example="steno turns demo",
     )  # fmt: skip
@@ -46,45 +46,45 @@ def add_turns(commands: Subcommands) -> None:
 
 def add_replay(commands: Subcommands) -> None:
     parser = command(
-        commands, "replay", "wire:replay", "list the events with the pauses between them",
-        f"A pause longer than {REPLAY_PAUSE_S_MAX:g} s is cut to that.",
+        commands, "replay", "wire:replay", "replay the events with their original pauses",
+        f"Pauses longer than {REPLAY_PAUSE_S_MAX:g} s are shortened to that.",
         example="steno replay demo --speed 10",
     )  # fmt: skip
     session_argument(parser)
     _wire_span(parser)
     parser.add_argument(
         "--speed", metavar="N", type=_speed, default=1.0,
-        help="so many times as fast; 0 waits for nothing (default: 1)",
+        help="speed factor; 0 does not pause (default: 1)",
     )  # fmt: skip
 
 
 def add_emit(commands: Subcommands) -> None:
     parser = command(
         commands, "emit", "write:emit", "append an event to a session's wire file",
-        "Prints the head of the wire file once the event is durable. Makes the session if there is"
-        " none, and says so; in a mount only with --create.",
+        "Prints the new head of the wire file once the event is durable. Creates a missing session"
+        " and says so; in a mount, only with --create.",
         example='steno emit demo TurnBegin \'{"user_input": "hi"}\'',
     )  # fmt: skip
     session_argument(parser)
-    parser.add_argument("type", metavar="TYPE", help="what kind of event it is")
+    parser.add_argument("type", metavar="TYPE", help="the type of the event")
     optional_argument(parser, "payload", str, "a JSON object, or - for stdin (default: {})")
     parser.add_argument(
         "--timestamp",
         metavar="SECONDS",
         type=_unix_time,
-        help="when it was, Unix time (default: now)",
+        help="Unix time of the event (default: now)",
     )
     parser.add_argument(
         "--header", metavar="JSON",
-        help="further fields of the file's header line, an object; used if this begins the file",
+        help="more fields for the file's header line, a JSON object; used if the file is new",
     )  # fmt: skip
     create(parser)
     mutation(parser)
 
 
 def _wire_span(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--after", metavar="POSITION", type=position, help="begin here")
-    parser.add_argument("--until", metavar="POSITION", type=position, help="end here")
+    parser.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
+    parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
 
 
 def _unix_time(text: str) -> float:
