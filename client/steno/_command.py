@@ -16,7 +16,7 @@ def main() -> NoReturn:
     """Run `steno`; what it said is flushed, and nothing of the process is tidied up."""
     gc.set_threshold(_GC_OBJECTS)
     code = _run()
-    # What is left is help and talk; whoever closed the other end wants none of it.
+    # Only help and messages are left; a reader that closed the other end wants none of it.
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -25,7 +25,7 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
-    """Import the command and run it; who interrupts it early is shown no traceback either."""
+    """Import the command and run it; an early interrupt shows no traceback either."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         # Nothing has begun. In the middle of an import, an exception may come out as another one.

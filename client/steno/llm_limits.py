@@ -31,7 +31,7 @@ MODEL_OUTPUT_TOKENS_MAX: Final = 8192
 that a model which thinks first has room."""
 
 MODEL_COMPLAINT_CHARS_MAX: Final = 300
-"""How much is told of what a model's server said when it refused."""
+"""Characters of a server's refusal that an error message quotes."""
 
 WATCH_INTERVAL_S: Final = 5.0
 """How often `steno compact --watch` looks which sessions grew: an agent's turn takes longer."""
@@ -40,7 +40,7 @@ WATCH_COMPACTIONS_MAX: Final = 4
 """Compactions that one worker has under way; more would meet the model's rate limit together."""
 
 WATCH_BACKOFF_S: Final = 30.0
-"""A session whose compaction failed is tried again after this long, doubled for each further ..."""
+"""A failed compaction is retried after this long, doubled for each further ..."""
 
 WATCH_BACKOFF_S_MAX: Final = 3600.0
-"""... failure, but never later than this: somebody may have mended it meanwhile."""
+"""... failure, but never later than this: the cause may be gone meanwhile."""

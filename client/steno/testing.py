@@ -34,14 +34,14 @@ class LinearStorage(Protocol):
 
     @property
     def token_count(self) -> int:
-        """The token count that was told last; 0 before the first."""
+        """The last token count; 0 before the first."""
         ...
 
     async def append_message(self, message: Any) -> None:
         """Add a message behind all others."""
 
     async def mark_token_count(self, token_count: int) -> None:
-        """Tell how many tokens the messages have."""
+        """Append the token count of the messages."""
 
 
 class RestoredStorage(LinearStorage, Protocol):

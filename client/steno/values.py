@@ -1,4 +1,4 @@
-"""What the client hands to its caller: acks, records, turns, mails, and what a session tells."""
+"""Values of the client: acks, records, turns, mails and events."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +80,7 @@ class Compacted(msgspec.Struct, frozen=True):
         ack: of the rewrite; its `rotated` holds all that was there before.
         messages: how many messages the summary stands for.
         summary: its text.
-        tokens: how many tokens it has, as the model told it, else by an estimate.
+        tokens: its token count as reported by the model, or an estimate.
         checkpoint_id: the checkpoint before the summary.
         cut: where the lines that were summarised ended, in the generation that was left behind.
         at: where the session ended when the compaction began, in that generation.
@@ -122,7 +122,7 @@ class WireRecord(msgspec.Struct, frozen=True):
         cursor: its position in the wire file.
         timestamp: Unix time in seconds, as its writer gave it.
         type: what kind of event it is.
-        payload: what it tells.
+        payload: its contents.
         at: up to where the context was durable when it was written; None in an event that steno
             did not write, or that bears no facts of its own.
         raw: its bytes with the newline.
@@ -158,7 +158,7 @@ class RecordsEvent(msgspec.Struct, frozen=True):
     Attributes:
         block: the lines as they lie in the file, each with its newline. They are decoded only when
             `records` is asked for.
-        file: the file that they are of, and whose positions these are.
+        file: the file of the records and of the positions.
     """
 
     first: Position
@@ -206,7 +206,7 @@ class Reset(msgspec.Struct, frozen=True):
 
 
 class DmailEvent(msgspec.Struct, frozen=True):
-    """Something happened to a D-Mail; one that waits is told of again after Live.
+    """A change of a D-Mail's state; a pending one is sent again after Live.
 
     Attributes:
         state: what became of it; `expired` means that a rewrite removed its checkpoint.

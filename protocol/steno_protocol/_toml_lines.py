@@ -1,4 +1,4 @@
-"""What a TOML file says, and in which line each key stands, which Python's reader does not tell."""
+"""A TOML file with the line number of each key, which Python's parser does not report."""
 
 import tomllib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ class _TooMuch(ValueError):
 
 
 def read_toml(text: str, path: str) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
-    """What a file says, and the line of each key and table as `lines_of_keys` tells it.
+    """The contents of a file, and the line of each key and table from `lines_of_keys`.
 
     Raises:
         BadRequest: it is no TOML, or has a number or a nesting that the reader cannot take in.

@@ -71,7 +71,7 @@ def read_block(
 def read_lines(
     view: Bytes, line: int, offset: int, bytes_max: int, until: int | None = None
 ) -> tuple[Block, list[bytes]]:
-    """As `read_block`, for who wants the lines one by one: the block itself holds no data."""
+    """As `read_block`, with the lines one by one: the block itself holds no data."""
     data = view.read(bytes_max, offset)
     lines = split_lines(data)
     end = offset + len(data)

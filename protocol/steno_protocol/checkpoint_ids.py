@@ -1,6 +1,6 @@
-"""The id that the next checkpoint gets where the lines of a generation tell of none.
+"""The next checkpoint id of a generation without checkpoint lines.
 
-A revert to the first checkpoint of a compacted file leaves no such line; the timeline tells it.
+A revert to the first checkpoint of a compacted file leaves no such line; the timeline has the id.
 """
 
 from collections.abc import Iterable

@@ -22,10 +22,10 @@ from steno_protocol.replies import CheckedFile, CheckFinding, Verification
 from steno_protocol.timeline_entries import TimelineEntry
 
 Progress = Callable[[int], None]
-"""Told how many more bytes were looked at."""
+"""Called with the number of bytes checked since the last call."""
 
 _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""How the kernel says that whoever looks has no handle or memory left: no word about the file."""
+"""Errors of a process without handles or memory; they say nothing about the file."""
 
 _SMALL_BYTES: Final = limits.MIB
 """A state or a mark that is longer is none."""
@@ -74,7 +74,7 @@ class Check(msgspec.Struct):
     notes: int = 0
 
     def add(self, name: str, finding: Finding, remedy: str | None = None) -> None:
-        """Take in a finding; `remedy` says who takes care of it, if not a repair."""
+        """Add a finding; `remedy` names what fixes it, if not a repair."""
         self.damage += finding.is_damage
         self.notes += not finding.is_damage
         if len(self.findings) >= limits.FINDINGS_TOLD_MAX:
@@ -94,7 +94,7 @@ class Check(msgspec.Struct):
         )
 
     def report(self, session: str | None, generation: int = 0) -> Verification:
-        """The reply that tells of it."""
+        """The findings as a reply."""
         return Verification(
             session=session,
             generation=generation,
@@ -153,7 +153,7 @@ def edits_of(
     schema: LineSchema,
     chosen: Callable[[Finding], Iterable[Edit]] = lambda finding: finding.edits,
 ) -> tuple[Scanner, list[Edit]]:
-    """What a repair of a file changes, and the pass that told.
+    """The edits of a file's repair, and the scanner that found them.
 
     Args:
         data: its blocks.
@@ -244,7 +244,8 @@ def _check_lines(
     data = blocks(lambda count, offset: folder.read(name, count, offset), size)
     try:
         if size == 0:
-            # Of nothing no block is read, so nobody would notice what is no file at all.
+            # An empty file has no block to read, so this read alone detects a path that is not a
+            # file.
             folder.read(name, 0, 0)
         schema = schema_of(name, in_session=True)
         scanner = check_file(check, name, data, schema, remedies=remedies)
@@ -271,7 +272,7 @@ def _end(data: bytes, offset: int, size: int, line: int) -> Finding:
 
 
 def _tell_unreadable(check: Check, name: str, error: OSError) -> None:
-    """Tell of a file that cannot be read; once, however many looks at it fail.
+    """Report an unreadable file, once per file.
 
     Raises:
         OSError: it is not the file's fault.
@@ -293,7 +294,7 @@ def _check_mended(check: Check, folder: Folder, name: str) -> None:
 
 
 def _rewrites_told(check: Check, folder: Folder) -> list[TimelineEntry]:
-    """The rewrites that the timeline tells of, oldest first, those taken back left out."""
+    """The rewrites in the timeline, oldest first, without voided ones."""
     facts = folder.facts(paths.TIMELINE)
     data = _read(check, folder, paths.TIMELINE, facts.size if facts else 0, 0) or b""
     found: list[TimelineEntry] = []
@@ -310,7 +311,7 @@ def _rewrites_told(check: Check, folder: Folder) -> list[TimelineEntry]:
 
 
 def _read(check: Check, folder: Folder, name: str, size: int, offset: int) -> bytes | None:
-    """A part of a file; None if it cannot be read, which is told, or has gone meanwhile."""
+    """A part of a file; None if it is unreadable, which is reported, or gone."""
     try:
         return folder.read(name, size, offset)
     except FileNotFoundError:
@@ -403,10 +404,10 @@ class _Structure(msgspec.Struct, frozen=True):
             return
         for name, which in ((left, "old"), (followed, "new")):
             fingerprint = _fingerprint(entry, which)
-            # What is not there was told of as a gap, or is a generation that has expired.
+            # A missing file was reported as a gap, or is an expired generation.
             if fingerprint is not None and self._begins_with(name, *fingerprint) is False:
                 what = (
-                    f"it does not begin with the {fingerprint[0]} bytes that the timeline tells of"
+                    f"it does not begin with the {fingerprint[0]} bytes that the timeline names"
                     f" for the rewrite {entry.kind!r} to generation {entry.generation}"
                 )
                 self._tell("rewrite_lost", name, what)

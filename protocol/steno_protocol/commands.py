@@ -1,4 +1,4 @@
-"""What a client can ask: one frozen struct a command, told apart by the field `command`.
+"""Requests of clients: one frozen struct per command, tagged by the field `command`.
 
 A header is the JSON of one of these; the records of an append are frames of their own and are
 never encoded twice. PROTOCOL.md describes each command; a test ties the two together.
@@ -75,7 +75,7 @@ class Mutation(SessionCommand, frozen=True, kw_only=True):
         repeat: the command may have been applied before, so look in the files too.
         expect: the head that the caller believes in; another head is answered with `conflict`.
         durability: what must be true of the bytes when the reply leaves.
-        by: who writes, kept in the line as `_by`.
+        by: the author, stored in the line as `_by`.
     """
 
     key: Key
@@ -86,7 +86,7 @@ class Mutation(SessionCommand, frozen=True, kw_only=True):
 
 
 class Hello(Command, frozen=True, kw_only=True):
-    """Who are you, and how do you speak? The first request on a connection."""
+    """Ask for the daemon's identity and limits; the first request on a connection."""
 
     protocol: int
     name: Name | None = None
@@ -134,8 +134,8 @@ class Open(SessionCommand, frozen=True, kw_only=True):
         exclusive: refuse with `exists` when it is there already.
         stamp: for a session that the daemon did not know: whether the lines that it writes bear
             `_id` and `_by`. Never changed later.
-        by: who creates it.
-        key: names this very call: whoever repeats it is told again that it made the session.
+        by: the client that creates it.
+        key: the idempotency key of this call: a retry is again answered as the creation.
     """
 
     create: bool = True
@@ -193,7 +193,7 @@ class RestoreGeneration(Mutation, frozen=True, kw_only=True):
 
 
 class CompactBegin(SessionCommand, frozen=True, kw_only=True):
-    """Ask what to summarise, and tell other compactors that somebody is at it.
+    """Ask for the messages to summarise, and take the lease of the compaction.
 
     The answer says which lines the summary is to replace; they are read with `read`. Nothing is
     kept from writing meanwhile. Sent again with the same lease it renews the lease.
@@ -202,7 +202,7 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
         lease: the caller's name for this compaction.
         preserve: how many of the last user and assistant messages stay as they are.
         lease_ms: after how long without a word the compaction counts as abandoned.
-        by: who is at it.
+        by: the compactor.
     """
 
     lease: Key
@@ -222,8 +222,9 @@ class CompactCommit(Mutation, frozen=True, kw_only=True):
             rule of the caller's own.
         at: where the session ended then; what came after it is kept whole.
         checkpoint_id: the id that `compact_begin` reserved.
-        incarnation: as `compact_begin` told; a session that was made again since is not compacted.
-        summary_tokens: the summary's size as its model told it; None is an estimate by its text.
+        incarnation: from the reply to `compact_begin`; a session recreated since is not compacted.
+        summary_tokens: the summary's size as reported by the model; None for an estimate from its
+            text.
     """
 
     lease: Key
@@ -242,7 +243,7 @@ class CompactAbort(SessionCommand, frozen=True, kw_only=True):
 
 
 class SendDmail(Mutation, frozen=True, kw_only=True):
-    """Send a message back to a checkpoint; it waits there until somebody delivers it.
+    """Send a message back to a checkpoint; it is pending until a client delivers it.
 
     The command's key is the mail's id.
 
@@ -284,7 +285,7 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
         turn: after this turn, counted from 0; -1 is before the first.
         undo: before the last so many turns.
         title: of the new session; None is made of the source's.
-        by: who forks.
+        by: the client that forks.
     """
 
     new_session: str
@@ -374,7 +375,7 @@ class AppendWire(Mutation, frozen=True, kw_only=True):
     """Append the wire events that follow as frames: one atomic batch of `wire.jsonl`.
 
     `expect` is a position of the wire file. Its durability is `written` unless it says otherwise:
-    the bytes are synced within a second, within 50 ms while somebody subscribes.
+    the bytes are synced within a second, within 50 ms while the file has subscribers.
 
     Attributes:
         header: further fields of the header line, if this append begins the file.
@@ -429,7 +430,7 @@ class Gc(Command, frozen=True, kw_only=True):
     """Give up what is named here, and nothing else.
 
     Attributes:
-        prefix: only sessions whose id begins with it.
+        prefix: only sessions whose id starts with it.
         dry_run: only say what would go.
         generations_older_s: generations that were left behind longer ago than this.
         keep_generations: all but so many of the newest; with `generations_older_s` only what both
@@ -447,7 +448,7 @@ class Gc(Command, frozen=True, kw_only=True):
 
 
 class Clients(Command, frozen=True, kw_only=True):
-    """Who is connected, and to what?"""
+    """List the connected clients and their subscriptions."""
 
     session: str | None = None
 

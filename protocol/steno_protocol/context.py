@@ -41,7 +41,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """A line that tells how many tokens the context has."""
+    """A line with the token count of the context."""
 
     token_count: int
 
@@ -120,7 +120,7 @@ def _meaning(record: dict[str, Any]) -> Line:
 
 
 def _is_count(value: object) -> bool:
-    # A number that another program wrote beyond this could not be told in a reply, or counted on.
+    # A larger number of another program would not fit into a reply or a further sum.
     return type(value) is int and 0 <= value <= limits.COUNT_MAX
 
 
@@ -180,7 +180,7 @@ class ContextCounters(msgspec.Struct):
 
 
 class UsageEntry(msgspec.Struct, frozen=True):
-    """One token count of the past and the cursor of the line that told it."""
+    """One past token count and the cursor of its line."""
 
     cursor: Position
     token_count: int
@@ -194,7 +194,7 @@ class ContextState:
 
     Args:
         generation: the generation whose lines it is fed first.
-        checkpoint_floor: ids below it were given out before those lines tell of any.
+        checkpoint_floor: ids below it were assigned before these lines.
     """
 
     def __init__(self, generation: int = 0, checkpoint_floor: int = 0) -> None:
@@ -204,7 +204,7 @@ class ContextState:
         self.history: list[Message] = []
         self._history_lines: list[int] = []
         self._usages: list[tuple[int, int]] = []
-        # With the id that the next one gets behind each: nobody has to look for the largest.
+        # With the next id after each, so that no search for the largest is needed.
         self._checkpoints: list[tuple[int, int, int]] = []
         self._prompts: list[tuple[int, str]] = []
         self._damaged_lines: list[int] = []
@@ -213,7 +213,7 @@ class ContextState:
 
     @property
     def token_count(self) -> int:
-        """The last token count that was told, 0 before the first."""
+        """The last token count, 0 before the first."""
         return self._usages[-1][1] if self._usages else 0
 
     @property

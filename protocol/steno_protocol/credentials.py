@@ -16,7 +16,7 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.rights import RIGHTS, Right
 
 KEYS_FOLDER: Final = "keys"
-"""Below the root: the daemon's own key, and who may talk to it."""
+"""Folder below the root: the daemon's key and the list of clients."""
 
 SERVER_FILE: Final = "server.key"
 CLIENTS_FILE: Final = "clients.toml"
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class KeyPair(msgspec.Struct, frozen=True):
-    """A public key, which may be told, and its secret."""
+    """A public key and its secret key."""
 
     public: str
     secret: str
@@ -84,7 +84,7 @@ def decode_client_key(text: str, path: str) -> ClientKey:
 
 
 def encode_clients(clients: Iterable[Allowed]) -> str:
-    """The list of those who are let in."""
+    """The list of the admitted clients."""
     return "\n".join(
         f'[{client.name}]\npublic = "{client.public}"\nright = "{client.right.label}"\n'
         for client in clients
@@ -92,10 +92,10 @@ def encode_clients(clients: Iterable[Allowed]) -> str:
 
 
 def decode_clients(text: str, path: str) -> list[Allowed]:
-    """Read the list of those who are let in.
+    """Read the list of the admitted clients.
 
     Raises:
-        BadRequest: one entry is wrong; then nobody is let in, for nobody knows what was meant.
+        BadRequest: one entry is invalid; then no client is admitted, because the intent is unknown.
     """
     found: list[Allowed] = []
     for name, entry in _table(text, path).items():

@@ -126,7 +126,7 @@ class Scanner(msgspec.Struct):
 
     def _hold(self, part: bytes) -> None:
         self._held += len(part)
-        # Of a line that nobody will look into, its length is enough.
+        # Only the length of such a line is needed.
         if part and self._held <= limits.LINE_CHECKED_BYTES_MAX:
             self._parts.append(part)
 

@@ -1,4 +1,4 @@
-"""The one tree of errors, cut by whose fault it is and what to do; the codes are a closed list.
+"""The tree of errors, divided by cause and remedy; the codes are a closed list.
 
 StenoError
   Refused          nothing happened, and nothing will: `outcome` is "not_applied"
@@ -67,7 +67,7 @@ class StenoError(Exception):
 
 
 class OutcomeUnknown(StenoError):
-    """Nobody knows yet whether the command was applied: repeat it with the same key.
+    """The outcome of the command is unknown: repeat it with the same key.
 
     `key` is that key, so that the command can be repeated even by another process.
     """
@@ -187,7 +187,7 @@ REFUSALS: Final[dict[ErrorCode, type[Refused]]] = {
         Corrupt, Incompatible, Unauthorized, ShuttingDown, Internal,
     )
 }  # fmt: skip
-"""The exception of each code, for an error whose outcome is known."""
+"""The exception of each code, for errors with a known outcome."""
 
 
 def error_from_reply(

@@ -1,4 +1,4 @@
-"""What the daemon pushes to a subscriber: one frozen struct a kind of event, told apart by `kind`.
+"""Events for subscribers: one frozen struct per kind, tagged by the field `kind`.
 
 An event bears the request id of its `subscribe`, in the same frame as a reply.
 """
@@ -42,8 +42,9 @@ class Reset(Event, frozen=True, kw_only=True):
             changed the file, `collected` when the reader's generation was given up, `made again`
             when the session is another one.
         incarnation: changed when the session was deleted and made again.
-        head: where the session ended when this was told; up to there the rewrite may be half told.
-        checkpoint_floor: ids below it were given out before this generation's lines tell of any.
+        head: the head when the event was sent; the records up to there may follow in several
+            events.
+        checkpoint_floor: ids below it were assigned before this generation's lines.
     """
 
     generation: int
@@ -55,7 +56,7 @@ class Reset(Event, frozen=True, kw_only=True):
 
 
 class DmailEvent(Event, frozen=True, kw_only=True, tag="dmail"):
-    """Something happened to a D-Mail; one that waits is told of once more after `live`.
+    """A change of a D-Mail's state; a pending one is sent once more after `live`.
 
     Attributes:
         state: what became of it.

@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A request that cannot be served, and what its sender is to be told."""
+    """A request that cannot be served, and the error for its sender."""
 
     id: bytes
     error: StenoError
@@ -107,10 +107,10 @@ def decode_request(frames: Sequence[bytes]) -> Request:
 
 
 def decode_message(frames: Sequence[bytes]) -> Request | Unreadable:
-    """As `decode_request`, with what is wrong as a value where its sender can be told.
+    """Decode a request; an error is returned as a value if its sender can get a reply.
 
     Raises:
-        Incompatible, BadRequest: nobody can be told, for want of a request id.
+        Incompatible, BadRequest: without a request id there is no sender to reply to.
     """
     try:
         return decode_request(frames)

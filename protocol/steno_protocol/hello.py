@@ -1,4 +1,4 @@
-"""The limits that the reply to `hello` tells."""
+"""The limits in the reply to `hello`."""
 
 from steno_protocol import limits
 

@@ -36,7 +36,7 @@ BUNDLE_REQUESTS_MAX: Final = 256
 """Requests in one frame: as many as are taken in before the writers get their turn."""
 
 BUNDLE_REFUSALS_MAX: Final = 1024
-"""Requests of a larger bundle that are each told so, in 10 ms; 95 000 would take a second."""
+"""Requests of a too large bundle that get an error each, in 10 ms; 95 000 would take a second."""
 
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The header frame; its largest field is a system prompt."""
@@ -81,7 +81,7 @@ COMPACTION_LEASE_MS_MAX: Final = 3_600_000
 """The longest lease: for a compactor that cannot renew while its model thinks."""
 
 COMPACTION_LOOKS_MAX: Final = 8
-"""Looks for a cut that a rewrite may overtake before the compactor is told to come back."""
+"""Attempts to find a cut beside concurrent rewrites before the compactor is asked to retry."""
 
 COUNT_MAX: Final = 2**53
 """A number of tokens, bytes or checkpoints: exact in every language that has JSON."""
@@ -99,7 +99,7 @@ SUBSCRIPTION_WINDOW_BYTES: Final = 4 * MIB
 """The window that a client asks for: four blocks, so that one is read while the next travels."""
 
 CLIENT_REQUESTS_MAX: Final = 65_536
-"""Requests that one client keeps under way; each belongs to a caller who waits for it."""
+"""Requests that one client keeps under way; each belongs to a waiting caller."""
 
 CLIENT_LOOKUPS_MAX: Final = 64
 """Of them those for which the daemon looks at files; it reads 16 at a time of all clients together,
@@ -107,7 +107,7 @@ and sixteen clients that ask for as much have just their places in `READERS_MAX`
 
 HANDSHAKE_MS: Final = 10_000
 """A handshake; over TCP it is three ways there and back, which take a satellite and a lossy network
-seconds. Who never ends one holds a handle for so long."""
+seconds. A peer that never ends its handshake holds a handle for this long."""
 
 HEARTBEAT_MS: Final = 10_000
 """Between two signs of life over TCP, where a dead machine does not hang up."""
@@ -132,23 +132,24 @@ EVENT_COST_BYTES: Final = 1 * KIB
 """What a records event costs beside its block: the window ends before small ones fill the queue."""
 
 FANOUT_MAX: Final = 16
-"""Followers who are handed a commit before the next command is looked at: about 0.2 ms."""
+"""Followers that receive a commit before the next command is handled: about 0.2 ms."""
 
 FANOUT_EVENT_S: Final = 0.0005
 """What one of more followers adds to the pause between two commits' events: sending and taking an
 event in costs both ends about 0.06 ms together, and the writer keeps nine tenths of its time."""
 
 FANOUT_PAUSE_S_MAX: Final = 0.25
-"""The longest such pause: a person who watches must not notice."""
+"""The longest such pause; a watching person must not notice it."""
 
 RESETS_MAX: Final = 4096
-"""Rewrites of an open file that who follows it finds without the timeline, 0.2 KiB each."""
+"""Rewrites of an open file that followers find without reading the timeline, 0.2 KiB each."""
 
 RESETS_READ_MAX: Final = 256
-"""Rewrites taken over from one look there: sixteen who are far behind take nothing from another."""
+"""Rewrites kept from one read of the timeline: sixteen distant followers do not evict each
+other's."""
 
 SUBSCRIBER_STALL_S: Final = 60.0
-"""A subscriber that owes a grant for so long is told `lagged` and forgotten."""
+"""A subscriber without credit for this long gets `lagged` and is removed."""
 
 # --- what the daemon holds ---------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ INFLIGHT_BYTES_MAX: Final = 512 * MIB
 
 READERS_MAX: Final = 1024
 """Requests that are being read for at a time; the next is `busy`. They do not wait in a longer
-queue: who waits for long asks again, and the answer to what it asked first would be nobody's."""
+queue: a client that waits for long retries, and the reply to its first request would be lost."""
 
 PEER_READERS_MAX: Final = 256
 """As many of them may be one connection's, so that it cannot take the places of all others."""
@@ -273,7 +274,7 @@ PEER_PROOF_BYTES: Final = 1 * MIB
 """Bytes that go to a connection by copy until a frame is lent, which tells that all was taken."""
 
 PEER_LOOK_S: Final = 0.02
-"""Between two looks whether a connection whose subscriptions wait took something: no call tells."""
+"""Interval between checks of a stalled connection: no system call reports that a peer read."""
 
 READ_AHEAD_BYTES_MAX: Final = 2 * MIB
 """Bytes that a client asks for at a time when it reads for long. With 1 MiB each, the way there and
@@ -290,10 +291,10 @@ SEND_QUEUE_MESSAGES: Final = 4096
 """Messages that wait for one peer; one that reads no replies loses the next ones."""
 
 PEERS_MAX: Final = 10_000
-"""Connections that the daemon remembers; who connected first is forgotten first."""
+"""Connections that the daemon remembers; the oldest is forgotten first."""
 
 PEERS_LOOK_S: Final = 0.1
-"""So soon after none of them was gone nobody looks again: to look at 10 000 takes 6 ms."""
+"""Interval between checks for gone clients: one check of 10 000 takes 6 ms."""
 
 # --- the disk ----------------------------------------------------------------------------------
 
@@ -329,10 +330,10 @@ FOREIGN_SETTLE_S: Final = 2.0
 """A half line in a folder that others write too is theirs until it has stood still this long."""
 
 FOLLOWED_LOOK_S: Final = 5.0
-"""Between two looks for what others write into a followed mount; each find is told the timeline."""
+"""Interval between polls of a followed mount; each foreign change becomes a timeline entry."""
 
 MEND_LOOKS_MAX: Final = 8
-"""Looks at a file's torn end, each time longer by then, before who writes there is left to it."""
+"""Attempts to repair a torn tail that grows meanwhile, before the opening gives up."""
 
 COPY_BYTES: Final = 8 * MIB
 """Bytes that one copy step moves, so that a long rewrite can be counted and stopped."""
@@ -341,7 +342,7 @@ READ_THREADS_MAX: Final = 16
 """Reads, copies and recoveries at a time; more would only wait for the disk, or for each other."""
 
 OUT_OF_MEMORY_PAUSE_S: Final = 0.01
-"""A thread without the memory to tell the event loop of its work tries again after this long."""
+"""A thread without memory to report its result to the event loop retries after this long."""
 
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms
@@ -354,7 +355,7 @@ WRITTEN_SYNC_S: Final = 1.0
 """Bytes that were acknowledged as `written` are synced no later than this."""
 
 LIVE_SYNC_S: Final = 0.05
-"""... and no later than this while somebody follows the file: a person sees no delay."""
+"""... and no later than this while the file has followers: a person sees no delay."""
 
 UNSYNCED_BYTES_MAX: Final = 8 * MIB
 """... nor later than the group behind this many of them: they are kept in memory until then, and a
@@ -393,7 +394,7 @@ CHECKED_KEYS_MAX: Final = 262_144
 """Commands of one file among which a check sees one that is there twice; about 25 MiB."""
 
 VERIFY_LOOKS_MAX: Final = 4
-"""Looks at a session whose writer was faster each time, before one is believed all the same."""
+"""Attempts to check a session whose writer was faster each time, before one is believed."""
 
 VERIFICATIONS_MAX: Final = 2
 """Sessions that are verified at a time: each reads all files of one, and writers are to go on."""
@@ -431,7 +432,7 @@ REQUEST_TIMEOUT_S: Final = 30.0
 """How long a client works at one request, resends included, unless it says otherwise."""
 
 REQUEST_TIMEOUT_S_MAX: Final = 1e6
-"""The longest that a client can be told to work at one request: eleven days are for ever."""
+"""The longest timeout of one request; eleven days are practically for ever."""
 
 RESEND_S: Final = 2.0
 """A request without an answer is sent again after this long, then after twice as long, ..."""
@@ -467,7 +468,7 @@ SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""
 
 STARTS_MAX: Final = 3
-"""A start that was killed tells no reason why the next one should fail, and three in a row do."""
+"""One killed start does not predict that the next one fails; three in a row do."""
 
 PROBE_TIMEOUT_S: Final = 2.0
 """A daemon that does not answer `hello` for so long is unreachable."""
@@ -486,13 +487,13 @@ DRAIN_TIMEOUT_S: Final = 30.0
 """A draining daemon gives what is queued this long to reach the disk."""
 
 HOUSEKEEPING_S: Final = 30.0
-"""The only timer of a daemon of which nobody wants anything: closes idle sessions, looks around."""
+"""The only timer of an idle daemon: closes idle sessions and checks its root and socket."""
 
 ROOM_LOOK_S: Final = 1.0
 """How old a look at free space, sizes and the root's lock a command may be let through by."""
 
 IDLE_LOOK_S: Final = 0.01
-"""A daemon that is to end when nobody uses it looks no more often than this whether it is so."""
+"""Shortest interval between the checks whether an idle daemon can end."""
 
 ADAPTER_IDLE_EXIT_S: Final = 60.0
 """The daemon of an adapter's own tree ends after this long without a user: those that were killed
@@ -566,7 +567,7 @@ COMMIT_THREADS_MAX: Final = 8
 as one after the other, and with 16 hardly more."""
 
 SYNCS_REMEMBERED_MAX: Final = 7
-"""Commits whose quicker quarter tells how fast a disk is, whatever hiccups are among them."""
+"""Commits whose fastest quarter gives the speed of the disk, despite single slow ones."""
 
 WHOLE_SYNC_FILES_MIN: Final = 3
 """Files that are synced by one call for their file system; two take as long by themselves."""
@@ -579,4 +580,4 @@ WHOLE_SYNC_S_MAX: Final = 0.004
 """A sync of a file system that took longer waited for others; for 16 sessions it is 0.5 ms."""
 
 WHOLE_SYNC_PAUSE_S: Final = 1.0
-"""So long nobody tries one again: who writes without a pause delays a group a second."""
+"""Pause after a slow one: a program that writes without a pause delays a group a second."""

@@ -1,4 +1,4 @@
-"""What the lines of each kind of file have to be, told line by line in bounded memory."""
+"""Schemas of the lines of each file type, checked line by line in bounded memory."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
@@ -202,7 +202,7 @@ class WireSchema:
         return self._stamps.finish(end)
 
     def _check_timestamp(self, timestamp: float, spot: Spot) -> Iterator[Remark]:
-        """Compare with the event before, so that a clock that was set back is told once."""
+        """Compare with the event before, so that a clock set back is reported once."""
         before, self._timestamp = self._timestamp, timestamp
         if before is not None and timestamp < before:
             yield Remark("time_order", f"the timestamp falls from {before} to {timestamp}", spot)
@@ -249,7 +249,7 @@ class TimelineSchema:
 
 
 class OtherSchema:
-    """Anybody's transcript: JSON, one value a line; what its records have in common is learned."""
+    """A transcript of any program: JSON, one value per line; the common record keys are learned."""
 
     objects_only = False
 

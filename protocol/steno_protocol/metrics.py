@@ -23,7 +23,7 @@ _COUNTERS: Final = {
     "appended_bytes": "Bytes of the lines that were stored.",
     "slow_syncs": "Syncs that took longer than the configuration expects.",
     "dropped": "Messages that clients did not take in.",
-    "lagged": "Subscriptions that were ended because nobody read them.",
+    "lagged": "Subscriptions that ended because their client did not read.",
     "ignored": "Messages that bore no request id.",
     "turned_away": "Connections that were ended at once for want of a file handle.",
 }
@@ -58,7 +58,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 def metrics(report: StatsReport) -> Iterator[Metric]:
-    """Everything that a report tells, each metric once."""
+    """All metrics of a report, each once."""
     for field, meaning in _COUNTERS.items():
         yield _counter(field, meaning, [Sample("", {}, getattr(report, field))])
     yield _counter("rewrites", "Rewrites by kind.", _by("kind", report.rewrites))

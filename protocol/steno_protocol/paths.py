@@ -43,7 +43,7 @@ _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT}
 _OWN_FILE = re.compile(r"quarantine|(?:context|wire|timeline|state)\..*|.*\.jsonl")
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.@:/+-]{1,64}", re.ASCII)
-# Compiled by who needs it: most clients are given no endpoint.
+# Compiled on first use: most clients have no endpoint.
 _ENDPOINT = r"(?s:ipc://.+)|tcp://(?:[A-Za-z0-9_.-]+|\[[0-9A-Za-z:.%]+\]):(?P<port>[0-9]{1,5})"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
@@ -62,7 +62,8 @@ _lock_note = msgspec.json.Decoder(LockNote)
 
 
 def decode_lock_note(data: bytes) -> LockNote | None:
-    """What stands in `stenod.lock`; None when its holder has not written it, or somebody else has.
+    """What stands in `stenod.lock`; None when its holder has not written it, or another program
+    has.
 
     >>> decode_lock_note(b"") is None
     True
@@ -74,7 +75,8 @@ def decode_lock_note(data: bytes) -> LockNote | None:
 
 
 def file_identity(boot: str, device: int, inode: int) -> str | None:
-    """What tells an open file from every other that is open, on any machine; None if it cannot be.
+    """An identifier of an open file that is unique among open files of all machines; None if
+    unknown.
 
     Args:
         boot: what `BOOT_ID` says, empty if it says nothing.
@@ -96,7 +98,7 @@ def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str
         home: the user's home; `~` where it is not known, as `os.path.expanduser` says it.
 
     Raises:
-        BadRequest: it is needed and not known, or nobody wrote it in place of a `~`.
+        BadRequest: it is needed and not known, or a `~` was not expanded.
     """
     chosen = given or environ.get("STENO_HOME")
     if chosen:
@@ -158,13 +160,13 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
 
 
 def check_socket_folder(folder: str, *, owner: int, mode: int, own: int) -> None:
-    """Refuse a folder in which somebody else could put another socket in the place of ours.
+    """Refuse a folder in which another user could replace the daemon's socket.
 
     Args:
         folder: its path.
-        owner: whose it is, as a number.
+        owner: the user id of its owner.
         mode: its type and permissions; those of a symbolic link say nothing.
-        own: the number of the user who asks.
+        own: the user id of the caller.
 
     Raises:
         Unauthorized: it is not that user's nor root's, or others may move what lies in it.
@@ -214,7 +216,8 @@ def is_remote(endpoint: str) -> bool:
 
 
 def is_ipv6(endpoint: str) -> bool:
-    """Whether an endpoint names its address by the sixth version of IP, as in `tcp://[::1]:7117`."""
+    """Whether an endpoint names its address by the sixth version of IP, as in
+    `tcp://[::1]:7117`."""
     return endpoint.startswith("tcp://[")
 
 

@@ -1,4 +1,4 @@
-"""What the daemon answers: one frozen struct a kind of reply, told apart by the field `kind`."""
+"""Replies of the daemon: one frozen struct per kind, tagged by the field `kind`."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ class Reply(
 
 
 class Welcome(Reply, frozen=True, kw_only=True):
-    """The answer to `hello`: who this daemon is and what it allows.
+    """The reply to `hello`: the daemon's identity and limits.
 
     Attributes:
         keyed_open: it takes the field `key` of `open`, which daemons before it refuse.
@@ -221,7 +221,7 @@ class Compaction(Reply, frozen=True, kw_only=True):
         at: where the session ends now.
         cut: where the lines to summarise end; they begin with the generation.
         checkpoint_id: the id that the compaction's own checkpoint will get.
-        lease_ms: for how long others are told to wait; `compact_begin` renews it.
+        lease_ms: remaining time of the lease; `compact_begin` renews it.
         incarnation: which making of the session `at` and `cut` are positions of.
     """
 
@@ -287,7 +287,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         file: in which file.
         kind: what kind of thing it is, see PROTOCOL.md.
         what: a sentence about it.
-        damage: something is lost or not readable for everybody; else it is worth knowing only.
+        damage: data is lost or not readable for every reader; otherwise the finding is a note.
         offset: where it begins.
         bytes: how far it reaches.
         line: number of its first line, counted from 1 as editors do; 0 for a whole file.
@@ -332,7 +332,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: where it lay when the reply was made; a rewrite gives it another name.
-        identity: what tells it from every other file, see `paths.file_identity`.
+        identity: identifies the file, see `paths.file_identity`.
         size: how many of its bytes may be read: whole lines, durable, never changed again.
     """
 
@@ -372,7 +372,7 @@ class Subscribed(Reply, frozen=True, kw_only=True):
     """The answer to `subscribe`: events with the same request id follow.
 
     Attributes:
-        checkpoint_floor: ids below it were given out before this generation's lines tell of any.
+        checkpoint_floor: ids below it were assigned before this generation's lines.
     """
 
     head: str
@@ -395,7 +395,7 @@ class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
     """The answer to `clients`.
 
     Attributes:
-        clients: who is connected; those who follow the session, if one was named.
+        clients: the connected clients; only followers of the session if one was named.
         queued: commands that wait for that session's writers.
         last_sync_at: Unix time of its last sync, None if there was none since it was opened.
         last_error: what went wrong there last.
@@ -411,7 +411,7 @@ class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One file that went, or would.
 
     Attributes:
-        session: whose it was; empty for the trash.
+        session: its session; empty for the trash.
         file: its name in the session's folder; in the trash the path of a folder.
         bytes: what that frees; 0 while a fork has the same file.
     """
@@ -440,7 +440,7 @@ class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
 
 
 class Done(Reply, frozen=True, kw_only=True):
-    """The answer to a request that has nothing else to tell."""
+    """The reply without further contents."""
 
 
 class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
@@ -460,7 +460,7 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
 
     @classmethod
     def of(cls, error: StenoError, session: str | None = None) -> "ErrorReply":
-        """The reply that tells a client of `error`."""
+        """The reply for `error`."""
         return cls(
             code=error.code or ErrorCode.INTERNAL,
             message=error.message,

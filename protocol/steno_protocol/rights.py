@@ -45,5 +45,6 @@ _NEEDED: Final = {
 
 
 def right_needed(command: Command | type[Command]) -> Right:
-    """What somebody from another machine needs for a command; one that nobody placed is a write."""
+    """The right that a client of another machine needs for a command; an unlisted command needs
+    write."""
     return _NEEDED[command_name(command)]

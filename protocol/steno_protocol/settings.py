@@ -20,7 +20,7 @@ Kind = Literal["level", "bytes", "seconds", "days", "count", "port", "address"]
 """What an option's value is."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-"""How much the log tells, the most first."""
+"""The levels of the log, the most verbose first."""
 
 _MOUNTS: Final = "mounts"
 
@@ -31,7 +31,7 @@ class Option(msgspec.Struct, frozen=True):
     Attributes:
         name: `table.key` in the file.
         kind: what its value is.
-        default: its value when nobody says otherwise.
+        default: its value if it is not set.
         least: the smallest value.
         most: the largest.
         meaning: what it does, and what its special value means.
@@ -71,7 +71,7 @@ class Option(msgspec.Struct, frozen=True):
 OPTIONS: Final = (
     Option(
         "log.level", "level", "info",
-        "how much the log tells: debug, info, warning or error",
+        "the level of the log: debug, info, warning or error",
     ),
     Option(
         "log.file_bytes", "bytes", limits.LOG_BYTES_MAX,
@@ -85,7 +85,7 @@ OPTIONS: Final = (
     ),
     Option(
         "life.idle_exit_s", "seconds", 0.0,
-        "the daemon ends when nobody was connected and nothing was queued for so long; 0 is never",
+        "the daemon ends after this long without clients and queued commands; 0 is never",
     ),
     Option(
         "life.session_idle_s", "seconds", limits.SESSION_IDLE_S,
@@ -99,7 +99,7 @@ OPTIONS: Final = (
     ),
     Option(
         "disk.slow_sync_s", "seconds", limits.SLOW_SYNC_S,
-        "a sync that takes longer is told in the log",
+        "a sync that takes longer is logged",
     ),
     Option(
         "disk.trash_days", "days", limits.TRASH_EXPIRY_S / limits.DAY_S,
@@ -119,7 +119,7 @@ OPTIONS: Final = (
     ),
     Option(
         "network.listen", "address", "",
-        "a tcp:// address for clients on other machines, who need a key each; empty is none",
+        "a tcp:// address for clients on other machines, each with its own key; empty is none",
         is_live=False,
     ),
     Option(
@@ -237,7 +237,7 @@ def _take(table: str, key: str, value: Any, where: str, settings: Settings) -> N
 
 
 def _known(name: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  # dear, and only for who mistyped
+    from difflib import get_close_matches  # noqa: PLC0415  # slow to import, needed for typos only
 
     close = get_close_matches(name, [*_BY_NAME, _MOUNTS], 1)
     hint = f"did you mean {close[0]!r}? " if close else ""

@@ -1,4 +1,4 @@
-"""What happened to a session: the entries of its timeline, their kinds, and what each kind tells.
+"""Entries of a session's timeline: their kinds and the details of each kind.
 
     {"kind":"reverted","generation":3,"kept":120,"at":1764000000.5,"by":"planner","key":"0199...",
      "details":{"checkpoint_id":2,"from":2,"lines":120,"old_lines":241,"old":[81022,1822301],
@@ -25,7 +25,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         why: the reason that it gave.
         key: the command's idempotency key.
         details: facts of this kind only, see `FACTS`.
-        inferred: steno did not do it; it is told from the files alone.
+        inferred: steno did not make the change; it is inferred from the files.
     """
 
     kind: str
@@ -46,7 +46,7 @@ ADOPTED: Final = "adopted"
 """The daemon opened a session that another program had made."""
 
 FORKED: Final = "forked"
-"""The session was made of another one's past, whose rewrites came along.
+"""The session was forked from another one, with its earlier rewrites.
 
 Its `checkpoint_id` is that of the checkpoint before which it was made, and the next one's.
 """
@@ -73,10 +73,10 @@ MENDED: Final = "mended"
 """A repair left out what is no record."""
 
 ROTATED: Final = "rotated"
-"""Another program rewrote the file; no line tells of it, and readers infer it from the files."""
+"""Another program rewrote the file; the timeline has no line for it, so readers infer it."""
 
 VOIDED: Final = "voided"
-"""The rewrite to this generation did not take place; readers are told of neither."""
+"""The rewrite to this generation did not take place; replies omit both entries."""
 
 COMPACTING: Final = "compacting"
 """A compaction was begun, and the id of its own checkpoint is not given to others."""
@@ -105,7 +105,7 @@ REWRITES: Final[Mapping[str, str]] = {
     DELIVERED: "deliver_dmail",
     MENDED: "repair",
 }
-"""The kinds that tell of a rewrite of ours, and the command that each answers to."""
+"""The kinds of steno's own rewrites, each with its command."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     Attributes:
         always: what each entry of the kind has.
-        perhaps: what it has where there is something to tell.
+        perhaps: its optional details.
     """
 
     always: Set[str] = frozenset()
@@ -125,7 +125,7 @@ _FILES: Final = frozenset({"lines", "old_lines", "old", "new"})
 in bytes and the CRC-32 of the end."""
 
 _EXPIRED: Final = frozenset({"expired_mail"})
-"""The D-Mail whose checkpoint a rewrite took away."""
+"""The D-Mail whose checkpoint a rewrite removed."""
 
 FACTS: Final[Mapping[str, Facts]] = {
     CREATED: Facts({"incarnation", "stamp"}, {"key"}),
@@ -149,4 +149,4 @@ FACTS: Final[Mapping[str, Facts]] = {
     COLLECTED: Facts({"generations"}),
     FOREIGN: Facts({"before", "after", "kept"}),
 }
-"""Every kind, and what its `details` tell; `PROTOCOL.md` says what each fact means."""
+"""Every kind with its `details`; `PROTOCOL.md` defines them."""

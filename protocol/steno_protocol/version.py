@@ -8,4 +8,4 @@ PROTOCOL_MAGIC: Final = b"STENO/1"
 """The first frame of every message; its number changes only with the frame layout."""
 
 PROTOCOL_VERSION: Final = 1
-"""Raised when an old client and a new daemon could misunderstand each other; told in `hello`."""
+"""Raised when an old client and a new daemon could misunderstand each other; part of `hello`."""

@@ -42,7 +42,7 @@ class WireRecord(msgspec.Struct, frozen=True):
     Attributes:
         timestamp: Unix time in seconds, as the writer gave it.
         type: what kind of event it is.
-        payload: what it tells.
+        payload: its contents.
         at: position of the context when it was written, None in a file that steno did not write.
     """
 
@@ -69,7 +69,7 @@ def metadata_line(fields: Mapping[str, Any] | None = None) -> bytes:
     """The header of a new wire file, with its newline.
 
     Args:
-        fields: what else it tells, such as `session_id` or `app_version`; a `protocol_version`
+        fields: its other fields, such as `session_id` or `app_version`; a `protocol_version`
             among them takes the place of `WIRE_VERSION`.
 
     Raises:
@@ -140,6 +140,4 @@ def _check_message(message: dict[str, Any]) -> None:
             f'the event\'s "type" has to be a text of 1 to {TYPE_CHARS_MAX} characters'
         )
     if not is_object(message.get("payload")):
-        raise BadRequest(
-            'the event\'s "payload" has to be an object; {} if there is nothing to tell'
-        )
+        raise BadRequest('the event\'s "payload" has to be an object; {} if it is empty')

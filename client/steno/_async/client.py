@@ -33,7 +33,7 @@ def connect(
         root: the folder that holds the sessions; None: STENO_HOME, else ~/.local/state/steno.
         endpoint: where a daemon listens, when it is not to be found through its root; such a
             daemon is never started.
-        name: who writes, kept in the lines as `_by`; None: the program's name and pid.
+        name: the author, stored in each line as `_by`; None for the program's name and pid.
         spawn: start a daemon when none runs, and again when it has died and is needed.
         timeout: seconds that one request may take, resends included; 0 to 1 000 000.
         key_file: the key for a daemon on another machine, as `steno keys new` made it.
@@ -74,7 +74,7 @@ class Client(NotPicklable):
 
     @property
     def name(self) -> str:
-        """Who writes, the `_by` of the lines."""
+        """The author of this client's changes, the `_by` of its lines."""
         return self._link.name
 
     @property
@@ -106,8 +106,8 @@ class Client(NotPicklable):
             exclusive: Exists when there is one already.
             stamp: for a new session: mark its lines with `_id` and `_by`, so that a repeat is
                 harmless across crashes. False keeps the caller's bytes as they are.
-            key: names this call, so that a repeat of it is told, too, that it made the session, and
-                is no Exists; a fresh one by default.
+            key: the idempotency key of this call, so that a retry is also answered as the creation,
+                and is no Exists; a fresh one by default.
 
         Raises:
             BadRequest, NotFound, Exists, Held, StorageFailed, Unreachable: it is not open.
@@ -139,12 +139,12 @@ class Client(NotPicklable):
         labels: Sequence[str] = (),
         title: str = "",
     ) -> list[replies.SessionEntry]:
-        """The sessions whose id begins with `prefix`, ordered by id.
+        """The sessions whose id starts with `prefix`, ordered by id.
 
         Args:
             archived: whether archived sessions are left out, the only ones, or among the others.
             labels: only sessions that bear all of these.
-            title: only sessions whose title contains this, whatever its case.
+            title: only sessions whose title contains this, ignoring case.
         """
         entries: list[replies.SessionEntry] = []
         more = True
@@ -193,7 +193,7 @@ class Client(NotPicklable):
         return await self._link.ask(commands.Status(), replies.StatusReport)
 
     async def clients(self, session: str | None = None) -> replies.ClientsReport:
-        """Who is connected, or who follows `session`."""
+        """The connected clients, or the followers of `session`."""
         return await self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     async def drain(self) -> None:

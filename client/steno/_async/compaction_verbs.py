@@ -19,7 +19,7 @@ from steno_protocol.errors import BadRequest, StenoError
 
 
 class CompactionSession(LinkedSession):
-    """A session whose older part a model can put into fewer words."""
+    """A session whose older messages a model can summarise."""
 
     async def compact(
         self,
@@ -33,8 +33,8 @@ class CompactionSession(LinkedSession):
     ) -> Compacted | None:
         """Put a summary in place of all but the last messages, as one rewrite.
 
-        Everybody may go on writing meanwhile: what comes while the model thinks is kept, in its
-        order, behind the messages that stay. What was summarised stays readable in the ack's
+        All clients can write meanwhile: messages that arrive while the model thinks are kept, in
+        their order, behind the messages that stay. What was summarised stays readable in the ack's
         `rotated`, and `restore_generation` brings it back.
 
         There is no `durability`, because a rewrite is always synced, and no `expect`: it is valid
@@ -47,7 +47,7 @@ class CompactionSession(LinkedSession):
                 result always stays with its call.
             instruction: what the summary should heed before all else.
             why: a reason for the timeline.
-            key: as in every mutation: a repeat tells what the first one did, also when the session
+            key: as in every mutation: a repeat returns the first result, also when the session
                 was rewritten since, and asks no model.
             timeout: seconds that `summarize` may take; None: as long as it takes.
 
@@ -128,7 +128,7 @@ class CompactionSession(LinkedSession):
         request: list[Message],
         timeout_s: float | None,
     ) -> str | Summary:
-        """What `summarize` returns; meanwhile others are told that it is at work."""
+        """The result of `summarize`; its lease is renewed meanwhile."""
         answer: str | Summary | BaseException = too_late(self.id, timeout_s)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._renew, begun)

@@ -7,7 +7,8 @@ from steno_protocol import commands, replies
 
 
 class MailSession(LinkedSession):
-    """A session to whose past a message can be sent, by any process; one waits at a time."""
+    """A session that takes D-Mails to its checkpoints, from any process; one is pending at a
+    time."""
 
     async def send_dmail(
         self,
@@ -18,10 +19,10 @@ class MailSession(LinkedSession):
         key: str | None = None,
         expect: PositionLike | None = None,
     ) -> SentMail:
-        """Send a message back to a checkpoint, where it waits until somebody delivers it.
+        """Send a message back to a checkpoint, where it is pending until a client delivers it.
 
         It survives a restart of the daemon, and expires in the very rewrite that removes its
-        checkpoint. Who subscribes to the session is told of it. There is no `durability`: a mail
+        checkpoint. Subscribers of the session get an event. There is no `durability`: a mail
         lies in the timeline, which is always synced.
 
         Args:

@@ -11,7 +11,7 @@ from steno_protocol.errors import StenoError
 
 
 class ForkingSession(LinkedSession):
-    """A session from whose past others can begin."""
+    """A session that can be forked."""
 
     async def fork(
         self,

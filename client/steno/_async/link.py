@@ -34,11 +34,11 @@ class Link:
     """A connection to a daemon that mends itself while its tasks run.
 
     Attributes:
-        name: who writes.
+        name: the author of changes.
         timeout: seconds that one request may take.
         welcome: what the daemon said of itself.
         is_inherited: this process was forked from the one that made the link.
-        farewells: what is asked before hanging up, so that nobody waits for this client in vain.
+        close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
@@ -102,7 +102,7 @@ class Link:
         self._is_open = True
 
     async def close(self) -> None:
-        """End the tasks and the connection; whoever waits is told so.
+        """End the tasks and the connection; waiting callers get an error.
 
         On asyncio any task may do so, on trio the one that opened. Closing twice is harmless.
 
@@ -126,7 +126,7 @@ class Link:
         self._tasks.cancel_scope.cancel()
         if self._owner is not None:
             with anyio.CancelScope(shield=True):
-                # Not the task itself: whoever is cancelled here would cancel it, too.
+                # Not the task itself: a caller that is cancelled here would cancel it too.
                 await asyncio.wait([self._owner])
             if not self._owner.cancelled():
                 self._owner.result()
@@ -177,7 +177,7 @@ class Link:
         return await self.finish(self.begin(command, records), kind)
 
     def begin(self, command: commands.Command, records: Sequence[bytes] = ()) -> Pending:
-        """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
+        """Send a command without waiting for its reply: `finish` or `forget` has to follow."""
         self.check_open()
         pending = self._exchange.submit(command, records, _nothing, time.monotonic(), self.timeout)
         self._push()
@@ -203,7 +203,7 @@ class Link:
         return expected(reply, kind), block
 
     def forget(self, pending: Pending) -> None:
-        """Nobody waits for what was begun any more; safe in a finaliser."""
+        """Forget a request that `begin` sent; safe in a finaliser."""
         self._exchange.forget(pending)
 
     def follow(self, follower: Follower) -> None:
@@ -231,7 +231,7 @@ class Link:
         """Wait until the mirror contains everything before `position`.
 
         Args:
-            urgent: a daemon is started for it; else it waits until somebody else does so.
+            urgent: start a daemon for it; otherwise it waits until another caller does.
         """
         has_come = mirror.arrival(position)
         if has_come():
@@ -254,7 +254,7 @@ class Link:
 
     async def _send_close(self) -> None:
         if self._connection is None:
-            # Nobody is to be started for it.
+            # No daemon is started for it.
             return
         for command in list(self.close_requests):
             with anyio.move_on_after(limits.COMPACTION_ABORT_S, shield=True), suppress(StenoError):
@@ -269,7 +269,8 @@ class Link:
             self._start()
 
     def _ended(self, _: asyncio.Task[None]) -> None:
-        # Also when a program cancels all tasks that it finds: nobody may wait for ever after that.
+        # Also when a program cancels all tasks that it finds: no caller may wait for ever after
+        # that.
         self._refuse_all()
         self._hang_up("the client was closed")
 
@@ -314,7 +315,7 @@ class Link:
             self._look(connection)
 
     def _look(self, connection: Connection) -> None:
-        # Nobody would be called for what is there.
+        # No callback would run for messages that are already there.
         if connection.tells_once and connection.has_messages:
             self._take_in(connection)
 
@@ -341,7 +342,7 @@ class Link:
             self._break(error)
             return False
         if messages and not was_lone and self._loop is not None:
-            # Those who were answered together are about to ask together.
+            # Callers that were answered together are about to send together.
             self._gather(self._loop)
         if len(messages) < limits.CLIENT_TURN_MESSAGES and not is_stirred:
             return False
@@ -389,7 +390,7 @@ class Link:
             tasks.cancel_scope.cancel()
 
     async def _connect_again(self) -> None:
-        """Connect as soon as anybody needs it, and start a daemon for whoever waits.
+        """Connect as soon as a caller needs it, and start a daemon for waiting callers.
 
         For a follower alone only one that was killed: `steno stop` stops what is watched, too.
         """
@@ -433,7 +434,7 @@ class Link:
             self._connection = None
 
     async def _guarded(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run one of the client's tasks; what ends it reaches everybody who waits."""
+        """Run one of the client's tasks; the error that ends it reaches every waiting caller."""
         try:
             await task()
         except Exception as error:
@@ -459,11 +460,11 @@ def _wake(answered: asyncio.Future[None]) -> None:
 
 
 def _nothing() -> None:
-    """Nobody sleeps on a request before its answer is waited for."""
+    """Do nothing: no task sleeps on a request before it waits for the reply."""
 
 
 class _Attempt:
-    """One attempt to connect in a thread, whose fruit is thrown away when nobody waits for it."""
+    """One attempt to connect in a thread; its result is dropped if the caller gave up."""
 
     def __init__(self, target: Target, deadline: float, *, needs_daemon: bool) -> None:
         self._target = target

@@ -87,7 +87,7 @@ class LinkedSession(SessionView):
 
     async def _contain(self, mirror: Mirror, ack: Ack) -> None:
         with anyio.move_on_after(self._link.timeout):
-            # It is applied whatever becomes of the mirror; who reads the history is told of that.
+            # It is applied whatever becomes of the mirror; a reader of the history gets the error.
             with contextlib.suppress(StenoError):
                 await self._link.reach(mirror, ack.head, urgent=True)
             return

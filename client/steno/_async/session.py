@@ -208,7 +208,7 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
         return (await self._link.ask(asked, replies.TimelineReport)).entries
 
     async def clients(self) -> replies.ClientsReport:
-        """Who follows the session."""
+        """The followers of the session."""
         asked = commands.Clients(session=self.id)
         return await self._link.ask(asked, replies.ClientsReport)
 
@@ -243,13 +243,13 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
     ) -> Subscription:
         """The session's events, to be used with `async for`: backlog, Live, then what is new.
 
-        If this object follows the session, `history` contains what an event tells once the event is
-        handed out.
+        If this object follows the session, `history` contains the records of an event once the
+        event is handed out.
 
         Args:
             after: `start` (of the present generation), `now`, or a position. `now` is the instant
                 at which `async with` on the subscription was entered.
-            records: `context`, `wire`, or `both`; `file` of each event says whose it is. With
+            records: `context`, `wire`, or `both`; `file` of each event names its file. With
                 `both` each file has a Live of its own, and each file's events are in order.
             wire_after: as `after`, in the wire file; needed with `both` after a position, because
                 the two files have positions of their own.

@@ -59,7 +59,7 @@ class Subscription(AsyncIterator[SubscriptionEvent], NotPicklable):
         """Which making of the session the events taken so far are of.
 
         To be saved beside the position after an event, and given with it to `subscribe`. None
-        before the daemon's first answer. With both files it changes once both were told so.
+        before the daemon's first answer. With both files it changes once both have reported it.
         """
         return self._following.incarnation
 
@@ -222,7 +222,7 @@ async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> boo
     """Fetch the next block; False at the end.
 
     Args:
-        ahead: ask for the one after it at once; who gives up before the end has to forget it.
+        ahead: request the next block at once; a caller that gives up early has to forget it.
     """
     link.check_open()
     if reader.has_file and await in_thread(

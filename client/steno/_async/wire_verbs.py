@@ -45,7 +45,7 @@ class WireSession(LinkedSession):
         Args:
             event: the type of the event; or events, each `(type, payload)`,
                 `(type, payload, timestamp)`, a WireRecord, or a whole record.
-            payload: what the event tells, an object.
+            payload: the contents of the event, an object.
             timestamp: Unix time in seconds, now if it is not given.
             durability: `written` returns when the bytes are in the page cache; they are synced
                 within a second, within 50 ms while somebody follows the file, and seen by readers
@@ -105,7 +105,7 @@ class WireSession(LinkedSession):
     async def wire_is_empty(self) -> bool:
         """True when the wire file has no line but blank ones and the header, or is not there.
 
-        False also when it cannot be read: then nobody knows that it is empty.
+        False also when it cannot be read, because it may not be empty.
         """
         reader = WireReader(self.id, None)
         try:

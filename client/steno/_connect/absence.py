@@ -42,7 +42,7 @@ def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
     """What is said of a daemon that holds the wanted root and does not answer, if one does."""
     if target.root is None or target.endpoint is not None:
         return None
-    # Imported only now: who finds its daemon has no need of it.
+    # Imported late: a client that finds its daemon does not need it.
     from steno._connect.lock_holder import holder_of, silence_of  # noqa: PLC0415
 
     holder = holder_of(Path(target.root))
@@ -51,5 +51,5 @@ def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
     silence = silence_of(holder)
     return errors.Unreachable(
         f"{silence.told}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
-        " tells more"
+        " gives details"
     )

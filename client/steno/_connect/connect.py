@@ -32,11 +32,11 @@ def connect(target: Target, deadline: float) -> Ready:
 def is_killed(target: Target) -> bool:
     """True when the wanted daemon is one of this machine that ended without a word.
 
-    One that was stopped, or had nobody to serve any more, took its note away first.
+    A daemon that was stopped, or ended when idle, removed its note first.
     """
     if target.root is None or target.endpoint is not None:
         return False
-    # Imported only now: who finds its daemon has no need of it.
+    # Imported late: a client that finds its daemon does not need it.
     from steno._connect.lock_holder import is_free, note_of  # noqa: PLC0415
 
     root = Path(target.root)

@@ -38,7 +38,7 @@ class Connection(Protocol):
 
     @property
     def tells_once(self) -> bool:
-        """What has come is told on `fd` once, and to send uses up the sign of it."""
+        """`fd` is edge-triggered: it signals an arrival once, and a send consumes the signal."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Connection(Protocol):
 
     @property
     def is_refused(self) -> bool:
-        """It ended because the other end did not accept who we are."""
+        """The daemon refused the client's key."""
         ...
 
     @property
@@ -90,7 +90,7 @@ class Connection(Protocol):
     def receive_soon(self) -> list[bytes] | None:
         """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks.
 
-        None at once while something is still to go, which nobody would send meanwhile.
+        None at once while a message is still queued, because no other call would send it meanwhile.
         """
 
     def receive(self, messages_max: int) -> list[list[bytes]]:
@@ -104,7 +104,8 @@ class Connection(Protocol):
             to_send: come back too when a message can go.
 
         Returns:
-            Whether a message is there, and whether the connection may have ended: `is_lost` tells.
+            Whether a message is there, and whether the connection may have ended, which `is_lost`
+            checks.
         """
         ...
 

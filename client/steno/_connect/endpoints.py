@@ -12,7 +12,7 @@ _LOCAL: Final = "ipc://"
 
 
 def connection_to(endpoint: str, key: "ClientKey | None" = None) -> Connection:
-    """Begin a connection; `wait_until_ready` tells whether it can be made.
+    """Begin a connection; `wait_until_ready` reports whether it was made.
 
     Raises:
         Unreachable: the endpoint is no address that ZeroMQ knows.

@@ -1,4 +1,4 @@
-"""Who holds a root, and what is said of a daemon that does so and does not answer."""
+"""The process that holds a root's lock, and the error for a silent one."""
 
 import fcntl
 import os

@@ -31,7 +31,7 @@ class NeedsRestart(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """Nobody answers, or not in time."""
+    """No daemon answered in time."""
 
     endpoint: str
     why: str
@@ -63,7 +63,7 @@ def probe(target: Target, deadline: float) -> Outcome:
 class Attempt:
     """One attempt to connect and greet, gone on with until it has an outcome.
 
-    The connection is the attempt's own unless the outcome is Ready; whoever gives it up before it
+    The attempt owns the connection unless the outcome is Ready; a caller that gives it up before it
     has one closes it.
 
     Args:

@@ -1,7 +1,7 @@
 """A connection to a daemon of another machine: the only file of the client that knows libzmq.
 
-A monitor tells of its end at once; without it a killed daemon would be noticed only when a request
-is late.
+A monitor reports its end at once; without it the client would notice a killed daemon only by a late
+reply.
 """
 
 import os
@@ -74,7 +74,7 @@ class RemoteConnection:
         fd: readable when messages may have come or may go; edge-triggered, so it is only waited for
             after `receive` returned fewer messages than it was asked for.
         monitor_fd: readable when the connection may have ended.
-        is_refused: it ended because the other end did not accept who we are.
+        is_refused: the daemon refused the client's key.
     """
 
     def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
@@ -120,7 +120,7 @@ class RemoteConnection:
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, key.own.secret.encode())
             self._socket.setsockopt(zmq.IPV6, int(paths.is_ipv6(self.endpoint)))
             self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
-            # A machine that vanished hangs up on nobody; a daemon on ours does, whatever ends it.
+            # A vanished machine closes no connection; a local daemon always does, whatever ends it.
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
             # A slow connection is silent for long, as a dead one is; TCP knows whether what was

@@ -1,7 +1,6 @@
 """A daemon is there when a client wants one: started if there is none, and never two of them.
 
-1. Get a turn by the start lock of the root; whoever waits for one keeps looking whether a daemon
-   is there.
+1. Get a turn by the start lock of the root; a waiting client keeps probing for a daemon.
 2. Probe: another client may have started it since.
 3. Unless one holds the root, and so is silent and not gone: run `stenod`, which detaches itself and
    returns once it answers; then probe again. One that was killed meanwhile, or takes too long, is
@@ -81,7 +80,7 @@ def _start_lock(root: str, patience_s: float) -> StartLock:
         make_private(Path(root))
         return StartLock(root, patience_s)
     except OSError as error:
-        # What lies there is told of as a file that "exists".
+        # The kernel reports a file in the way as "exists".
         is_taken = isinstance(error, FileExistsError | NotADirectoryError)
         what = f"{error.filename} is no folder" if is_taken else error
         raise StartFailed(

@@ -1,4 +1,4 @@
-"""Whose turn it is to start a daemon: one client's, and a next one's when that takes too long."""
+"""The lock for starting a daemon: one client, and one more after each timeout."""
 
 import fcntl
 import os
@@ -17,9 +17,9 @@ _BYTE_LOCK: Final = struct.Struct("hhqqi0q")
 class StartLock:
     """The start lock of a root; open until `close`.
 
-    Whoever holds it may be stopped, so it is not waited for for ever: every `patience_s` one more
-    of those who wait gets a turn. Never all of them together: hundreds of interpreters that start
-    at once keep each other from ever being ready.
+    Its holder may be a stopped process, so clients do not wait for ever: every `patience_s` one
+    more waiting client may start a daemon. Never all of them together: hundreds of interpreters
+    that start at once keep each other from ever being ready.
 
     Args:
         root: the root, which is there.

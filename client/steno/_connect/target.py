@@ -1,4 +1,4 @@
-"""Which daemon a client wants: its root, where it listens, and who is asking."""
+"""The daemon that a client wants: root, address, and the client's name."""
 
 import os
 import re
@@ -23,7 +23,7 @@ class Target(msgspec.Struct, frozen=True):
 
     Attributes:
         root: the folder whose daemon it is; in a resolved target without symbolic links, or None:
-            whoever answers at `endpoint`.
+            any daemon that answers at `endpoint`.
         endpoint: where to connect; None: where the daemon of `root` says that it listens.
         spawn: start a daemon when none runs.
         name: the client's name, the `_by` of the lines that it writes.
@@ -54,7 +54,7 @@ class Target(msgspec.Struct, frozen=True):
         """Where to connect now; a daemon that was restarted may listen elsewhere.
 
         Raises:
-            Unauthorized: somebody else could listen there in its place.
+            Unauthorized: another user could listen there instead.
         """
         if self.endpoint is not None:
             return self.endpoint

@@ -37,7 +37,7 @@ class Compacting:
 
     Args:
         session: its id.
-        by: who compacts.
+        by: the compactor.
         key: names the compaction for ever; it is the name of its lease, too.
         preserve: how many of the last user and assistant messages stay as they are.
         lease_ms: after how long without a word it counts as abandoned.
@@ -128,7 +128,7 @@ class Begun(msgspec.Struct, frozen=True):
             "cut": self.reply.cut,
             "at": self.reply.at,
             "checkpoint_id": self.reply.checkpoint_id,
-            # A daemon that does not tell it does not ask for it either.
+            # A daemon that does not send it does not need it either.
             "incarnation": self.reply.incarnation or None,
             "summary_tokens": summary_tokens(summary),
             "why": why,
@@ -151,7 +151,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """A compaction of the past, whose command is repeated.
+    """A finished compaction whose command is repeated.
 
     The caller reads `made` and `summarised`, and sends the commit of `commit_fields` and
     `commit_record`, which is answered as the first one was. It could never be applied: it speaks of
@@ -192,7 +192,7 @@ class Applied(msgspec.Struct, frozen=True):
         text = recorded_summary(summary)
         kept_chars = sum(text_chars(message["content"]) for message in kept)
         tokens = made.token_count - kept_chars // CHARS_PER_TOKEN
-        # The daemon's own estimate is of the whole message: no model had told a number.
+        # The daemon estimates the whole message, because no model reported a number.
         is_estimate = tokens == text_chars(summary["content"]) // CHARS_PER_TOKEN
         return Compacted(
             ack=ack,

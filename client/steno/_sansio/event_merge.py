@@ -25,7 +25,7 @@ class Following:
 
     Attributes:
         incarnation: of the session that the events popped so far are of; None before the daemon's
-            first answer. With both files it changes once both were told that there is another one.
+            first answer. With both files it changes once both have reported another one.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Following:
     def has_begun(self) -> bool:
         """True once it is known where each file is followed from.
 
-        A position says it by itself; `now` is what the daemon's first answer tells.
+        A position contains it; `now` is the position in the daemon's first reply.
         """
         return all(each.after != "now" or each.position is not None for each in self.followers)
 
@@ -113,7 +113,7 @@ class Following:
     def _woken(self) -> None:
         if len(self._told) < len(self.followers):
             for follower in self.followers:
-                # From the first answer, before a reset that nobody popped yet changes it.
+                # From the first reply, before an unpopped reset changes it.
                 if follower.file not in self._told and follower.incarnation is not None:
                     self._tell(follower.file, follower.incarnation)
         self._wake()

@@ -85,12 +85,12 @@ class Exchange:
 
     @property
     def needs_daemon(self) -> bool:
-        """True while somebody waits for an answer."""
+        """True while a caller waits for a reply."""
         return bool(self._pending) or any(f.is_awaited for f in self._followers.values())
 
     @property
     def wants_connection(self) -> bool:
-        """True while somebody waits for an answer or follows a session."""
+        """True while a caller waits for a reply or follows a session."""
         return bool(self._pending or self._followers)
 
     @property
@@ -100,7 +100,7 @@ class Exchange:
 
     @property
     def deadline(self) -> float:
-        """When the first of those who wait for an answer gives up; `inf` when nobody waits."""
+        """The earliest deadline of the waiting callers; `inf` without one."""
         # Copied in one step, here and below: a finaliser or another thread may `forget` meanwhile.
         requests = (pending.deadline for pending in list(self._pending.values()))
         return min((*requests, *(f.deadline for f in self._followers.values())), default=inf)
@@ -138,7 +138,7 @@ class Exchange:
         return pending
 
     def forget(self, pending: Pending) -> None:
-        """Nobody waits for this request any more; its answer will be ignored."""
+        """Forget a request that no caller waits for; its reply will be ignored."""
         self._pending.pop(pending.id, None)
         self._lookups.end(pending)
 
@@ -167,7 +167,7 @@ class Exchange:
             self._arm(pending.due)
         for follower in list(self._followers.values()):
             if follower.inbox:
-                # An interrupt came before it was told.
+                # An interrupt came before the caller got it.
                 follower.wake()
             # What was received and not consumed counts against no window any more, so it has to be
             # consumed before more is asked for.
@@ -225,7 +225,7 @@ class Exchange:
         """Do what is due: send again, give up, ask again for subscriptions."""
         while self._abandoned:
             self.unfollow(self._abandoned[0])
-            # Who waits for its mirror need not do so any more.
+            # Callers that wait for its mirror need not wait any more.
             self._abandoned.popleft().wake()
         if self._lookups.waiting:
             self._go_on_looking(now)
@@ -247,7 +247,7 @@ class Exchange:
         """
         if self._failure is not None:
             raise self._failure
-        # Here it is its caller's mistake; on the next connection it would end everybody's.
+        # Here the error is its caller's; on the next connection it would end all requests.
         encode_header(follower.asked_as("s"))
         follower.deadline = now + timeout_s
         follower.timeout_s = timeout_s
@@ -277,7 +277,7 @@ class Exchange:
     # --- inside ----------------------------------------------------------------------------------
 
     def _next_message(self) -> tuple[int, Sequence[bytes]]:
-        """How many of those who wait go next, and their message."""
+        """The number of waiting requests to send next, and their message."""
         bundled: list[Sequence[bytes]] = []
         size = 0
         for request in islice(self.outbox, self._bundle_requests):
@@ -331,7 +331,7 @@ class Exchange:
         elif answer.id in self._followers:
             self._take_event(answer, now)
         elif isinstance(answer.body, Subscribed):
-            # An attempt that was given up has its answer after all: nobody takes what it sends.
+            # The reply of an abandoned attempt arrived after all: its events are dropped.
             command = Unsubscribe(subscription=answer.id.decode())
             self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
         elif isinstance(answer.body, Welcome):
@@ -386,7 +386,7 @@ class Exchange:
         pending.wake()
 
     def _resolve(self, pending: Pending, reply: AnyReply, block: bytes) -> None:
-        # The reply makes it done; forgotten before that, nobody would ever do so.
+        # The reply ends it; forgotten earlier, it would never end.
         pending.block = block
         pending.reply = reply
         self.forget(pending)
@@ -425,7 +425,7 @@ class Exchange:
         # A new name and a new request id for each attempt: what an earlier one still sends is then
         # nobody's, and cannot be mistaken for an event of this one.
         request_id = self._next_id(b"s")
-        # At no instant without an id: who has none is never asked for again.
+        # It always has an id: a follower without one is never subscribed again.
         self._followers[request_id] = follower
         self._drop_ids(follower, but=request_id)
         self._unsubscribe(follower)

@@ -39,7 +39,7 @@ class Follower:
         interval_s: how long the next attempt waits for its answer.
         deadline: when to give up, while the beginning is awaited.
         until_live: the beginning is awaited until the backlog is there, not only until the answer.
-        waiters: callers who cannot go on before more has come.
+        waiters: callers that wait for more events.
         stalled: the daemon was told to stop, or was lost, with events in the inbox; it is asked
             again once they are consumed, so that the inbox never grows beyond one window.
     """
@@ -101,7 +101,7 @@ class Follower:
 
     def is_asked_again_after(self, code: ErrorCode) -> bool:
         """Whether the next attempt may be taken after one was refused in this way."""
-        # Nobody could renew a mirror that was ended because the disk failed for a moment.
+        # A mirror that ended because of a short disk failure could not be renewed.
         is_mirror = self.until_live and self.is_live
         return code in RETRIED or (is_mirror and code is ErrorCode.STORAGE_FAILED)
 
@@ -176,7 +176,7 @@ class Follower:
         return event
 
     def put_back(self, event: SubscriptionEvent) -> None:
-        """Undo a `pop` whose event did not reach the caller."""
+        """Undo a `pop` if its event did not reach the caller."""
         self.inbox.appendleft(event)
         self.owed_bytes -= _cost_bytes(event)
 

@@ -20,7 +20,7 @@ def encode_header(command: Command) -> bytes:
         BadRequest: a field holds what JSON has no value for, or text that UTF-8 has none for.
         TooLarge: it is longer than a header may be.
     """
-    # As JSON bytes would be Base64: text that nobody meant.
+    # JSON would encode bytes as Base64, which the caller did not mean.
     values = msgspec.structs.astuple(command)
     kinds = [*map(type, values)]
     if bytes in kinds or (tuple in kinds and any(map(_has_bytes, values))):

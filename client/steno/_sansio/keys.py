@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 _ENDS_TOGETHER: Final = 64
-"""Keys whose random ends are drawn at once: to ask the system costs more than to make a key."""
+"""Keys whose random bits are drawn at once: a system call costs more than making a key."""
 
 _VARIANT: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 """For 4 random bits the digit that has 2 of them behind the variant's, which are 10."""

@@ -1,7 +1,7 @@
 """Messages as record frames: encoded once, and checked against the limits before they are sent.
 
 A frame over the daemon's limit would not be refused but end the connection without a word, so the
-sizes are checked here, where the caller can be told.
+sizes are checked here, where the caller gets the error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ _PASSED_OVER = b"a line too long for any reader\n"
 
 
 class Watcher(Protocol):
-    """Who is told when a mirror changes."""
+    """A listener for changes of a mirror."""
 
     def mirror_changed(self) -> None:
         """It holds more than before, or has ended."""
@@ -55,7 +55,8 @@ class Mirror:
         return self.follower.error is None and self.state.head >= position
 
     def has_taken_in(self, event: SubscriptionEvent, incarnation: str | None) -> bool:
-        """True when `state` holds what an event of another subscription tells, or is beyond it.
+        """True when `state` contains the records of an event of another subscription, or is beyond
+        it.
 
         Also when it never will: the subscription of this one has ended.
 
@@ -70,7 +71,7 @@ class Mirror:
         return incarnation in self._past
 
     def watch(self, watcher: "Watcher") -> None:
-        """Have a watcher told of each change, for as long as it lives."""
+        """Notify a watcher of each change for as long as it lives."""
         self._watchers.add(watcher)
 
     def tell_watchers(self) -> None:
@@ -79,7 +80,7 @@ class Mirror:
             watcher.mirror_changed()
 
     def arrival(self, position: Position | None) -> Callable[[], bool]:
-        """What tells whether everything before `position` has come; None is the first backlog.
+        """A check whether everything before `position` has arrived; None is the first backlog.
 
         It raises what ended the subscription, and NotFound once the session was deleted and made
         again since: then the position is never reached.
@@ -110,7 +111,7 @@ class Mirror:
         self._waiters = [waiter for waiter in self._waiters if waiter[1] != wake]
 
     def take_in(self) -> None:
-        """Apply what has come, and wake those who waited for it.
+        """Apply the arrived events, and wake the callers that waited for them.
 
         An interrupt goes on to the caller only when the history is as before an event, or after it.
         """

@@ -34,7 +34,7 @@ class Pending:
         size: bytes of its records, and of the lines that it asks for.
         asked_bytes: what was asked on the connection up to its last copy.
         copies: how often it is under way on the present connection.
-        uncertain: a copy was sent whose answer will never come, so it may have been applied.
+        uncertain: the reply to a sent copy will never arrive, so it may have been applied.
         refusal: a refusal that is not final, because a copy is under way or it will be sent again.
     """
 

@@ -1,6 +1,6 @@
 """A session's lines, read block by block: what to ask next, and what came; pure.
 
-The first block comes from the daemon, which tells where the file lies. If the reader can open it,
+The first block comes from the daemon, with the path of the file. If the reader can open it,
 and the daemon then says that it is the one and how far it may be read, the rest comes from there.
 """
 
@@ -30,8 +30,8 @@ class OpenedFile(Bytes, Protocol):
     """A file that the reader has opened by itself.
 
     Attributes:
-        identity: what tells it from every other.
-        size: how far it may be read; nothing of it until the daemon has told.
+        identity: identifies the file.
+        size: its readable bytes; 0 until the daemon has sent it.
     """
 
     identity: str
@@ -135,14 +135,14 @@ class LineReader:
         stands_still = reply.next == self._after and not lines
         self._after = reply.next
         self._offset = reply.offset
-        # The first lines come soon; who reads on for long asks less often.
+        # The first lines arrive soon; a long read sends fewer requests.
         self._bytes_max = min(2 * self._bytes_max, limits.READ_AHEAD_BYTES_MAX)
         self._believe(reply.source)
         is_end = reply.next in (reply.head, self._until)
         self._is_done = is_end or (stands_still and not self.has_file)
 
     def use(self, file: OpenedFile | None) -> None:
-        """The file that was told of was opened by the reader, or could not be."""
+        """Take the opened file of the daemon's path, or None if it could not be opened."""
         self.told = None
         self._file = file
         self._may_open = file is not None
@@ -158,7 +158,7 @@ class LineReader:
         """Take in the next lines of the file; blocks.
 
         Returns:
-            False when it gave none, so that only the daemon can tell what is the matter with it.
+            False when it had no line, so that only the daemon can report the reason.
         """
         file, offset = self._file, self._offset
         assert file is not None
@@ -244,7 +244,7 @@ class PastReader:
 
     @property
     def tells_no_checkpoint(self) -> bool:
-        """True when only the timeline can tell which id a checkpoint would have got."""
+        """True when only the timeline has the next checkpoint id."""
         return self._state is None or not self._state.checkpoints
 
     def state(self, entries: Sequence[TimelineEntry] = ()) -> ContextState:

@@ -8,7 +8,7 @@ from steno_protocol.replies import Verification
 
 
 class RepairFields(TypedDict):
-    """The fields of a repair that tell what was verified."""
+    """The fields of a repair that identify the verified file."""
 
     generation: int
     bytes: int
@@ -31,6 +31,6 @@ def repair_fields(report: Verification) -> RepairFields:
         if file.file == paths.CONTEXT:
             return {"generation": report.generation, "bytes": file.bytes, "crc": file.crc}
     raise BadRequest(
-        f"the report tells of no {paths.CONTEXT}: give what verify() of this session returned",
+        f"the report has no {paths.CONTEXT}: pass the result of verify() of this session",
         session=report.session,
     )

@@ -81,7 +81,7 @@ def position_text(position: PositionLike) -> str:
 
 
 def seconds(timeout: object) -> float:
-    """What a client was told as `timeout`; raises BadRequest when no request can take so long."""
+    """The `timeout` of a client in seconds; raises BadRequest when it is out of range."""
     # Of what is no number, or not finite, the clocks would complain in the middle of a call.
     if isinstance(timeout, int | float) and 0 <= timeout <= limits.REQUEST_TIMEOUT_S_MAX:
         return float(timeout)

@@ -16,12 +16,12 @@ _SLOW: Final = frozenset(SlowCommand.__args__)
 
 
 class Lookups:
-    """Who may ask, and who waits until others were answered.
+    """Requests that are admitted, and those that wait for earlier replies.
 
     What ends in the middle of a call, by an interrupt, is made good by `forget_all`.
 
     Attributes:
-        waiting: by their ids, who waited longest first.
+        waiting: by their ids, the oldest first.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Lookups:
         self._under_way.discard(pending.id)
 
     def next(self) -> Pending | None:
-        """Who waited longest, if one more may be sent: it is admitted, until it is ended."""
+        """The oldest waiting request, if one more may be sent; it is admitted until it ends."""
         if not self.waiting or len(self._under_way) >= limits.CLIENT_LOOKUPS_MAX:
             return None
         pending = self.waiting.pop(next(iter(self.waiting)))

@@ -145,7 +145,7 @@ def prepare(messages: Sequence[Message], instruction: str | None = None) -> list
 
     It is one user message: a text part for each message, with its number and role, then the prompt.
     Parts that a model thought in are left out; calls of tools are named with their arguments, their
-    results with the id of the call; of an image its type and size are told.
+    results with the id of the call; an image is shown by its type and size.
 
     Args:
         messages: the messages to summarise, oldest first; whatever they contain, they are read.
@@ -205,9 +205,9 @@ def recorded_summary(record: Message) -> str:
 
 
 def summary_tokens(summary: str | Summary) -> int | None:
-    """How many tokens a summary has, as its model told it, or None."""
+    """The token count of a summary as reported by its model, or None."""
     tokens = summary.output_tokens if isinstance(summary, Summary) else None
-    # What a model's server tells is not ours to trust.
+    # The reply of a model's server is not trusted.
     return tokens if type(tokens) is int and 0 <= tokens <= limits.COUNT_MAX else None
 
 

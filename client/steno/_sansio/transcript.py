@@ -1,4 +1,4 @@
-"""Messages as text: how a conversation is told to a model that only has to read it."""
+"""Messages as text, for a model that only reads the conversation."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ from steno_protocol._json import is_array
 from steno_protocol.context import Message
 
 THOUGHTS: Final = frozenset({"think", "thinking", "redacted_thinking", "reasoning"})
-"""The types of parts that a model thinks in; they are for nobody else to read."""
+"""The types of thinking parts, which are left out."""
 
 _encode = msgspec.json.Encoder().encode
 

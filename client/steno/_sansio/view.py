@@ -57,7 +57,7 @@ class SessionView(NotPicklable):
 
     @property
     def token_count(self) -> int:
-        """The last token count that was told, 0 before the first."""
+        """The last token count, 0 before the first."""
         return self._state().token_count
 
     @property
@@ -108,7 +108,7 @@ class SessionView(NotPicklable):
     def incarnation(self) -> str | None:
         """Which making of the session this is: another one after it was deleted and made again.
 
-        That of the mirror and its `head`; without a mirror as the last `stat` or `open` told it,
+        That of the mirror and its `head`; without a mirror as of the last `stat` or `open`,
         None before one did.
         """
         if self._mirror is not None:

@@ -19,7 +19,7 @@ from steno_protocol.errors import BadRequest, Corrupt
 from steno_protocol.positions import Position
 
 Payload = Mapping[str, Any]
-"""What an event tells."""
+"""The contents of an event."""
 
 WireEvent = (
     tuple[str, Payload] | tuple[str, Payload, float | None] | WireRecord | Payload | bytes
@@ -146,7 +146,7 @@ class WireReader(LineReader):
         )
 
     def version(self) -> str | None:
-        """The version that the first line tells, or None while only blank lines have come."""
+        """The version in the first line, or None while only blank lines have arrived."""
         while self.lines:
             match wire.parse_wire_line(self.lines.popleft()[1]):
                 case wire.BlankLine():

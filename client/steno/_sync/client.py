@@ -79,7 +79,7 @@ class BlockingClient(NotPicklable):
 
     @property
     def name(self) -> str:
-        """Who writes, the `_by` of the lines."""
+        """The author of this client's changes, the `_by` of its lines."""
         return self._link.name
 
     @property
@@ -128,12 +128,12 @@ class BlockingClient(NotPicklable):
         labels: Sequence[str] = (),
         title: str = "",
     ) -> list[replies.SessionEntry]:
-        """The sessions whose id begins with `prefix`, ordered by id.
+        """The sessions whose id starts with `prefix`, ordered by id.
 
         Args:
             archived: whether archived sessions are left out, the only ones, or among the others.
             labels: only sessions that bear all of these.
-            title: only sessions whose title contains this, whatever its case.
+            title: only sessions whose title contains this, ignoring case.
         """
         entries: list[replies.SessionEntry] = []
         more = True
@@ -181,7 +181,7 @@ class BlockingClient(NotPicklable):
         return self._link.ask(commands.Status(), replies.StatusReport)
 
     def clients(self, session: str | None = None) -> replies.ClientsReport:
-        """Who is connected, or who follows `session`."""
+        """The connected clients, or the followers of `session`."""
         return self._link.ask(commands.Clients(session=session), replies.ClientsReport)
 
     def drain(self) -> None:

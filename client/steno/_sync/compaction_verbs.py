@@ -14,7 +14,7 @@ from steno_protocol.errors import StenoError
 
 
 class BlockingCompactionSession(BlockingLinkedSession):
-    """A session whose older part a model can put into fewer words."""
+    """A session whose older messages a model can summarise."""
 
     def compact(
         self,
@@ -28,8 +28,8 @@ class BlockingCompactionSession(BlockingLinkedSession):
     ) -> Compacted | None:
         """Put a summary in place of all but the last messages, as one rewrite.
 
-        As `Session.compact`, with a plain function. Nobody tells the daemon meanwhile that it is
-        still at work, and nobody ends it when it takes too long.
+        As `Session.compact`, with a plain function. The lease is not renewed meanwhile, and a slow
+        call is not ended.
 
         Args:
             lease: seconds after which others may begin, whatever became of this process.

@@ -23,7 +23,8 @@ from typing import Final
 from steno_protocol.errors import Busy, Unreachable
 
 _SLEEP_S_MAX: Final = 1000.0
-"""A deadline may be infinite, and an integer of milliseconds may not: who wakes looks again."""
+"""A deadline may be infinite, and an integer of milliseconds may not: a woken thread checks
+again."""
 
 
 class ConnectionLock:
@@ -40,8 +41,8 @@ class ConnectionLock:
     """
 
     def __init__(self) -> None:
-        # Who queues holds `next` until it has the turn, so that a thread that just gave the turn
-        # back, and would win the race for it, finds itself behind. Both know their owners: a
+        # A queueing thread holds `next` until it has the turn, so that a thread that just gave the
+        # turn back, and would win the race for it, finds itself behind. Both know their owners: a
         # signal handler or a finaliser may come in the middle of anything.
         self._next = threading.RLock()
         self._turn = threading.RLock()
@@ -87,7 +88,7 @@ class ConnectionLock:
         try:
             self._sleeping.add(wakeup)
         except BaseException:
-            # An interrupt: nobody would put it away.
+            # An interrupt: no other code would put it away.
             self.forget(wakeup)
             raise
         return wakeup
@@ -102,9 +103,10 @@ class ConnectionLock:
         self._sleeping.discard(wakeup)
 
     def ring(self, but: "Wakeup | None" = None) -> None:
-        """Have all who sleep look again, once they get a turn, except one.
+        """Wake all sleeping threads but one, so that each checks again once it has the turn.
 
-        Who is about to use the connection rings first: whatever happens then, they will look.
+        A thread that is about to use the connection rings first: whatever happens then, they will
+        check.
         """
         if self._sleeping:
             for wakeup in list(self._sleeping):
@@ -155,7 +157,7 @@ class ConnectionLock:
             self._queued.discard(place)
 
     def _is_ours(self) -> bool:
-        # The public way to ask a lock for its owner. Nobody is ever notified by it.
+        # The public way to ask a lock for its owner. It never notifies a thread.
         try:
             self._owner.notify()
         except RuntimeError:

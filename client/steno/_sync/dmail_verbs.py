@@ -7,7 +7,8 @@ from steno_protocol import commands, replies
 
 
 class BlockingMailSession(BlockingLinkedSession):
-    """A session to whose past a message can be sent, by any process; one waits at a time."""
+    """A session that takes D-Mails to its checkpoints, from any process; one is pending at a
+    time."""
 
     def send_dmail(
         self,

@@ -34,11 +34,11 @@ class BlockingLink:
     something to come (`wait_until`) has it for a look now and then, and keeps nobody waiting.
 
     Attributes:
-        name: who writes.
+        name: the author of changes.
         timeout: seconds that one request may take, and that it may wait for its turn.
         welcome: what the daemon said of itself.
         is_inherited: this process was forked from the one that made the link.
-        farewells: what is asked before hanging up, so that nobody waits for this client in vain.
+        close_requests: sent before the connection closes, so that no other client waits in vain.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
@@ -60,7 +60,7 @@ class BlockingLink:
         fork_guard.guard(self)
 
     def close(self) -> None:
-        """Hang up; closing twice is harmless, and who waits for something to come is told.
+        """Close the connection; closing twice is harmless, and waiting callers get an error.
 
         Raises:
             Busy: another thread's request took longer than `timeout`, or this is a signal handler
@@ -69,7 +69,7 @@ class BlockingLink:
         if self.is_inherited:
             return
         if self._connection is not None:
-            # Else somebody might be started for it.
+            # Otherwise a daemon might be started for it.
             for command in list(self.close_requests):
                 with suppress(StenoError):
                     self.ask(command, replies.Done, limits.COMPACTION_ABORT_S)
@@ -141,7 +141,7 @@ class BlockingLink:
         records: Sequence[bytes] = (),
         timeout: float | None = None,
     ) -> Pending:
-        """Send a command whose answer is waited for later: `finish` has to follow, or `forget`."""
+        """Send a command without waiting for its reply: `finish` or `forget` has to follow."""
         timeout_s = self.timeout if timeout is None else timeout
         timeout_s -= self._take_turn(timeout_s)
         try:
@@ -155,7 +155,7 @@ class BlockingLink:
             self._take_turn(self.timeout)
         except Busy as error:
             self._exchange.forget(pending)
-            # It was sent before: of a change nobody knows.
+            # It was sent before: the outcome of a change is unknown.
             raise pending.outcome(error) from None
         try:
             self._turns.ring()
@@ -166,7 +166,7 @@ class BlockingLink:
         return expected(reply, kind), block
 
     def forget(self, pending: Pending) -> None:
-        """Nobody waits for what was begun any more; safe in a finaliser."""
+        """Forget a request that `begin` sent; safe in a finaliser."""
         self._exchange.forget(pending)
 
     def follow(self, follower: Follower) -> None:
@@ -201,7 +201,7 @@ class BlockingLink:
         self._exchange.abandon(follower)
 
     def consumed(self, follower: Follower) -> None:
-        """Give credit for what was popped, at the next turn of anybody; this never waits."""
+        """Grant credit for popped events at the next turn of any thread; this never waits."""
         if self.is_inherited:
             return
         # Not to be refused: the event that was popped would be lost with the error.
@@ -314,7 +314,7 @@ class BlockingLink:
             has_come = self._step(time.monotonic() + wait_s)
 
     def _is_stirred(self, connection: Connection, *, to_send: bool = False) -> bool:
-        """Whether a message is there, or can go; who looks for one takes bytes in."""
+        """Whether a message has arrived or can be sent; the check receives bytes."""
         try:
             return connection.is_ready if to_send else connection.has_messages
         except BaseException:
@@ -413,7 +413,7 @@ class BlockingLink:
             raise
 
     def _connect_again(self, until: float) -> Connection | None:
-        """Connect if anybody needs it, and start a daemon for whoever waits.
+        """Connect if a caller needs it, and start a daemon for waiting callers.
 
         For a follower alone only one that was killed: `steno stop` stops what is watched, too.
         """
@@ -475,7 +475,7 @@ class BlockingLink:
         return ready.welcome
 
     def _hang_up(self, why: str) -> None:
-        # Let go of at once: whatever comes, nobody uses it any more.
+        # Closed at once: no thread uses it any more.
         connection, self._connection = self._connection, None
         # They sleep on descriptors that are about to be closed.
         self._turns.ring()
@@ -485,11 +485,11 @@ class BlockingLink:
             connection.close()
 
     def _break_off(self) -> None:
-        """Give the connection up, of whose use nobody knows how far it came."""
+        """Close the connection, which an interrupt left in an unknown state."""
         self._hang_up("a call on this client was interrupted")
         # What was about to be done at its time is looked for anew.
         self._exchange.alarm = 0.0
 
 
 def _nothing() -> None:
-    """Nobody sleeps on a request of the blocking client: it looks for itself."""
+    """Do nothing: the blocking client checks its requests itself."""

@@ -87,7 +87,7 @@ class BlockingLinkedSession(SessionView):
         try:
             has_come = self._link.wait_until(mirror.arrival(ack.head), self._link.timeout)
         except StenoError:
-            # It is applied whatever became of the mirror; who reads the history is told of that.
+            # It is applied whatever became of the mirror; a reader of the history gets the error.
             return
         finally:
             mirror.follower.waiters -= 1

@@ -171,7 +171,7 @@ class BlockingSession(
         return self._link.ask(asked, replies.TimelineReport).entries
 
     def clients(self) -> replies.ClientsReport:
-        """Who follows the session."""
+        """The followers of the session."""
         asked = commands.Clients(session=self.id)
         return self._link.ask(asked, replies.ClientsReport)
 
@@ -196,8 +196,8 @@ class BlockingSession(
     ) -> BlockingSubscription:
         """The session's events, to be used with `for`: backlog, Live, then what is new.
 
-        If this object follows the session, `history` contains what an event tells once the event is
-        handed out.
+        If this object follows the session, `history` contains the records of an event once the
+        event is handed out.
 
         Args are those of `Session.subscribe`. From `now` on it has begun when this returns.
 

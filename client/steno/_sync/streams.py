@@ -88,7 +88,7 @@ def fetch(link: "BlockingLink", reader: LineReader, *, ahead: bool = False) -> b
     """Fetch the next block; False at the end.
 
     Args:
-        ahead: ask for the one after it at once; who gives up before the end has to forget it.
+        ahead: request the next block at once; a caller that gives up early has to forget it.
     """
     link.check_open()
     if reader.has_file and reader.take_from_file(limits.FILE_BLOCK_BYTES):

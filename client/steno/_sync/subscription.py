@@ -53,7 +53,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
         """Which making of the session the events taken so far are of.
 
         To be saved beside the position after an event, and given with it to `subscribe`. None
-        before the daemon's first answer. With both files it changes once both were told so.
+        before the daemon's first answer. With both files it changes once both have reported it.
         """
         return self._following.incarnation
 
@@ -121,7 +121,7 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
                 self._link.abandon(follower)
 
     def _take(self) -> tuple[SubscriptionEvent, Follower] | None:
-        """The next event and to whom it came; None when there is none, or not any more."""
+        """The next event and its follower; None when there is none."""
         if self._is_closed:
             return None
         if self._following.has_events:
@@ -148,4 +148,4 @@ class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
 
 
 def _nothing() -> None:
-    """Nobody sleeps on a subscription of the blocking client: it looks for itself."""
+    """Do nothing: the blocking client checks its subscriptions itself."""

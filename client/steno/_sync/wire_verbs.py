@@ -82,7 +82,7 @@ class BlockingWireSession(BlockingLinkedSession):
     def wire_is_empty(self) -> bool:
         """True when the wire file has no line but blank ones and the header, or is not there.
 
-        False also when it cannot be read: then nobody knows that it is empty.
+        False also when it cannot be read, because it may not be empty.
         """
         reader = WireReader(self.id, None)
         try:

@@ -22,12 +22,12 @@ _handles: Final[set[int]] = set()
 
 
 def guard(client: Inherited) -> None:
-    """Tell this client in every child that is forked from now on."""
+    """Invalidate this client in every child that is forked from now on."""
     _clients.add(client)
 
 
 def inherited_error() -> BadRequest:
-    """What the child is told."""
+    """The error in the child."""
     return BadRequest(
         "this client was made before a fork and belongs to the parent process: connect again in"
         " the child"

@@ -18,7 +18,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     shield that anyio puts around a thread, which would go on while its caller does something else
     with what they share. What has not begun by then is left undone.
     """
-    # Taken by whoever comes first: the thread, or the caller who gives it up.
+    # Taken by the first of the two: the thread, or the caller that gives up.
     claim = threading.Lock()
     has_ended = threading.Event()
     results: list[T] = []
@@ -41,6 +41,6 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 async def _until(has_ended: threading.Event) -> None:
     while not has_ended.is_set():
-        # Whoever cancels again is told by the first cancellation, which goes on after this.
+        # A second cancellation ends with the first one, which continues after this.
         with suppress(anyio.get_cancelled_exc_class()), anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(has_ended.wait)

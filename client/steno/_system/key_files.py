@@ -1,4 +1,4 @@
-"""Key files on this machine: read only when nobody else can, written so that nobody else can."""
+"""Key files on this machine, readable only by their owner."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ def client_key(path: str | os.PathLike[str]) -> ClientKey:
 
 
 def read_private(path: str) -> str:
-    """The text of a file of ours that nobody else can read; raises as `client_key`."""
+    """The text of a file that only its owner can read; raises as `client_key`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
@@ -67,7 +67,7 @@ def replace(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def locked(folder: Path) -> Generator[None]:
     """Alone in a folder of keys, as long as others ask too."""
-    import fcntl  # noqa: PLC0415  # only who makes keys needs it
+    import fcntl  # noqa: PLC0415  # needed for new keys only
 
     make_private(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -11,11 +11,11 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTT
 
 
 class SourceFile:
-    """An open file; of a number that nobody else gets while it is open.
+    """An open file, with a descriptor of its own.
 
     Attributes:
-        identity: what tells it from every other open file.
-        size: how far it may be read; nothing of it until the daemon has told.
+        identity: identifies the file among open files.
+        size: its readable bytes; 0 until the daemon has sent it.
     """
 
     def __init__(self, descriptor: int, identity: str) -> None:

@@ -3,7 +3,7 @@
 A file in the user's own root, or below one of its mounts, belongs to the daemon of that root. Any
 other gets a daemon of its own tree, the folder above the session's folder; that daemon's root is
 `adapters/<digest of the tree>` in the user's root and holds nothing but its socket, log and config,
-which says that it ends by itself when nobody uses it.
+which makes the daemon end when it is idle.
 One line in the user's `config.toml` therefore puts all sessions of a program under one daemon:
 
     [mounts]
@@ -77,7 +77,7 @@ def prepare_root(address: Address) -> None:
     if config.exists():
         return
     make_private(address.root)
-    # Whoever else makes it at the same time writes the same.
+    # Another process that creates it at the same time writes the same bytes.
     aside = config.with_name(f"{config.name}.{os.getpid()}")
     aside.write_text(
         f"[mounts]\n{_OWN_MOUNT} = {json.dumps(str(address.tree))}\n\n"
@@ -117,7 +117,7 @@ def _trees(home: Path) -> Iterator[tuple[str, Path]]:
     try:
         folders = mounted_folders(config.read_text(encoding="utf-8"), str(config))
     except (OSError, UnicodeDecodeError, BadRequest):
-        # The daemon says what is wrong with it, to whoever starts it.
+        # The daemon reports the error to the client that starts it.
         return
     for name, folder in folders.items():
         yield f"{name}:", Path(os.path.realpath(folder))

@@ -53,7 +53,8 @@ class Plan:
         begun: the compaction.
         cut: the position that everything before is summarised at.
         messages: the summary and the messages that stay, as they will be appended.
-        summary_tokens: the summary's size as its model told it; None is an estimate by its text.
+        summary_tokens: the summary's size as reported by the model; None for an estimate from its
+            text.
         task: the task that is to put them in place; what others call meanwhile says nothing.
     """
 

@@ -1,8 +1,8 @@
-"""One blocking client a process for each daemon that adapters need, without anybody opening it.
+"""One blocking client per process for each daemon that the adapters need.
 
 The daemon of a tree's own is ended by the last process that used it: each holds a shared lock on
-`users.lock` in its root, and whoever can have it alone at its exit is the last. The kernel gives up
-the lock of a process that was killed.
+`users.lock` in its root, and a process that gets it exclusively at its exit is the last one. The
+kernel gives up the lock of a process that was killed.
 """
 
 import atexit

@@ -110,8 +110,8 @@ class DenwaRenji:
         count = self._n_checkpoints or 0
         if not 0 <= dmail.checkpoint_id < count:
             raise _refused(
-                f"there is no checkpoint {dmail.checkpoint_id}: set_n_checkpoints told of {count},"
-                " which are numbered from 0; send it back to one of them"
+                f"there is no checkpoint {dmail.checkpoint_id}: set_n_checkpoints was called with"
+                f" {count}, which are numbered from 0; send it back to one of them"
             )
         self._kept = dmail
 
@@ -122,7 +122,7 @@ class DenwaRenji:
 
 
 def _refused(message: str) -> DenwaRenjiError:
-    """An error that whoever catches kimi-cli's catches, too."""
+    """An error that is also an instance of kimi-cli's class."""
     theirs: Any = getattr(sys.modules.get(_THEIRS), "DenwaRenjiError", None)
     if theirs is None:
         return DenwaRenjiError(message)

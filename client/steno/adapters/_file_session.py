@@ -215,7 +215,7 @@ class FileSession:
                 errno.ENOENT, "the folder of the session is missing", str(self.path.parent)
             )
         if not self.path.exists():
-            # An empty one: of a session whose file somebody removed the daemon keeps what it had.
+            # An empty one: the daemon keeps the contents of a session whose file was removed.
             self.path.touch(0o600)
         address = self._look()
         client = client_of(address)

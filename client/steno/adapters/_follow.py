@@ -140,6 +140,6 @@ class FollowedFile:
             added = 1 if self.transcript.system_prompt is None else 0
             expected = Position(self._head.generation + 1, self._head.line + added)
             if ack.head != expected:
-                # Others wrote in between, and where their lines are now is not told.
+                # Other programs wrote in between, and the position of their lines is unknown.
                 await self.load(ack.head)
         self._head = ack.head

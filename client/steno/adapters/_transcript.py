@@ -31,7 +31,7 @@ class Transcript:
     Attributes:
         messages: the history.
         message_type: the class of messages that come from the file; None: not known yet.
-        token_count: the last that was told, 0 before the first.
+        token_count: the last token count, 0 before the first.
         pending: estimated tokens of the messages after it.
         next_checkpoint: the id that the next checkpoint gets.
         system_prompt: None when there is none.

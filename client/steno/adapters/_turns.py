@@ -11,8 +11,8 @@ from steno_protocol.errors import BadRequest
 class Turns:
     """A lock for the tasks of one event loop at a time.
 
-    A lock of anyio's that two loops use at once wakes nobody in the other one, and is then said to
-    be held by somebody else. The objects that the adapters stand in for are one loop's as well.
+    An anyio lock that two loops use at once does not wake waiters in the other loop, and then seems
+    to be held by another task. The objects that the adapters stand in for are one loop's as well.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ def adopt(path: Path, context: Path) -> None:
         if own is not None and given in _left_behind(context.parent):
             _put(context, path)
         else:
-            # Somebody replaced the file: the daemon sees it, and keeps what was there.
+            # Another program replaced the file: the daemon detects it and keeps the old contents.
             _put(path, context)
 
 

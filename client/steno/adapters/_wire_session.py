@@ -33,7 +33,7 @@ class WireFileSession:
         if not address.is_companion or self.path.exists():
             return _append(address, event)
         address.folder.mkdir(mode=0o700, exist_ok=True)
-        # The first append gives the file its name; nobody else may see it without one.
+        # The first append gives the file its name; no other reader may see it empty.
         with _twin.alone(address.folder):
             own = address.folder / paths.WIRE
             if not self.path.exists():
@@ -57,7 +57,7 @@ class WireFileSession:
         return wire.WIRE_VERSION
 
     def is_empty(self) -> bool:
-        """True when there is no line but blank ones and the header; False when nobody can tell."""
+        """True when there is no line but blank ones and the header; False when that is unknown."""
         try:
             parsed = map(wire.parse_wire_line, self._lines())
             return all(isinstance(each, (wire.BlankLine, wire.Metadata)) for each in parsed)

@@ -11,7 +11,7 @@ What differs from kimi-cli 1.52, on purpose:
 * What other processes append is taken in, in its place, at the next call; checkpoint ids are unique
   among them; a revert moves lines by one rename.
 * A system prompt that is put before lines leaves the file that was there as a rotated one, and
-  takes the place of the prompt that those lines told.
+  replaces the prompt in those lines.
 * `revert_to` refuses negative ids. Control records are compact JSON.
 * What steno's bounds do not allow is refused before anything is written: more than 4 096 messages
   in a call, one of more than 16 MiB, a token count that is negative, above 2**53 or no integer. A
@@ -67,7 +67,7 @@ class Context:
 
     @property
     def token_count(self) -> int:
-        """The last token count that was told, 0 before the first."""
+        """The last token count, 0 before the first."""
         return self._transcript.token_count
 
     @property

@@ -28,7 +28,7 @@ class MemoryLinearStorage:
 
     @property
     def token_count(self) -> int:
-        """The last token count that was told, 0 before the first."""
+        """The last token count, 0 before the first."""
         return self._transcript.token_count
 
     async def append_message(self, message: MessageLike) -> None:
@@ -36,7 +36,7 @@ class MemoryLinearStorage:
         self._transcript.take_messages([message], encode([message]))
 
     async def mark_token_count(self, token_count: int) -> None:
-        """Tell how many tokens the messages have."""
+        """Append the token count of the messages."""
         self._transcript.counted(token_count)
 
 
@@ -59,7 +59,7 @@ class StenoLinearStorage:
 
     @property
     def token_count(self) -> int:
-        """The last token count that was told, 0 before the first."""
+        """The last token count, 0 before the first."""
         return self._followed.transcript.token_count
 
     async def restore(self) -> None:

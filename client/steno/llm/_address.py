@@ -1,4 +1,4 @@
-"""Where a model is asked: a URL that can be shown to anybody and that keeps a key safe."""
+"""The URL of a model's server, without secrets, and safe for a key."""
 
 import ipaddress
 from urllib.parse import urlsplit, urlunsplit

@@ -42,7 +42,7 @@ async def post(call: Call) -> Response | Lost:
     """Send a request and read the whole answer.
 
     Failures of the network are returned, not raised: an exception of httpx2 holds the request, and
-    with it the key. A cancelled call closes its connection, which tells the server.
+    with it the key. A cancelled call closes its connection, which the server sees.
     """
     # In a thread: the first one reads the machine's certificates.
     client = await anyio.to_thread.run_sync(_client, call)
@@ -70,7 +70,7 @@ def _client(call: Call) -> httpx2.AsyncClient:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """What says whether a server is who it claims to be; reading it takes 0.1 s, so once."""
+    """The certificates that verify a server; loading takes 0.1 s, so they are loaded once."""
     return httpx2.create_ssl_context()
 
 
@@ -82,7 +82,7 @@ async def _exchange(client: httpx2.AsyncClient, call: Call) -> Response | Lost:
         if body is None:
             told = f"its answer has more than {MODEL_ANSWER_BYTES_MAX} bytes"
             return Lost(told, is_final=True)
-        # Servers quote the key that they refuse; from here on nobody can show it by accident.
+        # Servers quote the key that they refuse; from here on no message can contain it.
         safe = body if call.key is None else call.key.hidden_in_bytes(body)
         return Response(got.status_code, dict(got.headers), safe)
 

@@ -10,7 +10,7 @@ from steno_protocol.context import Message
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a model is asked, in nobody's format.
+    """A question for a model, independent of the provider's format.
 
     Attributes:
         base_url: where the provider's API is, as `checked_base_url` returned it.
@@ -44,7 +44,7 @@ class ModelAnswer:
     """What a model answered, its thoughts left out.
 
     Attributes:
-        output_tokens: the size of `text`; None when it was not told, or not of `text` alone.
+        output_tokens: the size of `text`; None when it was not reported, or not of `text` alone.
         is_cut_off: the answer ended because it was as long as it may be.
         ending: why the model stopped, in its provider's word.
     """

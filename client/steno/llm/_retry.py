@@ -39,8 +39,8 @@ def pause_s(attempt: int, told_s: float | None, draw: float) -> float:
 
     Args:
         attempt: its number, from 1.
-        told_s: what the server asked for; it is kept to, and a little more, so that those who were
-            told the same do not come together.
+        told_s: the pause that the server asked for; a little more is added, so that clients with
+            the same pause do not retry together.
         draw: a random number in [0, 1).
     """
     if told_s is not None:

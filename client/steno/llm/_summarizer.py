@@ -43,7 +43,7 @@ def summarizer(
             ANTHROPIC_API_KEY, else none. It goes over https or to this machine only.
         max_output_tokens: the longest summary, the model's thoughts included.
         deadline: seconds for one summary, repeats included.
-        tell: is given a sentence each time the model is to be asked again.
+        tell: called with a sentence before each retry.
 
     Raises:
         BadRequest: one of these cannot be. ModelFailed, of the callable: there is no summary.
@@ -75,4 +75,4 @@ def _provider(name: str) -> Provider:
 
 
 def _tell_nobody(_: str) -> None:
-    """What becomes of sentences that nobody wants."""
+    """Drop the sentence."""

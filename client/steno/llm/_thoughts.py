@@ -1,4 +1,4 @@
-"""Thoughts that a model left in its text, as `<think>` blocks; they are for nobody else to read."""
+"""Thoughts in a model's text, as `<think>` blocks, which are left out."""
 
 import re
 from typing import Final
