@@ -1,4 +1,4 @@
-"""The D-Mail of a session: which one waits, told from its timeline alone.
+"""The pending D-Mail of a session, from its timeline alone.
 
 A mail is bound to the line of its checkpoint. It waits until it is delivered, or until a rewrite
 takes that line out of the session's lineage: ids are given out again, a mail is not.
@@ -42,7 +42,7 @@ def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEnt
 
 
 def mail_of(entry: TimelineEntry) -> Mail:
-    """The mail that an entry of kind `sent` tells of."""
+    """The mail of an entry of kind `sent`."""
     details: dict[str, Any] = entry.details
     return Mail(
         id=entry.key or "",
@@ -63,7 +63,7 @@ def applied_of(entry: TimelineEntry) -> Applied:
 
 
 def pending(entries: Sequence[TimelineEntry], present: int) -> Mail | None:
-    """The mail that waits in a session whose present generation is `present`."""
+    """The pending mail of a session with the present generation `present`."""
     mail, generation = None, 0
     for entry in entries:
         if entry.kind == timeline_entries.SENT:
@@ -71,7 +71,7 @@ def pending(entries: Sequence[TimelineEntry], present: int) -> Mail | None:
         elif mail is not None and not outlives(mail, entry):
             mail = None
     told = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
-    # A rotation that nobody told of was another program's, and nobody knows what it kept.
+    # An unrecorded rotation was another program's, and the lines that it kept are unknown.
     is_ours = all(number in told for number in range(generation + 1, present + 1))
     return mail if is_ours else None
 
@@ -85,7 +85,7 @@ def delivered_last(entries: Sequence[TimelineEntry]) -> str | None:
 
 
 def outlives(mail: Mail, entry: TimelineEntry) -> bool:
-    """Whether a mail still waits after what an entry tells of."""
+    """Whether a mail is still pending after an entry."""
     match entry.kind:
         case timeline_entries.CLEARED | timeline_entries.RESTORED | timeline_entries.DELIVERED:
             return False
@@ -97,7 +97,7 @@ def outlives(mail: Mail, entry: TimelineEntry) -> bool:
 
 
 def what_became_of(entries: Sequence[TimelineEntry], mail_id: str) -> str:
-    """A phrase for whoever asks for a mail that does not wait."""
+    """The reason why a mail is not pending, as a phrase."""
     if not any(entry.kind == timeline_entries.SENT and entry.key == mail_id for entry in entries):
         return "it was never sent to this session"
     for entry in entries:

@@ -17,7 +17,7 @@ class Past(msgspec.Struct, frozen=True):
     Attributes:
         generation: its number.
         size: bytes of its file.
-        left_at: when it was left behind, Unix time in seconds, as far as files tell.
+        left_at: when a rewrite replaced it, Unix time in seconds, from entries or file times.
     """
 
     generation: int

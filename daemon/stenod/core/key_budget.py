@@ -7,7 +7,7 @@ from steno_protocol import limits
 
 
 class Tenant(Protocol):
-    """Who remembers keys, has room for a number of them, and may know the others by a filter."""
+    """A holder of remembered keys: it has room for some, and may have a filter for the others."""
 
     def give_back(self, count: int) -> None:
         """Have room for so many fewer: forget the oldest of those that have none then."""
@@ -45,18 +45,18 @@ class KeyRoom:
         self.piece = piece
 
     def enter(self, tenant: Tenant) -> None:
-        """Somebody has a first piece from now on."""
+        """Give a new holder its first piece."""
         if self._left < 1:
             self._take_back(tenant)
         self._left -= 1
 
     def leave(self, tenant: Tenant) -> None:
-        """All that somebody has is free again."""
+        """Free all pieces of a holder."""
         self._left += 1 + self._more.pop(tenant, 0)
         self._filters.pop(tenant, None)
 
     def ask(self, tenant: Tenant) -> bool:
-        """Give somebody one more piece, if there is one, or if another can spare one."""
+        """Give a holder one more piece, if one is free or another holder can spare one."""
         if self._left < 1 and not self._take_back(tenant):
             return False
         self._left -= 1
@@ -64,7 +64,7 @@ class KeyRoom:
         return True
 
     def filtered(self, tenant: Tenant, size: int) -> None:
-        """Somebody has a new filter, of so many bytes."""
+        """Count a holder's new filter of so many bytes."""
         self._filters.pop(tenant, None)
         self._filters[tenant] = size
         while len(self._filters) > 1 and sum(self._filters.values()) > self._filters_bytes:

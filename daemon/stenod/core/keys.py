@@ -16,7 +16,7 @@ _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4}
 _TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 
 _INSTANT_CHARS: Final = 13
-"""Those of a uuid7 that tell its time."""
+"""The bits of a uuid7 that hold its time."""
 
 _HASHES: Final = 6
 
@@ -46,13 +46,13 @@ class KeyTable:
     """The last keys of an open session, and the knowledge which others cannot have been used.
 
     A uuid7 bears its time, and one that is younger than all that were ever used was never used:
-    that is so whatever clocks said. Where nobody knows the youngest, one that is younger than the
-    opening was not used before it, unless somebody's clock was wrong; a repeat is not believed so.
+    that is so whatever clocks said. Where the newest is unknown, one that is younger than the
+    opening was not used before it, unless a clock was wrong; this is not assumed of a repeat.
 
     Args:
         opened_ms: Unix time in milliseconds when the session was opened.
-        youngest_ms: as old is the youngest key that was used before and that nobody adds, 0 if none
-            was; None if nobody knows.
+        youngest_ms: creation time of the newest key used before that is not added here, 0 without
+            keys; None if unknown.
         keys_max: how many it remembers, and with an eighth more at most; fewer where `share` has
             less room.
 
@@ -75,7 +75,7 @@ class KeyTable:
 
     @property
     def youngest_ms(self) -> int | None:
-        """How old the youngest key is that was ever used, 0 if none was; None if nobody knows."""
+        """The creation time of the newest key ever used, 0 without keys; None if unknown."""
         if not self.knows_youngest:
             return None
         # A copy: it may be asked for in a thread.
@@ -134,7 +134,7 @@ class KeyTable:
             if not room.ask(self):
                 break
             self._give(self._given + room.piece)
-        # Many at once: a dict whose first keys are gone passes by where they were at each look.
+        # Many at once: a dict with deleted first keys skips their slots at each iteration.
         if len(self._applied) > self._most:
             self._forget_oldest(len(self._applied) - self._most + self._most // 9)
 

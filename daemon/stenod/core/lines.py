@@ -58,8 +58,8 @@ def examine_tail(region: bytes, *, marked: bool) -> Tail:
     """Decide what of a file's last bytes is whole.
 
     After a power cut a file that was appended to ends early, or has NULs where pages were lost;
-    whole lines may follow a lost page, but nobody was told of them. So the tail is torn from the
-    first damage on. What lies behind a line that a foreign program wrote is not cut.
+    whole lines may follow a lost page, but they were never acknowledged. So the tail is torn from
+    the first damage on. What lies behind a line that a foreign program wrote is not cut.
 
     Args:
         region: bytes from the start of a line to the end of the file.

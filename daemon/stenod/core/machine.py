@@ -45,9 +45,9 @@ class Machine(Speculation):
     Attributes:
         mail: the D-Mail that waits.
         delivered: the id of the one that was delivered last.
-        checkpoint_floor: the id of the next checkpoint while the file tells of none.
+        checkpoint_floor: the id of the next checkpoint while the file has none.
         unreserved_id: the first id that no compaction under way keeps for its own checkpoint. It is
-            none of the session's numbers: no line tells of it, and no reader knows of it.
+            none of the session's numbers: no line contains it, and no reader sees it.
     """
 
     mail: Mail | None = None

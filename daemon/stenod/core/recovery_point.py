@@ -22,8 +22,8 @@ class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What is known of the first `bytes` bytes of one generation's file.
 
     Attributes:
-        youngest_key_ms: as old is the youngest key that was used up to there, 0 if none was; None
-            if nobody knew.
+        youngest_key_ms: creation time of the newest key used up to there, 0 without keys; None if
+            it was unknown.
         checksums: CRC-32 of each block of the marked bytes, see `steno_protocol.checksums`.
     """
 

@@ -146,7 +146,7 @@ class Speculation(ABC):
         return self.decide_new(command, data)
 
     def decide_new(self, command: Mutation, data: Sequence[bytes]) -> Decision:
-        """As `decide`, of a command whose key was never used."""
+        """As `decide`, for a command with a new key."""
         if command.expect is not None:
             self._check_expected(command.expect)
         return self._decide(command, data)
@@ -189,7 +189,7 @@ class Speculation(ABC):
 
     @abstractmethod
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
-        """Decide on a command that was not applied before and whose `expect` holds."""
+        """Decide on a new command with a matching `expect`."""
 
     def _check_each(
         self, data: Sequence[bytes], check: Callable[[bytes], Checked]
@@ -198,7 +198,7 @@ class Speculation(ABC):
         checked: list[Checked] = []
         try:
             for record in data:
-                checked.append(check(record))  # noqa: PERF401  # how many passed is told below
+                checked.append(check(record))  # noqa: PERF401  # the error names how many passed
         except Refused as error:
             where = f"record {len(checked) + 1} of {len(data)}: " if len(data) > 1 else ""
             raise type(error)(where + error.message, session=self.session) from None
@@ -274,7 +274,7 @@ class Speculation(ABC):
 
 
 def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
-    """The answer that tells of an applied command."""
+    """The ack of an applied command."""
     # As text at once: positions that only become text cost as much as the rest of a decision.
     (generation, line), count = applied.first, applied.count
     first = f"{generation}:{line}"
@@ -289,7 +289,7 @@ def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
 
 
 def moved(ack: Ack, lines: int, *, overtaken: bool) -> Ack:
-    """The answer of a command whose records lie some lines further down than was decided."""
+    """The ack of a command, moved down by some lines."""
     first, last, head = (Position.parse(text) for text in (ack.first, ack.last, ack.head))
     return msgspec.structs.replace(
         ack,

@@ -64,7 +64,7 @@ def in_doubt(data: bytes) -> TimelineEntry | None:
 
     None when that one was taken back: those before it were settled before it was begun, and a file
     that has come to harm since says nothing against them. Nor against one behind which something
-    was told of what it made: whoever told it had settled it, and found that it took place.
+    has a later entry: the writer of that entry had recovered it and found that it took place.
     """
     found = None
     for line in data.split(b"\n"):
@@ -85,7 +85,7 @@ def voided(rewrite: TimelineEntry) -> TimelineEntry:
 
 
 def with_inferred(entries: list[TimelineEntry], rotated: dict[int, float]) -> list[TimelineEntry]:
-    """The entries, with one for each rotation that nobody told of (kimi-cli's own reverts).
+    """The entries, with an inferred one for each unrecorded rotation (kimi-cli's own reverts).
 
     Args:
         entries: what the timeline has.
@@ -100,7 +100,7 @@ def with_inferred(entries: list[TimelineEntry], rotated: dict[int, float]) -> li
     ]
     merged = list(entries)
     for entry in inferred:
-        # Not by their times: a file's is a few ms behind the clock that everybody reads.
+        # Not by their times: a file's time is a few ms behind the clock.
         later = (at for at, each in enumerate(merged) if each.generation >= entry.generation)
         merged.insert(next(later, len(merged)), entry)
     return merged
@@ -189,7 +189,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 def beginnings(entries: Iterable[TimelineEntry], present: int) -> list[Beginning | None]:
-    """How the generations up to the present one began; None for one that no entry tells of."""
+    """The entries that began the generations up to the present one; None where there is none."""
     found: list[Beginning | None] = [Beginning(0.0, 0, is_inferred=False), *[None] * present]
     for entry in entries:
         if entry.kind in {*timeline_entries.REWRITES, timeline_entries.ROTATED} and (
@@ -201,14 +201,14 @@ def beginnings(entries: Iterable[TimelineEntry], present: int) -> list[Beginning
 
 
 def is_inferred(entries: Iterable[TimelineEntry], generation: int) -> bool:
-    """True when no entry tells how a generation began: another program rotated or kept the file."""
+    """True when a generation has no entry: another program rotated or kept the file."""
     makers = {*timeline_entries.REWRITES, timeline_entries.FORKED}
     told = (entry.generation for entry in entries if entry.kind in makers)
     return generation > 0 and generation not in told
 
 
 def incarnation_of(entries: Iterable[TimelineEntry]) -> str | None:
-    """Which of the sessions that ever had its id a timeline is of; None if no entry tells."""
+    """The incarnation of the session; None if no entry has it."""
     for entry in entries:
         value = entry.details.get("incarnation")
         if isinstance(value, str):

@@ -72,7 +72,8 @@ def place(
         number: which of them.
         messages: of the user in the generation, without those that a rewrite put there.
         generation: its number.
-        is_told: the timeline tells when it and the next one began, so `turns` is certain.
+        is_told: the timeline has the times at which it and the next one began, so `turns` is
+            certain.
 
     Returns:
         For a turn that left no message, the first one of a later turn.
@@ -103,7 +104,7 @@ def place(
 
 
 def matched(turns: Sequence[Turn], messages: Sequence[UserMessage]) -> dict[int, UserMessage]:
-    """The messages of the turns whose text says which it is, by the numbers of the turns.
+    """The messages of the turns that their text identifies, by turn number.
 
     A text says so when as many messages as turns have it.
     """

@@ -27,7 +27,7 @@ class Turn(msgspec.Struct):
         offset: bytes before its first event.
         line: lines before it.
         stamp: the stamp of that event.
-        at: where the context ended then; None if nobody noted it.
+        at: the head of the context then; None if it was not recorded.
         before: where the context ended at the first event from there on of which that is known.
         began: when its event was, in Unix seconds; None if the event does not say.
         content: digest of what the user gave it; None if that is nothing.
@@ -64,7 +64,7 @@ class WireScan(msgspec.Struct):
         later: offset and line of the first event after the instant that was asked for.
         joined: offset behind the last event of which the instant is known and not later.
         joined_lines: lines up to there.
-        unjoined: there is an event of which nobody noted the instant.
+        unjoined: an event has no recorded position in the context.
         size: bytes of all its lines.
         lines: all its lines.
     """
@@ -84,7 +84,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """As much of an event as tells when it was."""
+    """The fields of an event that contain its time."""
 
     message: _Message
     timestamp: Any = None

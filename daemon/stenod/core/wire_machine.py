@@ -23,7 +23,7 @@ class WireMachine(Speculation):
         head: where the file ends.
         keys: the keys that are known.
         stamp: whether lines bear `_at`, `_by` and `_id`.
-        context_head: tells the context's durable head, which joins each event to it.
+        context_head: returns the context's durable head, which joins each event to it.
         floor: what the last event was joined to: another program can cut the context, and even
             then no event is joined to an earlier place than the one before it.
     """

@@ -1,4 +1,4 @@
-"""Who follows a session, and how far each one is: the backlog first, then every commit.
+"""The subscribers of a file and their positions: the backlog first, then every commit.
 
 A subscriber is a position and a credit in bytes. While it is near the head it is handed the commits
 as they become durable; else a pump reads the file for it. Without credit it simply stays where it
@@ -33,7 +33,7 @@ class FollowedLog(Protocol):
     """What a feed reads: the log of its session."""
 
     def view(self, generation: int) -> View:
-        """What is durable of a generation, for a reader, who releases it."""
+        """The durable bytes of a generation as a view, which the reader releases."""
         ...
 
     def timeline(self) -> bytes:
@@ -46,7 +46,7 @@ def _always() -> bool:
 
 
 def _nobody(_: "Subscriber") -> None:
-    """Nobody keeps a list of the subscriptions."""
+    """Do nothing: the default for a subscription without a registry."""
 
 
 class Subscriber(msgspec.Struct, eq=False):
@@ -62,7 +62,7 @@ class Subscriber(msgspec.Struct, eq=False):
         lost: its position is of a file that is there no more; a reset comes before anything else.
         mail_seen: how many of the feed's D-Mail events it does not need any more.
         untold: how it ended, while its peer had no room to be told.
-        forget: called with it once its peer was told how it ended.
+        forget: called with it once its end was sent to the peer.
     """
 
     send: Callable[[Event, bytes | None], bool]
@@ -83,7 +83,7 @@ class Subscriber(msgspec.Struct, eq=False):
     forget: Callable[["Subscriber"], None] = _nobody
 
     def tell_end(self) -> None:
-        """Tell the peer how it ended, if it did and the peer has room for that."""
+        """Send the end of the subscription, if it ended and the peer has room."""
         if self.untold is not None and self.send(self.untold, None):
             self.untold = None
             self.forget(self)
@@ -144,7 +144,8 @@ class Feed:
             self._advance(subscriber)
 
     def begin_with(self, machine: Speculation) -> None:
-        """What the lines of a context do not tell; right after `attach`, of a wire file too."""
+        """Take in the state that is not in a context's lines; right after `attach`, also for a wire
+        file."""
         if not isinstance(machine, Machine):
             return
         self.checkpoint_floor = machine.checkpoint_floor
@@ -153,27 +154,27 @@ class Feed:
             if told is None or told.id != mail.id:
                 self.mailed(DmailEvent(state="sent", id=mail.id, checkpoint_id=mail.checkpoint_id))
         elif told is not None and told.state == "sent":
-            # It went while the files were closed: by a rewrite that nobody saw the end of, or by
-            # another program.
+            # It ended while the files were closed: by a rewrite of unknown outcome, or by another
+            # program.
             is_delivered = told.id == machine.delivered
             self.mailed(
                 msgspec.structs.replace(told, state="delivered" if is_delivered else "expired")
             )
 
     def mailed(self, event: DmailEvent) -> None:
-        """Something happened to a D-Mail: wake those who wait for one."""
+        """Publish a change of a D-Mail's state."""
         self._mail = event
         self._mails += 1
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
     def detach(self) -> None:
-        """The session's files were closed: nobody reads before they are opened again."""
+        """Stop reads: the session's files were closed."""
         self._log = None
         self._recent.clear()
 
     def check(self, position: Position) -> None:
-        """Refuse a position that nobody can subscribe after.
+        """Refuse a position beyond the head.
 
         Raises:
             BadRequest: it lies beyond the head.
@@ -226,7 +227,7 @@ class Feed:
             self._advance(subscriber)
 
     def end(self, why: str) -> None:
-        """The session cannot be followed any longer: tell those who do."""
+        """End all subscriptions with an event."""
         for subscriber in tuple(self._subscribers):
             self._dismiss(subscriber, Gone(why=why))
 
@@ -266,7 +267,8 @@ class Feed:
             self._spawn(lambda: self._pump(subscriber))
 
     def _hand_out(self) -> None:
-        """Bring everybody to the head who is not far behind it: now a few, and many in rounds."""
+        """Send the last commits to the subscribers close to the head: to a few now, to many in
+        rounds."""
         if self._is_round:
             return
         if len(self._subscribers) <= limits.FANOUT_MAX:
@@ -289,7 +291,7 @@ class Feed:
         finally:
             self._is_round = False
             self._recent.clear()
-        # Who missed more meanwhile than is kept in memory reads the file.
+        # A subscriber that missed more than memory keeps reads the file.
         for subscriber in tuple(self._subscribers):
             if subscriber.stalled_since is None:
                 self._advance(subscriber)
@@ -302,7 +304,7 @@ class Feed:
             await anyio.sleep(left_s)
 
     def _is_handed(self, subscriber: Subscriber) -> bool:
-        """True for one whose turn comes in a round; nobody waits for one who took nothing."""
+        """True for a subscriber that a round serves; a stalled one is left out."""
         return subscriber.stalled_since is None and self._stretch_for(subscriber) is not None
 
     def _hand(self, subscriber: Subscriber) -> None:
@@ -313,7 +315,8 @@ class Feed:
             self._send_block(subscriber, stretch.event, stretch.block, stretch.after)
 
     def _stretch_for(self, subscriber: Subscriber) -> Stretch | None:
-        """What one misses who may be sent it at once, because the last commits hold all of it."""
+        """The commits that a subscriber misses, if memory holds them all and they can be sent
+        now."""
         is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
         # `_advance` sends a D-Mail event that found no room, once the subscriber is at the head.
         has_mail = subscriber.mail_seen < self._mails
@@ -386,7 +389,7 @@ class Feed:
     async def _read(self, subscriber: Subscriber, log: FollowedLog) -> Block:
         generation, line = subscriber.position
         offset, size = subscriber.offset, min(subscriber.credit, limits.BLOCK_BYTES)
-        # What is durable and not yet committed is nobody's to see.
+        # Durable lines are not published before their commit.
         until = self.head.line if generation == self.head.generation else None
         view = log.view(generation)
         try:

@@ -1,4 +1,4 @@
-"""The last commits of a file as they were published, for those followers who are not far behind."""
+"""The last published commits of a file, for followers close to the head."""
 
 from collections import deque
 
@@ -10,10 +10,10 @@ from steno_protocol.positions import Position
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """What one event tells: one commit, or several that follow one another.
+    """The contents of one event: one commit, or several consecutive ones.
 
     Attributes:
-        event: the event; one object for all followers who get it, so that it is encoded once.
+        event: the event; one object for all its followers, so that it is encoded once.
         block: the lines.
         after: the position behind them.
     """
@@ -59,7 +59,7 @@ class RecentCommits:
         return stretch
 
     def clear(self) -> None:
-        """Nobody needs them any more, or they are no commits of this file any more."""
+        """Forget all commits: no follower needs them, or the file changed."""
         self._commits.clear()
         self._stretches.clear()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""What rewrites did to those who follow: told as they come, else read from the timeline."""
+"""The rewrites of a file for followers: recent ones in memory, others from the timeline."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from stenod.core import timeline
 
 
 class Rewritten(NamedTuple):
-    """What a rewrite did to those who were in the generation before.
+    """The effect of a rewrite on followers of the generation before.
 
     Attributes:
         kept: its first lines that live on.
         why: the kind of the rewrite.
-        floor: the id of the next checkpoint while the new generation tells of none.
+        floor: the id of the next checkpoint while the new generation has none.
     """
 
     kept: int
@@ -24,7 +24,7 @@ class Rewritten(NamedTuple):
 
 
 class Resets:
-    """The rewrites that those who follow come to just now; of too many the first are forgotten."""
+    """The rewrites that followers need now; the oldest of too many are forgotten."""
 
     def __init__(self) -> None:
         self._made: dict[int, Rewritten] = {}
@@ -39,7 +39,7 @@ class Resets:
             del self._made[next(iter(self._made))]
 
     def add_all(self, found: dict[int, Rewritten]) -> None:
-        """As `add`, for what the timeline tells; what came meanwhile is known better here."""
+        """As `add`, for rewrites from the timeline; newer knowledge is kept."""
         for generation, rewritten in found.items():
             if generation not in self._made:
                 self.add(generation, rewritten)
@@ -54,9 +54,9 @@ class Resets:
 
 
 def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
-    """How a generation was made, and up to `RESETS_READ_MAX` from there on, as a timeline tells.
+    """The rewrites to a generation and up to `RESETS_READ_MAX` later ones, from a timeline.
 
-    Who is so far behind comes to the others next. Of a generation that nobody tells of, another
+    A follower that is far behind reads the others next. Of a generation without an entry, another
     program's, the first only is in the answer.
     """
     entries = timeline.decode(data)

@@ -48,7 +48,7 @@ def prove_left_behind(
 ) -> None:
     """Make generations durable that were left behind since a mark: what is in them is believed.
 
-    A daemon that was killed, or whose sync failed, leaves lines that nobody synced; then another
+    A daemon that was killed, or whose sync failed, leaves unsynced lines; then another
     program moves the file away. And it can append to one until a rewrite's very instant. An older
     one is in doubt if a read of it could not be synced.
     """
@@ -162,7 +162,7 @@ def _took_place(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
 
 
 def _was_open(disk: Disk, folder: int, generation: int) -> bool:
-    """Whether a mark tells that a generation came about, though it may look otherwise by now.
+    """Whether the recovery point proves that a generation existed, whatever the files show now.
 
     An editor puts what it likes in the place of a file. The rewrite that made the file took place
     all the same: it was answered, and taken back it would be done once more by a repeat.

@@ -65,7 +65,7 @@ class Opening(OpenHow, frozen=True, kw_only=True):
         now: Unix time in seconds.
         incarnation: the id that a new session gets.
         shared: other programs write in this folder too, so a fresh half line may be theirs.
-        doubts: files of which a sync failed in this process, whoever had them open.
+        failed_syncs: files with a failed sync in this process, by any handle.
     """
 
     session: str
@@ -213,7 +213,7 @@ def save_recovery_point(opened: Opened) -> None:
 
 
 def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
-    """Leave a session whose present generation is gone as it is: nothing of it can be judged.
+    """Refuse a session without its present generation; nothing is changed.
 
     Unless it was open until then: what was open is a generation now, and the next one can begin.
     Returns whether it is there.
@@ -273,7 +273,7 @@ def _open_files(
         disk, folder, context, paths.CONTEXT, generation, opening.session, opening.path,
         opening.failed_syncs,
     )  # fmt: skip
-    # What another program does while it is open is told by who has it open.
+    # A foreign change of an open file is recorded by its writer.
     was_at = None if opening.taken_in else end.changed_since()
     size, replay, mark, checksums = _believe(end, opening, entries)
     created = not entries and replay.lines == 0
@@ -291,7 +291,7 @@ def _open_files(
     )  # fmt: skip
     first_lines = timeline.first_lines_of(entries, generation)
     if timeline.is_inferred(entries, generation):
-        # Nobody told which of its lines are copies of older ones: their keys are looked up.
+        # It is unknown which of its lines are copies of older ones: their keys are looked up.
         first_lines = replay.lines
     machine = Machine(
         opening.session,
@@ -313,7 +313,7 @@ def _open_files(
 def _tell_changed(
     end: FileEnd, entries: list[TimelineEntry], before: Position, after: Position, now: float
 ) -> None:
-    """Tell the timeline, once, that a file is not as it was left."""
+    """Record in the timeline, once, that a file changed while it was closed."""
     told = TimelineEntry(
         kind=timeline_entries.FOREIGN,
         generation=after.generation,
@@ -333,7 +333,7 @@ def open_wire(
     stamp: bool,
     context_head: Callable[[], Position],
 ) -> Opened:
-    """Open the wire file of a session whose context is open, and so locked, in this process.
+    """Open the wire file of a session; this process has its context open and locked.
 
     Takes over the folder's handle, and closes it on failure. A file that is not there is made.
 
@@ -405,7 +405,7 @@ def _proven(
         # Of a file that another program cut since, nothing is known.
         return opening.proven if opening.proven <= end.size else 0
     if opening.failed_syncs.has(end.disk.stat(end.handle)):
-        # Somebody's sync failed: a read's, or ours when these files were open before.
+        # A sync failed: of a read, or of a writer that had these files open before.
         return 0
     if opening.taken_in:
         # Ours were written again when it was opened first, and no sync of them failed since.
@@ -440,7 +440,7 @@ def _recent_keys(
 def _youngest_ms(
     known: int | None, generation: int, entries: Sequence[TimelineEntry]
 ) -> int | None:
-    """How old the youngest key is that was used up to the last lines; None if nobody knows."""
+    """The creation time of the newest key used before the last lines; None if unknown."""
     if known is None:
         return None
     # A mail changes no generation, and leaves the mark as it was.

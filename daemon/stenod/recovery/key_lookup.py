@@ -20,7 +20,7 @@ _FIRST_READ_BYTES: Final = 64 * limits.KIB
 def build_filter(log: Log) -> KeyFilter:
     """A filter that knows every key in the session's files; reads all of them, twice.
 
-    A line has at most one key of its own, so counting lines tells how large it has to be.
+    A line has at most one key of its own, so the number of lines gives its size.
     """
     generations = log.generations()
     lines = sum(
@@ -67,7 +67,7 @@ def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
 
 
 def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -> Applied | None:
-    """The command whose first line is at `offset`; its batch may go on beyond the block."""
+    """The command with its first line at `offset`; its batch may continue beyond the block."""
     size = _FIRST_READ_BYTES
     while True:
         data = log.read(generation, offset, size)

@@ -53,7 +53,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         generation: which generation it is; 0 for a file that has none.
         session: the session's id, for messages.
         path: the folder's path, for messages.
-        doubts: told of a sync that fails, and of the first one that reaches all of the file.
+        failed_syncs: records a failed sync, and the first one that covers the whole file.
     """
 
     disk: Disk
@@ -90,7 +90,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         return mark if mark is not None and mark.generation == self.generation else None
 
     def _holds(self, mark: RecoveryPoint) -> bool:
-        """True when the file begins with what was marked, as far as a fingerprint tells."""
+        """True when the file starts with the bytes of the recovery point, by its fingerprint."""
         is_there = 0 <= mark.bytes <= self.size
         marked = (mark.bytes, mark.crc)
         return is_there and fingerprint(self.disk, self.handle, mark.bytes) == marked
@@ -99,8 +99,8 @@ class FileEnd(msgspec.Struct, frozen=True):
         """Sync first, then read: what was written and never synced must not be believed yet.
 
         After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
-        al., Can Applications Recover from fsync Failures?, ATC 2020), and nobody knows whether an
-        earlier process met one. So what lies behind the last proven length is written again first,
+        al., Can Applications Recover from fsync Failures?, ATC 2020), and it is unknown whether an
+        earlier process had one. So what lies behind the last proven length is written again first,
         and so is the size: a cut that a failed fsync dropped would leave the cut bytes on the disk.
 
         Returns the size that is durable; what is longer came since.
@@ -156,16 +156,16 @@ class FileEnd(msgspec.Struct, frozen=True):
     ) -> int:
         """Put the end of the file right, durably; returns the size of what is left.
 
-        1. What is to be cut is copied, 2. the timeline tells of it, 3. it is cut, if it still is
-        what was copied; 4. what is there then is judged anew. A crash between two steps leaves the
-        damage where it is, so that they are done again and told once.
+        1. The bytes to cut are copied, 2. the timeline gets an entry, 3. they are cut, if they
+        still are what was copied; 4. what is there then is judged anew. A crash between two steps
+        leaves the damage where it is, so that the steps are repeated and the entry is written once.
 
         Args:
             mark: how far it is known to have been synced.
             now: Unix time in seconds.
             entries: of the timeline.
             durable: the size that was synced; what another program appended since is synced, too,
-                because nobody is told of what a power cut can take.
+                because only durable bytes are published.
 
         Raises:
             Busy: another program writes there faster than it can be copied, or edits what was
@@ -193,7 +193,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         )
 
     def _told(self, repair: _Repair, now: float) -> TimelineEntry:
-        """What the timeline says of a repair, whose bytes are copied by then."""
+        """The timeline entry of a repair, after its bytes were copied."""
         return TimelineEntry(
             kind=timeline_entries.REPAIRED,
             generation=self.generation,
@@ -224,7 +224,7 @@ class FileEnd(msgspec.Struct, frozen=True):
     def _is_still(self, repair: _Repair) -> bool:
         """True when the file ends as it did when it was examined: nothing came since."""
         expected = repair.region[repair.tail.keep :]
-        # One call, and a byte more than is expected: between two somebody may write.
+        # One call, and one byte more than expected: another program may write between two calls.
         return self.disk.read(self.handle, len(expected) + 1, repair.keep) == expected
 
     def _apply(self, repair: _Repair) -> None:

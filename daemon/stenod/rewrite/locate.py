@@ -100,7 +100,7 @@ def _find(log: Log, checkpoint_id: int, milestones: SeekIndex) -> Located | None
         for offset, block in blocks(log, generation, begin):
             start = replay.feed(block, before=checkpoint_id)
             if start is not None:
-                # Its id is the next one once it is cut off, whatever the lines before it tell.
+                # Its id is the next one once it is cut off, whatever ids the lines before it have.
                 counters = replay.counters
                 counters.n_checkpoints = max(counters.n_checkpoints, checkpoint_id)
                 return Located(generation, offset + start, replay)

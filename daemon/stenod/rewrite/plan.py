@@ -19,8 +19,8 @@ class Plan(msgspec.Struct, frozen=True):
         kept: how many first lines of the present generation live on at the same place.
         head: the position after the rewrite.
         counters: the numbers there.
-        checkpoint_floor: the id of the next checkpoint if the new file tells of none.
-        details: what the timeline tells of it.
+        checkpoint_floor: the id of the next checkpoint if the new file has none.
+        details: the details of its timeline entry.
     """
 
     kind: str

@@ -39,15 +39,15 @@ from stenod.store.log import Copy, Log, Piece
 
 
 def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
-    """Plan a rewrite of a session all of whose lines are durable.
+    """Plan a rewrite of a session; all of its lines are durable.
 
     Raises:
-        NotFound: what the command names does not exist; the message tells what does.
+        NotFound: the checkpoint or generation does not exist; the message names those that do.
         BadRequest: the rewrite would end inside a batch.
         Conflict: a compaction was overtaken by another rewrite, or a repair by what it repairs.
     """
     chosen = _plan(log, machine, decision)
-    # Without it nobody could say how much a rewrite left behind but by counting that file's lines.
+    # Without it, the size of the past generation is known only by counting its lines.
     details = {**chosen.details, "old_lines": machine.head.line}
     expired = expired_mail(machine, chosen)
     if expired is not None:
@@ -56,7 +56,7 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
 
 
 def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
-    """The D-Mail whose checkpoint a plan removes, so that it expires in that very rewrite."""
+    """The D-Mail that expires with a plan, because the plan removes its checkpoint."""
     mail = machine.mail
     if mail is None or chosen.kind == timeline_entries.DELIVERED:
         return None

@@ -111,7 +111,7 @@ class Disk(Protocol):
         ...
 
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
-        """Write over existing bytes of a file in place; nobody else may write by this handle now.
+        """Overwrite bytes of a file in place; no other thread may write by this handle meanwhile.
 
         Used with the bytes that are there already: after a failed sync the page cache shows them,
         but no later sync would write them unless they are written again. Not by the file's name,

@@ -1,7 +1,7 @@
 """Files of which a sync failed: what the page cache shows of them may be on no disk.
 
-The kernel tells of the error once to each handle that was open by then, and drops what was to be
-written. Whoever opens the file later is told of nothing, and sees bytes that no sync writes any
+The kernel reports the error once to each handle that was open then, and drops what was to be
+written. A later handle gets no error, and reads bytes that no sync writes any
 more. So it is remembered here until the file was written over itself and synced.
 """
 
@@ -13,7 +13,7 @@ from stenod.store.disk import Disk, FileStat
 
 
 class Unproven(OSError):
-    """Nobody knows how much of a file is on the disk before its session is opened for writing."""
+    """The durable length of a file is unknown until its session is opened for writing."""
 
 
 class FailedSyncs:
@@ -48,10 +48,10 @@ class FailedSyncs:
         self._files.add((file.device, file.inode))
 
     def sync_to_read(self, disk: Disk, handle: int, name: str) -> None:
-        """Make durable what is to be shown of a file that nobody has open for writing.
+        """Sync a file that no writer has open, before a reader gets it.
 
         Raises:
-            Unproven: an earlier sync of it failed, and nobody wrote it again since.
+            Unproven: an earlier sync of it failed, and it was not rewritten since.
             OSError: this one failed.
         """
         found = disk.stat(handle)

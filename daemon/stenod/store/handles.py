@@ -26,7 +26,7 @@ class SharedHandle:
 
     @property
     def number(self) -> int:
-        """The handle while anybody holds it, else none."""
+        """The handle while it is held, else none."""
         return self.handle if self._holders else CLOSED
 
     def acquire(self) -> None:
@@ -53,7 +53,7 @@ class SharedHandle:
 
     @contextlib.contextmanager
     def pinned(self) -> Generator[int]:
-        """As `held`, for a short look: whoever lets go meanwhile waits for its end.
+        """As `held`, for a short read: a concurrent release waits for its end.
 
         So a lock that goes with the file is gone when its owner has let go.
         """

@@ -53,7 +53,7 @@ def _holding(
 ) -> Callable[Concatenate["JsonlLog", Wanted], Given]:
     """The folder's number stays the folder's until a method is done, also when the log is closed.
 
-    The lock goes with it: whoever opens the session again waits for what is under way.
+    The lock goes with it: the next opening of the session waits for running operations.
     """
 
     @functools.wraps(work)
@@ -75,13 +75,13 @@ class JsonlLog:
         generation: which generation that is.
         size: its bytes, all of them durable.
         name: its name.
-        doubts: told when a sync of it fails.
+        failed_syncs: records a failed sync of the file.
         checksums: of its blocks; without them, none of what is there now is known.
 
     Attributes:
         synced: how many of the file's `size` bytes are durable.
         checksums: of the file's durable bytes.
-        names: the open folder, held by whoever works in it.
+        names: the open folder, held by each operation in it.
         known: what was durable when `confirm` was called last, to be found again by the next log.
     """
 
@@ -140,7 +140,7 @@ class JsonlLog:
     def check(self) -> None:
         """Sync what another program appended, too, and hear of an error that a sync of its met.
 
-        Only this handle is told of that: none that is opened later.
+        Only this handle gets that error: a handle opened later does not.
         """
         try:
             self._disk.fdatasync(self._file.handle)
@@ -202,12 +202,12 @@ class JsonlLog:
     def take_back(self) -> None:
         """Cut the file to what is durable, durably; what is not ours goes to quarantine first.
 
-        Our own bytes need no copy: nobody was told that they are there, and whoever sent them is
-        told that they are not.
+        The log's own bytes need no copy: they were not acknowledged, and their senders get an
+        error.
 
         Raises:
-            OSError: the disk failed, or another program cut the file and nobody knows where ours
-                are; only opening the log again tells what is there.
+            OSError: the disk failed, or another program cut the file and the position of the log's
+                bytes is unknown until it is opened again.
         """
         handle, ours = self._file.handle, b"".join(self._unsynced)
         for _ in range(limits.MEND_LOOKS_MAX):
@@ -218,7 +218,8 @@ class JsonlLog:
                 raise OSError(errno.ESTALE, "another program changed this file", self._name)
             if not ours.startswith(tail):
                 quarantine(self._disk, self._folder, self._name, self.synced, tail)
-            # One call, and a byte more than is expected: between two somebody may write.
+            # One call, and one byte more than expected: another program may write between two
+            # calls.
             if self._disk.read(handle, len(tail) + 1, self.synced) == tail:
                 break
         else:
@@ -240,14 +241,14 @@ class JsonlLog:
         return not self._disk.has(self._folder, self._name, self._identity.inode, self.size)
 
     def may_be_foreign_changed(self) -> bool:
-        """As `is_foreign_changed`, for who would open the files again when nobody knows."""
+        """As `is_foreign_changed`, but True when it cannot be determined."""
         try:
             return self.is_foreign_changed()
         except OSError:
             return True
 
     def confirm(self) -> None:
-        """All that is durable is the session's, and in its place: others may be told of it."""
+        """Record that all durable bytes belong to the session and may be published."""
         self.known = Known(self.generation, self._known_from, self.synced, self._crc)
 
     def still_has(self, known: Known) -> bool:
@@ -334,7 +335,7 @@ class JsonlLog:
 
         Raises:
             Replaced: another program was at the names; `keep_replaced` has to follow.
-            OSError: the disk failed; only opening the log again tells what happened.
+            OSError: the disk failed; the outcome is unknown until the log is opened again.
         """
         generation = self.generation + 1
         rotated = paths.generation_file(generation)
@@ -370,7 +371,7 @@ class JsonlLog:
         try:
             self._disk.link(self._folder, paths.CONTEXT, rotated)
         except (FileNotFoundError, FileExistsError) as error:
-            # Nobody but another program takes the first name away, or the second one.
+            # Only another program can remove the first name or create the second one.
             raise Replaced(error.errno, "another program moves this file", self._name) from error
         linked = self._disk.stat_name(self._folder, rotated)
         if linked is None or linked.inode != self._identity.inode:
@@ -392,7 +393,7 @@ class JsonlLog:
 
         Args:
             mark: the note.
-            generation: of which it tells.
+            generation: the generation that it describes.
             size: how many of that one's bytes were durable.
         """
         name = paths.recovery_point_file(self._name)
@@ -410,7 +411,7 @@ class JsonlLog:
             self._marked = generation, size
 
     def view(self, generation: int) -> FileView:
-        """What is durable of a generation now, for a reader, who releases it."""
+        """The durable bytes of a generation as a view, which the reader releases."""
         with self._swap:
             if generation == self.generation:
                 self._file.acquire()
@@ -487,8 +488,8 @@ def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int
 
     Args:
         proven: the length of which the caller knows that all of it is durable. What is longer ends
-            in a line that failed and could not be cut again either: whoever shows it may still
-            lose it, so it is made durable before another stands behind it.
+            in a line that failed and could not be cut again either: a reader may see it and lose
+            it, so it is made durable before another stands behind it.
 
     Returns:
         The timeline's length now.

@@ -1,4 +1,4 @@
-"""The lock of a root: an flocked file that is held for the daemon's life and says who holds it."""
+"""The lock of a root: a flocked file, held for the daemon's life, with a note about the holder."""
 
 import errno
 import fcntl
@@ -52,7 +52,7 @@ class RootLock:
     def is_in_place(self) -> bool:
         """False when the root's path leads to another file, which another daemon may have locked.
 
-        Somebody moved or replaced the root, or removed the file.
+        Another program moved or replaced the root, or removed the file.
         """
         try:
             found = self._path.lstat()
@@ -64,10 +64,10 @@ class RootLock:
         return (found.st_dev, found.st_ino) == self._identity
 
     def tell(self, note: bytes) -> None:
-        """Write who holds the lock and where it listens.
+        """Write the holder of the lock and its address.
 
         Raises:
-            OSError: there is no room for it; clients may not find who holds the lock.
+            OSError: the disk is full; clients may not find the holder of the lock.
         """
         data = note.ljust(limits.LOCK_NOTE_BYTES)
         try:
@@ -89,9 +89,9 @@ class RootLock:
 
 
 def make_root(root: Path) -> None:
-    """Make a root and what is missing above it, and have its name on the disk, whoever made it.
+    """Create a root and missing folders above it, and sync its name even if it existed.
 
-    Whoever made it, or the tree in it, may have died before that, and what is acknowledged there
+    Its creator may have died before the sync, and what is acknowledged there
     would go with the name.
 
     Raises:
@@ -100,7 +100,7 @@ def make_root(root: Path) -> None:
     missing = [each for each in (root, *root.parents) if not each.is_dir()]
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in {root, root.parent, *(folder.parent for folder in missing)}:
-        # Who may not read a folder did not make the one in it.
+        # A user who may not read a folder did not create the one in it.
         with suppress(PermissionError):
             _sync_folder(each)
 
@@ -114,10 +114,10 @@ def _sync_folder(path: Path) -> None:
 
 
 def check_private(root: Path) -> None:
-    """Refuse a root in which somebody else could put other files in place of ours.
+    """Refuse a root in which another user could replace the daemon's files.
 
     Raises:
-        Unauthorized: it is another user's, or everybody may write it.
+        Unauthorized: it belongs to another user, or every user may write to it.
     """
     found = root.stat()
     if found.st_uid != os.geteuid():
@@ -127,7 +127,7 @@ def check_private(root: Path) -> None:
         )
     if found.st_mode & stat.S_IWOTH:
         raise Unauthorized(
-            f"everybody may write to {root}: take that away with `chmod o-w {root}`; if its file"
+            f"every user may write to {root}: run `chmod o-w {root}`; if its file"
             " system keeps no permissions, mount it for its user alone (umask=077), or choose"
             " another --root"
         )

@@ -1,4 +1,4 @@
-"""The log of one session as those see it who plan rewrites, look keys up and read.
+"""The log interface of rewrite planners, key lookups and readers.
 
 What they are given is a `JsonlLog`, plain files; what only its writer needs stands there alone. All
 methods block and raise OSError.

@@ -24,7 +24,7 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 _WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""How the kernel says that a name is a link, a socket or FIFO nobody reads, or a folder."""
+"""Errors for a name that is a link, a socket, a FIFO without reader, or a folder."""
 
 _NO_KERNEL_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """How the kernel says that it cannot copy between these two files, though a program can."""
@@ -57,7 +57,7 @@ class PosixDisk:
         _check_name(name)
         if create:
             _make_folder(name, parent)
-            # Also when it was there already: whoever made it may have died before this sync.
+            # Also when it existed: its creator may have died before this sync.
             os.fsync(parent)
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
 
@@ -107,7 +107,7 @@ class PosixDisk:
         try:
             handle = os.open(".", _FOLDER, dir_fd=folder)
         except FileNotFoundError:
-            # Somebody removed the folder, which had to be empty for that.
+            # Another program removed the folder, which was empty then.
             return []
         try:
             return os.listdir(handle)  # noqa: PTH208 (a handle, and names are enough)
@@ -169,7 +169,7 @@ class PosixDisk:
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append a part of one file to another, sharing the blocks where the file system can.
 
-        Nobody else may write `target` meanwhile: the kernel copies to a place, not to the end.
+        No other writer may use `target` meanwhile: the kernel copies to an offset, not to the end.
         """
         done = _copy_in_kernel(source, target, offset, size)
         # A copy by hand ends what the kernel left: all of it where it cannot copy, nothing at the

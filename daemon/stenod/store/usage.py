@@ -22,7 +22,7 @@ def free_bytes(path: str) -> int:
     found = os.statvfs(path)
     if not found.f_blocks:
         # One in memory (ramfs) or of a program (FUSE) that does not count has no size, and no room.
-        raise OSError(errno.ENOTSUP, "the file system does not tell its size", path)
+        raise OSError(errno.ENOTSUP, "the file system does not report its size", path)
     return found.f_bavail * found.f_frsize
 
 

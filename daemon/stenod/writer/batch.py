@@ -1,4 +1,4 @@
-"""One group commit: commands whose bytes go to the disk together, and how they are answered."""
+"""A batch of commands that reach the disk together, and their replies."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,11 @@ from stenod.runtime.quotas import Room
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A command that was decided on, and what it is told once its group is stored.
+    """A decided command, with its reply once its group is stored.
 
     Attributes:
         is_new: this group's bytes are what it waits for; else it is a repeat.
-        is_durable: it tells of what was durable before this group, and holds if the group fails.
+        is_durable: the reply is about earlier durable bytes, and holds if the group fails.
     """
 
     item: Item
@@ -29,7 +29,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, eq=False):
-    """Decided commands whose bytes go to the disk together.
+    """Decided commands that reach the disk together.
 
     Attributes:
         room: what is left, if not all of them fit; asked before each new command.
@@ -90,7 +90,7 @@ class Commit(msgspec.Struct, eq=False):
 
     @property
     def new_keys(self) -> set[str]:
-        """The keys of the commands whose bytes these are."""
+        """The keys of the group's commands."""
         return {each.item.command.key for each in self.decided if each.is_new}
 
     def shift_in(self, region: bytes) -> int | None:
@@ -108,7 +108,7 @@ class Commit(msgspec.Struct, eq=False):
 
 
 def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:
-    """Tell a stored group's commands, in their order, where their records are.
+    """Reply to a stored group's commands, in their order, with their positions.
 
     Args:
         decided: its commands.
@@ -127,6 +127,6 @@ def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> N
 
 
 def refuse_all(decided: Sequence[Decided], error: StenoError) -> None:
-    """Tell all commands of a group of the same error."""
+    """Reply to all commands of a group with the same error."""
     for each in decided:
         each.item.to.refuse(with_key(error, each.item.command.key))

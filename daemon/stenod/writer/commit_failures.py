@@ -1,4 +1,4 @@
-"""What becomes of commands whose bytes may not be where they were decided to be.
+"""Failed commits: the outcome of commands with bytes in doubt.
 
 A write or a sync failed, another program wrote at the same time, or a rewrite failed half-way. What
 is told of a command then is found out from the files, and where they say nothing its outcome is
@@ -39,7 +39,7 @@ class CommitFailures:
             await self._recount(commit)
 
     async def _withdraw(self, commit: Commit, error: OSError) -> None:
-        """A write or sync failed: nobody of the commit is acknowledged, and the log is buried.
+        """A write or sync failed: no command of the commit is acknowledged, and the log is closed.
 
         What was acknowledged as `written` and not synced since is synced now; if that fails, or was
         what failed, it is withdrawn, too.
@@ -96,7 +96,7 @@ class CommitFailures:
         answer_all(decided, synced=True, shift=shift)
 
     async def settle(self, key: str, error: OSError) -> Ack:
-        """A rewrite failed half-way: open the files again, which tells before or after.
+        """A rewrite failed half-way: open the files again to find its outcome.
 
         Args:
             key: of its command.

@@ -52,7 +52,7 @@ class OpenFiles:
     Args:
         session: the session's id.
         opener: opens the files, or opens them again; blocks.
-        feed: who is told where the files end.
+        feed: the followers, which are updated with the head.
         workshop: what a writer works with.
         first: opens other files, which have to be open before these.
         beside: those files, which have the same timeline.
@@ -98,7 +98,7 @@ class OpenFiles:
 
     @property
     def is_busy(self) -> bool:
-        """True while they are being opened or marked, or their timeline is told of something."""
+        """True while they are opened, a recovery point is saved, or the timeline is appended to."""
         return self._opening.locked() or self.timeline.locked() or self._is_saving_recovery_point
 
     @property
@@ -117,7 +117,7 @@ class OpenFiles:
         """Open them if they are not open, and first those that hold the folder's lock.
 
         Raises:
-            ShuttingDown: the writer has ended; nobody would close them again.
+            ShuttingDown: the writer has ended, and would not close them again.
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
         if self.opened is not None and self.are_ready:
@@ -137,7 +137,7 @@ class OpenFiles:
             return self.opened
 
     async def note(self, opened: Opened, happening: TimelineEntry) -> None:
-        """Tell the timeline of something; durable on return.
+        """Append an entry to the timeline; durable on return.
 
         Raises:
             Busy: the files are others by now; nothing was told.
@@ -225,7 +225,7 @@ class OpenFiles:
         return block
 
     def publish(self, opened: Opened, block: bytes) -> None:
-        """Tell those who follow of what was committed."""
+        """Publish committed lines to followers."""
         if block:
             self._feed.publish(opened.machine.head, block)
 
@@ -297,7 +297,8 @@ class OpenFiles:
                 if self._is_saving_recovery_point or opened.log.synced != self._marked:
                     file_opening.save_recovery_point(opened)
             with contextlib.suppress(OSError):
-                # Nobody looks later, and another program may have replaced it since the last look.
+                # This is the last check, and another program may have replaced it since the check
+                # before.
                 opened.log.leave()
         self.abandon()
 
@@ -330,7 +331,7 @@ class OpenFiles:
         change = self._change
         if change is None:
             return msgspec.structs.replace(how, proven=self._proven)
-        # Who took the file away may be about to put another one there, as kimi-cli is.
+        # The program that moved the file may be about to create another one, as kimi-cli does.
         has_settled = self._services.monotonic() - change.since >= limits.FOREIGN_SETTLE_S
         return msgspec.structs.replace(how, proven=self._proven, taken_in=True, create=has_settled)
 

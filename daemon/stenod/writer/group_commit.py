@@ -28,7 +28,7 @@ class Round:
         self._waiting[writer] = None
 
     def serve(self) -> None:
-        """Serve those who wait; what has to wait for anything is left to their tasks."""
+        """Serve the waiting writers; work that has to wait is left to their tasks."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, {}
@@ -49,7 +49,7 @@ class Round:
         if begun:
             self._sync([commit for _, commit in begun if commit.synced and commit.error is None])
             answered = [(writer, commit) for writer, commit in begun if _answer(writer, commit)]
-            # What nobody waits for comes behind what everybody waits for.
+            # Housekeeping runs after replies are sent.
             self._services.flush()
             for writer, commit in answered:
                 _conclude(writer, commit)
@@ -66,7 +66,7 @@ class Round:
             commit.sync_s, commit.error = took_s, error
 
 
-# A fault of ours in one session ends its writer's task, and nobody else's round.
+# An internal error in one session ends its writer's task, and no other session's round.
 
 
 def _begin(writer: Writer) -> Commit | None:

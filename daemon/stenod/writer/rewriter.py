@@ -1,4 +1,4 @@
-"""Carries a rewrite out: plan, intent, swap; then memory and those who follow learn of it.
+"""A rewrite: plan, intent, swap; then the machine and the followers are updated.
 
 A D-Mail is sent here, too: it is a line of the timeline, as an intent is.
 """
@@ -27,7 +27,7 @@ from stenod.store.log import Copy
 
 
 class InDoubt(Exception):
-    """The swap failed half-way: only opening the files again tells before from after."""
+    """The swap failed half-way: its outcome is unknown until the files are opened again."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -51,7 +51,8 @@ class Rewriter:
         self._timeline = timeline
 
     async def carry_out(self, opened: Opened, decision: Rewrite | Mailing) -> Ack:
-        """Do what was decided in a session all of whose lines are durable; durable on return.
+        """Carry a decision out; all lines of the session are durable before, and the change on
+        return.
 
         Raises:
             StenoError: the command cannot be applied; nothing happened.
@@ -92,7 +93,7 @@ class Rewriter:
     def _check_making(self, command: RewriteCommand, machine: Machine) -> None:
         """Refuse a compaction that was begun before the session was deleted and made again.
 
-        Positions tell nothing of that, because each making has the same ones.
+        Positions do not show it, because each incarnation has the same ones.
         """
         if not isinstance(command, CompactCommit):
             return
@@ -122,7 +123,7 @@ class Rewriter:
         return ack
 
     def _forget_mail(self, machine: Machine, chosen: Plan) -> None:
-        """Tell what a rewrite did to the mail that waited."""
+        """Publish the effect of a rewrite on the pending mail."""
         mail = machine.mail
         if mail is None:
             return

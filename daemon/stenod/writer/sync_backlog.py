@@ -1,4 +1,4 @@
-"""Lines that are in a file and not yet durable: since when, and who waits for them to be."""
+"""Written lines that are not yet durable: their age, and the callers that wait for a sync."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ class SyncBacklog:
 
     Attributes:
         since: monotonic time of the first of it, None while there is nothing.
-        is_asked: somebody waits until there is nothing.
+        is_asked: a caller waits until it is empty.
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 File first, answer second, memory third, and nothing else runs between the last two. Decisions are
 `core`'s, bytes are `store`'s; here they meet for each command, and the order of these steps is the
 product. Where they meet in procedures that take longer is for `recovery` and those beside it, and
-what is told when something went wrong for `mishaps`.
+the replies of failed commits for `commit_failures`.
 """
 
 import contextlib
@@ -43,9 +43,9 @@ class Writer:
     Args:
         session: the session's id.
         opener: opens the file with all that it needs, or opens it again; blocks.
-        feed: who is told of every commit.
+        feed: the followers, which get every commit.
         workshop: what it works with.
-        needs: the writer whose files have to be open before its own.
+        needs: the writer that has to open its files first.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing waits or is under way, nothing is unsynced and nobody follows."""
+        """True when no command waits or runs, all bytes are synced and there is no follower."""
         is_busy = self.is_serving or self._files.is_busy or self._files.is_unsynced
         return not (is_busy or self.mailbox or self.feed)
 
@@ -90,14 +90,14 @@ class Writer:
         """Open the files if they are not open.
 
         Raises:
-            ShuttingDown: the writer has ended; nobody would close the files again.
+            ShuttingDown: the writer has ended, and would not close the files again.
             StenoError, OSError: as `recovery.open_session`; the next command tries again.
         """
         self.used_at = self._services.monotonic()
         return await self._files.open(how)
 
     async def note(self, happening: TimelineEntry) -> None:
-        """Tell the session's timeline of something; durable on return. It raises as `open`."""
+        """Append an entry to the session's timeline; durable on return. It raises as `open`."""
         await self._files.note(await self.open(), happening)
 
     async def settle(self) -> None:
@@ -119,7 +119,7 @@ class Writer:
 
     @property
     def _sync_after_s(self) -> float:
-        """How long acknowledged bytes may stay unsynced; less while somebody follows."""
+        """How long `written` bytes may stay unsynced; less while the file has followers."""
         return limits.LIVE_SYNC_S if self.feed else limits.WRITTEN_SYNC_S
 
     async def serve(self) -> None:
@@ -181,7 +181,7 @@ class Writer:
         if commit is not None:
             self._files.append(commit)
         elif self.mailbox:
-            # Nobody concludes what is nothing, and more waits than one group takes.
+            # There is no batch to conclude, and more commands wait than one group takes.
             self.mailbox.nudge()
         return commit
 
@@ -231,7 +231,8 @@ class Writer:
             return False
         machine = opened.machine
         try:
-            # Once per write is enough to look: the look after the write finds who came between.
+            # One check per write is enough: the check after the write finds a foreign change in
+            # between.
             if not group.data and opened.log.may_be_foreign_changed():
                 return False
             applied = machine.applied(command.key)
@@ -257,7 +258,7 @@ class Writer:
         await self._write(group)
 
     async def _open_for_followers(self) -> None:
-        """Open again what failed: those who follow are in the middle of it."""
+        """Reopen failed files for the followers."""
         if self.opened is None and self.feed:
             with contextlib.suppress(StenoError, OSError):
                 await self.open()
@@ -303,7 +304,7 @@ class Writer:
         """The open session, and what the files say of the command's key.
 
         Raises:
-            OutcomeUnknown: the command may have been applied before, and nobody could look.
+            OutcomeUnknown: the command may have been applied before, and the lookup failed.
             StenoError: it was definitely not applied, nor before.
         """
         command = item.command
@@ -311,7 +312,8 @@ class Writer:
             if not command.repeat:
                 self._check_deadline(item)
             opened = self.opened
-            # Once per write is enough to look: the look after the write finds who came between.
+            # One check per write is enough: the check after the write finds a foreign change in
+            # between.
             if opened is None or not group.data:
                 opened = await self._open_unchanged(group)
             applied = opened.machine.applied(command.key)
@@ -379,7 +381,7 @@ class Writer:
         return None
 
     def _tell(self, commit: Commit) -> bool:
-        """Answer a stored group; False if that takes more, and nobody was told anything."""
+        """Reply to a stored group; False, without a reply, if that takes more work."""
         if commit.error or (commit.data and commit.opened.log.may_be_foreign_changed()):
             return False
         answer_all(commit.decided, synced=commit.synced)
@@ -389,7 +391,7 @@ class Writer:
         """Memory third: what is on the disk and answered becomes the state, and is published."""
         self._files.unsynced.add(commit.data, self._services.monotonic)
         if commit.synced:
-            # Those who follow come last: their events leave behind the answers.
+            # Followers come last: their events are sent after the replies.
             self._files.publish(commit.opened, self._files.commit(commit.opened))
             self._services.count_sync(self.session, commit.sync_s)
             self.last_sync_at = self._services.wall()
@@ -425,7 +427,7 @@ class Writer:
         self._close()
 
     def _close(self) -> None:
-        # In the middle of a group nobody knows how far it came: the next opening finds out.
+        # The progress of an interrupted group is unknown: the next opening determines it.
         self._files.end(is_whole=not self.is_serving)
 
     def _check_new(self, item: Item, group: Group) -> None:
