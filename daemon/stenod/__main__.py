@@ -8,7 +8,7 @@ from steno_protocol import limits
 
 def main() -> int:
     """Run the command; returns its exit code."""
-    # Somebody waits for the daemon, and what it imports is no garbage.
+    # A client waits for the daemon, and imported modules are no garbage.
     gc.set_threshold(limits.GC_OBJECTS_MAX)
     from stenod.cli import main as run  # noqa: PLC0415  # the threshold is for this, too
 

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.log and not options.foreground:
         parser.error("--log goes with --foreground: a daemon in the background logs in its root")
     daemon.prepare_process()
-    # Whoever looks after this process is not told of a daemon that leaves it.
+    # A service manager is not notified of a daemon that detaches from it.
     supervisor = take_supervisor(os.environ)
     try:
         fd_limit.check_enough()
@@ -93,7 +93,7 @@ def _settings(root: str | None, socket: str | None) -> Config:
 
 
 def _check_log(path: Path) -> None:
-    """Refuse a log that only has the name of one: who opens a FIFO waits for its reader.
+    """Refuse a log that is not a regular file: opening a FIFO waits for its reader.
 
     Raises:
         BadRequest: something lies there that no log can be written to.
@@ -102,20 +102,20 @@ def _check_log(path: Path) -> None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return
-    # A device takes what it is told, `/dev/null` for one.
+    # A device accepts writes, for example `/dev/null`.
     if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
         raise BadRequest(f"the log {path} is {kind_of(mode)}, and has to be a file: move it away")
 
 
 def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor: Supervisor) -> int:
-    # In the background nobody reads what goes to stderr, but for what stands in the log.
+    # In the background, stderr is read only through the log.
     is_detached = ready is not None
     daemon_log.start(log, outputs=_OUTPUTS if is_detached else ())
     daemon_log.adopt(settings.settings)
 
     def on_ready() -> None:
         if ready is not None:
-            # Who started it may have been killed meanwhile: others are waiting, or will come.
+            # Its starter may have been killed meanwhile: other clients wait, or will come.
             with suppress(BrokenPipeError):
                 os.write(ready, b"ready")
             os.close(ready)
@@ -162,15 +162,15 @@ def _tell_parent(writer: int, text: str) -> None:
     try:
         os.write(writer, text.encode())
     except OSError:
-        # It was ready, and told its parent so, long ago: the log has the reason.
+        # It notified its parent that it was ready long ago: the log has the reason.
         return
 
 
 def _close_inherited(ours: int) -> None:
-    """Close what whoever started this process had open, but the standard streams.
+    """Close the inherited handles, except the standard streams.
 
     A lock or a pipe of theirs is not to be held for the daemon's life: `flock start.lock stenod`
-    would keep the start lock, and who reads that pipe to its end would wait for that.
+    would keep the start lock, and a reader of that pipe would wait for its end.
     """
     with suppress(OSError):
         found = {int(each.name) for each in Path("/proc/self/fd").iterdir()}

@@ -122,10 +122,10 @@ class Daemon:
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
-                # Who was told that it is ready may send a signal the next instant.
+                # A parent that was notified may send a signal at once.
                 await tasks.start(self._watch_signals)
                 if lock.left_by is not None:
-                    # Its own log ends in the middle: who looks for the reason looks elsewhere.
+                    # Its own log ends abruptly: the reason is in the kernel's log.
                     daemon_log.tell("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
                 lock.tell(self._note())
                 daemon_log.tell("ready", pid=os.getpid(), root=str(self._config.root))
@@ -174,7 +174,7 @@ class Daemon:
     def _look_around(self) -> None:
         """Take no more commands if the root is not there any longer, or may be another's.
 
-        And end if nobody can come any more: those who are here find the next daemon, too.
+        And end if no client can connect any more: connected clients find the next daemon too.
         """
         self._looked_at = time.monotonic()
         if self._lock is None or self._drained.is_set():
@@ -293,7 +293,7 @@ class Daemon:
         return RemoteTransport(own, self._admits, self._has_room, daemon_log.tell)
 
     def _has_room(self, beside: int = 0) -> bool:
-        """Whether there is a handle for one more connection; the log tells of the first no.
+        """Whether there is a handle for one more connection; the first refusal is logged.
 
         Args:
             beside: connections of other machines that are there, for one more of them. Strangers
@@ -307,7 +307,7 @@ class Daemon:
         return False
 
     def _has_handle(self) -> bool:
-        # To count thousands of handles for each who knocks in vain would keep the loop from all
+        # Counting thousands of handles for each refused connection would keep the loop from all
         # else, and from ending them.
         if time.monotonic() < self._full_until:
             return False
@@ -335,7 +335,7 @@ class Daemon:
         return self._transport.sender() if peer.user is None else peer.user
 
     def _link(self, peer: Peer) -> Link | None:
-        # Whoever has a user came by the other socket.
+        # A client with a user connected by the other socket.
         transport = self._transport if peer.user is None else self._remote
         return None if transport is None else transport.link()
 
@@ -353,7 +353,7 @@ class Daemon:
         transport: Transport = self._transport
         if peer.user is not None:
             if peer.subscriptions and self._admits(peer.user) is None:
-                # Revoked while it follows something: it is told that, and not what came since.
+                # Revoked while it follows a session: it gets the error, and no later event.
                 self._router.turn_away(peer)
                 self._look_soon()
                 return False
@@ -384,7 +384,7 @@ def prepare_process() -> None:
     cycles: the collector may look seldom.
     """
     os.umask(0o077)
-    # Conversations lie in this memory, and a core file may be read by whoever collects them.
+    # Conversations lie in this memory, and a core file may be read by a crash collector.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Until the daemon listens to it, a request to read the configuration again must not end it; nor

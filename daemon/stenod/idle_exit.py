@@ -1,9 +1,9 @@
-"""A daemon that nobody uses ends by itself, if its configuration says after how long.
+"""The end of an idle daemon, after a configured time.
 
-Who connects at that very moment is not lost. The socket is closed before the lock of the root is
-given up, so a greeting is answered or meets a closed connection, and is never left in silence; what
-is asked meanwhile is refused with `shutting_down`. In each case a client starts the next daemon and
-asks again, and that one waits for the lock.
+A client that connects at that very moment is not lost. The socket is closed before the lock of the
+root is given up, so a greeting is answered or meets a closed connection, and is never left in
+silence; what is asked meanwhile is refused with `shutting_down`. In each case a client starts the
+next daemon and asks again, and that one waits for the lock.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Idleness:
 
     Args:
         workshop: clock and settings.
-        is_used: whether anybody is connected or anything is queued.
+        is_used: whether a client is connected or a command is queued.
         visits: a number that rises with each connection, so that none between two looks is missed.
     """
 
@@ -31,8 +31,8 @@ class Idleness:
         self._visits = visits
 
     async def wait(self) -> None:
-        """Return when nobody has used the daemon for as long as the configuration says."""
-        # Whoever started it is on the way, and must not find it gone again.
+        """Return once the daemon was unused for the configured time."""
+        # Its starter is about to connect, and must find it.
         unused_since, seen = self._services.monotonic() + limits.PROBE_TIMEOUT_S, self._visits()
         while True:
             await anyio.sleep(self._pause_s())

@@ -1,4 +1,4 @@
-"""What a service manager is told, and what it hands over: the protocols of systemd, spoken by hand.
+"""The protocols of systemd: notifications, and sockets handed over.
 
     READY=1                      it answers
     RELOADING=1, MONOTONIC_USEC  it reads its configuration again; READY=1 follows
@@ -30,10 +30,10 @@ _VARIABLES: Final = (
 
 
 class Supervisor(msgspec.Struct, frozen=True):
-    """Who looks after this process; nobody, by default.
+    """The service manager of this process; none by default.
 
     Attributes:
-        address: where datagrams go, empty for nobody.
+        address: the address of its socket, empty without one.
         watchdog_s: how long a silence may last, 0 for any.
         listening: the handle of a socket that listens already.
     """
@@ -95,7 +95,7 @@ class Supervisor(msgspec.Struct, frozen=True):
 
 
 def take_supervisor(environ: MutableMapping[str, str]) -> Supervisor:
-    """Who looks after this process, by the environment, which forgets it: it is for us alone."""
+    """The service manager from the environment, which is cleared: it is for this process alone."""
     told = {name: environ.pop(name, "") for name in _VARIABLES}
     pid = str(os.getpid())
     address = told["NOTIFY_SOCKET"]

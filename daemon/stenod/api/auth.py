@@ -1,8 +1,8 @@
-"""Who is let in from other machines: the daemon's own key and the list of clients, as files say.
+"""Admission of clients from other machines: the daemon's key and the list of clients.
 
 The list is looked at again whenever its file changed, so that a revoked client is refused at its
-next message. What cannot be read lets nobody in; where that may be for a moment only, the next look
-tries again.
+next message. An unreadable list admits no client; where that may be for a moment only, the next
+look tries again.
 """
 
 import errno
@@ -19,7 +19,7 @@ from steno_protocol.errors import StenoError, Unauthorized
 _FILE_BYTES_MAX: Final = 1 << 20
 
 _LASTING: Final = {errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO}
-"""Why a file cannot be opened until somebody changes it."""
+"""Errors of a file that stays unreadable until it is changed."""
 
 
 class Admission:
@@ -76,7 +76,7 @@ class Admission:
             self._told = None
 
     def _refuse(self, why: str) -> None:
-        """Nobody is let in; the log tells why once, however often somebody knocks."""
+        """Admit no client; the reason is logged once, not for each connection."""
         if why != self._told:
             self._told = why
             self._tell("keys_refused", error=why)

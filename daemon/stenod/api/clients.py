@@ -1,4 +1,4 @@
-"""Who is connected: names, subscriptions, and what each peer did not read."""
+"""The connected clients: names, subscriptions, and the bytes that each has not read."""
 
 from collections import deque
 from collections.abc import Callable, Generator
@@ -38,7 +38,7 @@ class SendBudget:
     """What is on its way to all peers together.
 
     With `UNTAKEN_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
-    that untaken, so that those who take nothing keep nobody else from being answered.
+    that untaken, so that deaf clients do not delay replies to others.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class SendBudget:
         return min(most, limits.UNTAKEN_BYTES_MAX // len(self._debtors))
 
     def _forget_taken(self) -> None:
-        # Who takes all that it is sent is asked for nothing, and so was not looked at.
+        # A client that reads everything is never checked.
         for debtor in tuple(self._debtors):
             debtor.forget_taken()
 
@@ -82,7 +82,7 @@ class SendBudget:
 class InFlightFrames:
     """What is on its way to a peer, the oldest first.
 
-    Frames that are lent to the socket tell when they were taken; those that were copied are taken
+    Frames that are lent to the socket report when they were sent; copied ones count as sent
     with the next one that is lent.
 
     Args:
@@ -97,7 +97,8 @@ class InFlightFrames:
         self._expected = 0
 
     def is_lent(self, size: int) -> bool:
-        """Whether a frame of so many bytes is lent: a large one, or one that tells of others."""
+        """Whether a frame of so many bytes is lent: a large one, or one whose sending shows that
+        earlier ones were sent."""
         return size >= limits.LENT_FRAME_BYTES or self._copied >= limits.PEER_PROOF_BYTES
 
     def copied(self, size: int) -> None:
@@ -162,7 +163,7 @@ class InFlightFrames:
 
 
 class Subscription(msgspec.Struct):
-    """One subscription of a peer: where it is fed from, and how its peer is told of an error."""
+    """One subscription of a peer: its feed, and the way to send its errors."""
 
     session: str
     feed: Feed
@@ -175,7 +176,7 @@ class Subscription(msgspec.Struct):
         self.feed.resume(self.subscriber)
 
     def lag(self, why: str) -> None:
-        """Tell the peer that it has to subscribe again."""
+        """Ask the peer to subscribe again."""
         self.subscriber.send(Lagged(next=str(self.subscriber.position), why=why), None)
 
 
@@ -186,7 +187,7 @@ class Peer(msgspec.Struct, eq=False):
         identity: what the socket calls it.
         since_s: monotonic time of its first message.
         user: the public key of a client on another machine; None for one on this machine.
-        link: its connection; None if nobody knows which one that is.
+        link: its connection; None if it is unknown.
         dropped: messages that it was too slow, or gone, to get.
         is_bundling: its last message was a bundle, so it is answered by bundles.
         is_req: its last message began with an empty frame, as those of a REQ socket do.
@@ -213,7 +214,7 @@ class Peer(msgspec.Struct, eq=False):
     in_flight: InFlightFrames = msgspec.field(default_factory=InFlightFrames)
 
     def check_takes(self) -> None:
-        """Refuse to look up more for one who does not take what was found.
+        """Refuse further reads of a peer that does not read the replies.
 
         Raises:
             Busy: too much is on its way.
@@ -245,7 +246,7 @@ class Peer(msgspec.Struct, eq=False):
         return True
 
     def forget(self, name: str, subscriber: Subscriber) -> None:
-        """Its subscription is over, and it was told; one that took its name is another."""
+        """Remove an ended subscription, but not a newer one of the same name."""
         found = self.subscriptions.get(name)
         if found is not None and found.subscriber is subscriber:
             del self.subscriptions[name]
@@ -256,14 +257,14 @@ class Peer(msgspec.Struct, eq=False):
             self.unsubscribe(name)
 
     def turn_away(self, error: StenoError) -> None:
-        """End all subscriptions with an error, which is the last that they tell."""
+        """End all subscriptions with an error as their last event."""
         ended = list(self.subscriptions.values())
         self.unsubscribe_all()
         for subscription in ended:
             subscription.refuse(error)
 
     def entry(self, now_s: float) -> ClientEntry:
-        """What others are told of this peer."""
+        """The entry of this peer in the reply to `clients`."""
         return ClientEntry(
             name=self.name,
             pid=self.pid,
@@ -275,7 +276,7 @@ class Peer(msgspec.Struct, eq=False):
 
 
 class Crowded:
-    """The peers whose subscriptions wait until they take what is on its way to them.
+    """The peers with subscriptions that wait until earlier events are read.
 
     Args:
         spawn: starts the task that looks after them, while there are any.

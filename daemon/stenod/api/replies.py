@@ -25,7 +25,7 @@ class Outbox:
         send: sends one message.
         after_sends: to be called when messages were sent: the socket may have swallowed the news
             of an arrival meanwhile.
-        after_events: as `after_sends`, but only once the others who run had their turn: one look
+        after_events: as `after_sends`, but after the other ready tasks ran: one check
             for all the events of a commit.
     """
 

@@ -1,4 +1,4 @@
-"""From message to answer: decodes each request, gives it to who can serve it, tells who asked."""
+"""The path from request to reply: decode, dispatch, reply."""
 
 from collections.abc import Callable
 from typing import Final, assert_never
@@ -116,24 +116,24 @@ class Router:
     """Serves the requests of all peers.
 
     Args:
-        reporter: tells of the daemon itself.
-        registry: who has the writers.
+        reporter: replies about the daemon itself.
+        registry: the open sessions and their writers.
         looks: looks at sessions.
         custody: does what is done with a session as a whole.
         collector: gives up what was asked for.
         outbox: where answers go.
         workshop: clocks, threads and statistics.
         spawn: starts a task in the background.
-        admission: who is let in from other machines.
+        admission: the admitted clients of other machines.
 
     Attributes:
-        peers: who is connected, by what their socket calls them and whether that is the local one.
+        peers: the connected clients, by identity and by whether their socket is the local one.
         visits: a number that rises with each connection.
-        ignored: messages that nobody could be told an answer to.
-        watch: looks for what other programs write into sessions that somebody follows.
-        sender: tells who sent the message that is being handled, for the log.
-        link: tells by which connection it came.
-        drain: called when somebody asks the daemon to end.
+        ignored: messages without a possible reply.
+        watch: polls followed sessions for changes by other programs.
+        sender: returns the sender of the current message, for the log.
+        link: returns the connection of the current message.
+        drain: called when a client asks the daemon to end.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Router:
         self._reporter = reporter
 
     def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> int:
-        """Serve one message. Whatever it is, nobody but its sender is affected.
+        """Serve one message. Whatever it contains, only its sender is affected.
 
         Args:
             identity: what its socket calls the sender.
@@ -191,7 +191,7 @@ class Router:
         try:
             requests = decode_bundle(frames[0]) if peer.is_bundling else [decode_message(frames)]
         except StenoError:
-            # There is nobody to answer: without a request id no client could match it.
+            # No reply is possible: without a request id no client could match it.
             self.ignored += 1
             return 1
         for request in requests:
@@ -215,7 +215,7 @@ class Router:
             asker.refuse(error)
 
     def finish_drain(self) -> None:
-        """Everything is on disk: tell those who asked for the drain."""
+        """Everything is on disk: reply to the clients that asked for the drain."""
         self._has_drained = True
         for asker in self._drainers:
             asker.reply(Done())
@@ -254,7 +254,7 @@ class Router:
                 self.forget(peer)
             elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
                 self.turn_away(peer)
-        # Of these only a send can tell.
+        # For these, only a send shows it.
         self._outbox.probe(unknown)
 
     def _peer(self, identity: bytes, user: str | None) -> Peer:
@@ -277,7 +277,8 @@ class Router:
         return peer
 
     def _make_room(self) -> None:
-        """Forget who is gone, or else who came first: it subscribes again, under a new name."""
+        """Forget clients that left, or else the oldest one: it subscribes again under a new
+        name."""
         now = self._services.monotonic()
         if now >= self._full_until:
             self.forget_gone()
@@ -290,14 +291,15 @@ class Router:
         self.forget(peer)
 
     def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
-        """Refuse what somebody from another machine may not, as the list of keys is now."""
+        """Refuse commands beyond the right of a client of another machine, by the current list of
+        keys."""
         client = self._admission.client(user)
         needed = right_needed(command)
         if client is not None and client.right >= needed:
             return
         if client is None:
             self.turn_away(peer)
-            who = f"the key {user} is let in no longer"
+            who = f"the key {user} is not admitted any longer"
         else:
             who = f"{client.name} may {client.right.label}"
         raise Unauthorized(
@@ -322,7 +324,8 @@ class Router:
                 self._grant(asker, command)
             case Hello():
                 if self._has_drained:
-                    # Who asked for the end knows of it already, and nobody is to come any more.
+                    # The client that asked for the end knows it already, and no new client may
+                    # come.
                     raise draining()
                 asker.reply(self._reporter.greet(asker.peer, command))
             case Status() | Stats() | Configuration() | Clients():
@@ -351,7 +354,7 @@ class Router:
             raise doubted(draining(), command)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
-        # Who follows what it writes is mostly waiting until it reads there what it wrote.
+        # A client that follows its own session mostly waits for its own records there.
         is_awaited = (
             command.durability == "written"
             and not isinstance(command, AppendWire)
@@ -449,7 +452,7 @@ class Router:
             reading=peer.reading,
             forget=lambda ended: peer.forget(command.subscription, ended),
         )
-        # Before anything is sent: who turns out to be gone loses it with the others.
+        # Before anything is sent: a client that turns out to be gone loses it with the others.
         peer.subscriptions[command.subscription] = Subscription(
             command.session, feed, subscriber, asker.refuse, command.file
         )

@@ -1,4 +1,4 @@
-"""What the daemon tells of itself: greeting, state, numbers, options, and who is connected."""
+"""Replies about the daemon itself: hello, status, stats, configuration and clients."""
 
 import os
 from collections.abc import Collection
@@ -35,7 +35,7 @@ class Reporter:
 
     Args:
         config: what it goes by.
-        registry: who has the writers.
+        registry: the open sessions and their writers.
         workshop: clocks and statistics.
 
     Attributes:
@@ -80,8 +80,8 @@ class Reporter:
 
         Args:
             question: what is asked.
-            peers: who is connected.
-            ignored: messages that nobody could be told an answer to.
+            peers: the connected clients.
+            ignored: messages without a possible reply.
         """
         match question:
             case Status():

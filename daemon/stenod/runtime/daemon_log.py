@@ -17,7 +17,7 @@ from stenod.runtime.log_file import LogFile
 _logger = logging.getLogger("stenod")
 
 _QUIET: Final = frozenset({"refused", "connected"})
-"""What happens in the course of work: of interest to who looks for something."""
+"""Events of normal operation, for debugging."""
 
 _WARNINGS: Final = frozenset(
     {

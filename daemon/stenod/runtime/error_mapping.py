@@ -1,4 +1,4 @@
-"""What a writer tells its clients, and the operator, when something went wrong."""
+"""Errors of a writer as replies for clients and entries for the log."""
 
 import errno
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from steno_protocol.errors import (
 from stenod.runtime.internal_errors import fault_of
 from stenod.store.jsonl import Replaced
 
-_OWNER: Final = "see whose it is and who may write it (`steno doctor`)"
+_OWNER: Final = "check its owner and permissions (`steno doctor`)"
 _NO_LINKS: Final = "put the root on a file system with hard links, which rewrites and forks need"
 _HANDLES: Final = "let the daemon have more open files (`ulimit -n`, LimitNOFILE of systemd)"
 
@@ -58,7 +58,7 @@ class ErrorMapping:
         self._tell = tell
 
     def of(self, error: Exception) -> StenoError:
-        """What is told of an error that was met before anything was written."""
+        """The reply for an error before any write."""
         match error:
             case StenoError():
                 return forget_way(error)
@@ -93,7 +93,7 @@ class ErrorMapping:
         )
 
     def unknown(self, what: str, key: str | None = None) -> OutcomeUnknown:
-        """Nobody knows whether the command of this key is on the disk."""
+        """The reply for a command that may or may not be on the disk."""
         self._note("outcome_unknown", what)
         return OutcomeUnknown(
             f"{what}: whether the command was applied shows when it is sent again with its key",
@@ -124,9 +124,9 @@ class ErrorMapping:
 
 
 def forget_way(error: StenoError) -> StenoError:
-    """The error without the calls that it came through, which nobody looks at.
+    """The error without its traceback, which is not used.
 
-    They hold the message that was refused, and through who called them the error itself: a cycle,
+    They hold the message that was refused, and through their callers the error itself: a cycle,
     which keeps up to 64 MiB until the collector looks for it, and that is seldom.
     """
     error.__traceback__ = error.__context__ = error.__cause__ = None
@@ -134,7 +134,7 @@ def forget_way(error: StenoError) -> StenoError:
 
 
 def remedy_of(error: OSError) -> str:
-    """What whoever looks after the machine can do about an error of its disk."""
+    """The remedy of a disk error, for the operator of the machine."""
     if error.errno in _LINKLESS and _is_generation(error.filename2):
         return _NO_LINKS
     return _REMEDIES.get(error.errno or 0, "make room or mend the disk")
@@ -155,14 +155,14 @@ def ended(session: str) -> ShuttingDown:
 
 
 def with_key(error: StenoError, key: str) -> StenoError:
-    """The error of a group as one of its commands is told it."""
+    """The error of a group, for one of its commands."""
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
     return error
 
 
 def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -> StenoError:
-    """The error of a command whose key could not be looked up: a repeat may have been applied.
+    """The error of a command with a failed key lookup: it may have been applied before.
 
     Args:
         error: why it could not.

@@ -39,7 +39,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class Commits(Blocking, Protocol):
-    """Runs commits, whose time it knows."""
+    """Runs commits, and measures their time."""
 
     @property
     def is_inline(self) -> bool:

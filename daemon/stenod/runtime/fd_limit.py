@@ -10,7 +10,7 @@ from steno_protocol import limits
 from steno_protocol.errors import StorageFailed
 
 Count = Callable[[], int]
-"""Tells how many handles are open."""
+"""Returns the number of open handles."""
 
 _RESERVE_SHARE: Final = 8
 
@@ -19,14 +19,14 @@ def open_handles() -> int:
     """How many handles this process has, but for the one that the question takes.
 
     Raises:
-        FileNotFoundError: the system does not tell.
+        FileNotFoundError: the system does not report it.
         OSError: none is left to ask with.
     """
     return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 (a count: no Paths are made)
 
 
 class HandleLimit:
-    """Who asks before it takes handles leaves some to those who do not.
+    """Code that asks before it takes handles leaves some to code that does not.
 
     An eighth, of `HANDLES_RESERVE_MAX` at most, is kept for reads and rewrites, and for clients on
     other machines: libzmq takes them in by itself, and ends a process that has no handle for one.

@@ -1,4 +1,4 @@
-"""How a fault of steno's own is told: what it was and where, never with what text.
+"""Reports of internal errors: type and place, never the text.
 
 The text of an exception may quote what it was met with, a record for example, and a log is read by
 other people than a session is.
@@ -12,7 +12,7 @@ _FRAMES_MAX: Final = 3
 
 
 class NoThread(RuntimeError):
-    """The system gives no thread: the work has not begun, and nobody is there to do it."""
+    """The system has no thread left: the work has not begun."""
 
 
 def fault_of(error: BaseException) -> str:

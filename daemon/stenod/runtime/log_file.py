@@ -1,10 +1,10 @@
 """A log file that is bounded, and stays the one that its name leads to.
 
-What is behind the name is looked at before each line: a log that somebody removed or moved away is
-begun anew, so that months of events do not go to a file that nobody can open. All names are looked
-up in the folder that was there at the start: a root that was moved keeps its log, and one that was
-put in its place gets none of it. The standard library's handlers either rotate or look at the name,
-and one whose rename is refused writes no more.
+What is behind the name is looked at before each line: a log that was removed or moved away is begun
+anew, so that months of events do not go to a file without a name. All names are looked up in the
+folder that was there at the start: a root that was moved keeps its log, and one that was put in its
+place gets none of it. The standard library's handlers either rotate or look at the name, and one
+whose rename is refused writes no more.
 """
 
 import logging
@@ -59,7 +59,7 @@ class LogFile(logging.Handler):
                 self._rotate(len(line))
             self._write(line)
         except OSError:
-            # A disk that takes no log is told of by what it refuses to the clients.
+            # A disk that takes no log also refuses commands, so clients see its error.
             return
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class Item(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         size: bytes of its records.
         deadline_s: on the daemon's monotonic clock, or None.
-        is_awaited: its answer does not wait for a sync, and whoever sent it waits for the event
+        is_awaited: its reply does not wait for a sync, and its sender waits for the event
             behind that sync.
     """
 

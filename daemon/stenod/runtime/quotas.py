@@ -1,9 +1,9 @@
 """How much sessions may take: quotas, and a floor of free space, looked at once a group.
 
-What does not fit is refused before anything is written. A quota is a limit that somebody set, so it
-is `too_large`, as every other limit; too little free space is `storage_failed`, what the disk would
-say a little later, and callers who meet a full disk know what to do. A repeat of what was applied
-gets its first answer all the same.
+What does not fit is refused before anything is written. A quota is a limit set by the operator, so
+it is `too_large`, as every other limit; too little free space is `storage_failed`, what the disk
+would say a little later, and callers can handle a full disk. A repeat of what was applied gets its
+first answer all the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ class Quotas:
 
     @property
     def is_root_full(self) -> bool:
-        """Whether somebody was refused because of the root's quota since it was measured."""
+        """Whether a command was refused by the root's quota since the last measurement."""
         return self._is_root_full
 
     def measure_root(self) -> int:
@@ -130,7 +130,7 @@ class Quotas:
         try:
             free = self._free_bytes(path)
         except OSError:
-            # Nobody knows; the write itself will tell.
+            # Unknown; the write itself will show it.
             return float("inf"), None
         return free - floor, StorageFailed(
             f"the disk of {path} has {free} bytes left, and disk.free_bytes keeps {floor} of them"

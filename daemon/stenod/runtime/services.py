@@ -1,4 +1,4 @@
-"""What a writer works with: where blocking work runs, clocks, counters, and whom to tell."""
+"""The services of a writer: blocking work, clocks, counters and the log."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,7 +23,7 @@ class Services(msgspec.Struct, frozen=True):
         flush: sends the answers that were queued.
         statistics: where the writer counts.
         tell: tells the operator something, as an event with fields.
-        spawn: starts what nobody waits for.
+        spawn: starts a task that no caller awaits.
         budget: what waits in all mailboxes together.
         key_room: what all writers remember of keys together.
         settings: the options in force at this moment.
@@ -50,7 +50,7 @@ class Services(msgspec.Struct, frozen=True):
         return self.quotas.room(session, sum(item.size for item in items))
 
     def count_sync(self, session: str, took_s: float) -> None:
-        """Take one more sync into account, and tell of it when it was slow."""
+        """Count one sync, and log it when it was slow."""
         self.statistics.count_sync(took_s)
         expected_s = self.settings().number("disk.slow_sync_s")
         if took_s > expected_s:

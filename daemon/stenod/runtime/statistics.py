@@ -39,7 +39,7 @@ class Histogram:
         self._total += value
 
     def report(self) -> HistogramReport:
-        """The buckets as others are told of them."""
+        """The buckets as a reply."""
         return HistogramReport(
             bounds=[float(bound) for bound in self._bounds],
             counts=self._counts.copy(),
@@ -72,7 +72,7 @@ class Statistics(msgspec.Struct):
     sync_times: Histogram = msgspec.field(default_factory=lambda: Histogram(SYNC_BOUNDS_S))
 
     def count_group(self, commands: int, records: int, size: int) -> None:
-        """Take a group whose bytes were stored and answered into account."""
+        """Count a stored and acknowledged group."""
         self.groups.add(commands)
         self.appended_records += records
         self.appended_bytes += size

@@ -80,22 +80,22 @@ class Threads:
                 job.error = error
             self._ended.append(job)
             if not self._is_told:
-                # Set before the loop is told and taken back before it looks: a job that ends in
-                # between is found by that look, or tells again.
+                # Set before the loop is notified and reset before it checks: a job that ends in
+                # between is found by that check, or notifies again.
                 self._is_told = True
                 if not self._tell(loop):
                     return
             del job
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Have the loop look; False when it was closed, and nobody waits any more."""
+        """Notify the loop; False when it was closed and no caller waits."""
         while True:
             try:
                 loop.call_soon_threadsafe(self._take_back)
             except RuntimeError:
                 return False
             except MemoryError:
-                # A thread that ended here would leave all who wait for one waiting for ever.
+                # If the thread ended here, its waiting callers would wait for ever.
                 time.sleep(limits.OUT_OF_MEMORY_PAUSE_S)
             else:
                 return True

@@ -34,7 +34,7 @@ class Readable(msgspec.Struct, frozen=True):
 
         Args:
             command: what is wanted.
-            is_local: the reader is on this machine, and may be told of the file itself.
+            is_local: the reader is on this machine, and may get the path of the file.
 
         Raises:
             BadRequest: `until` is in another generation, or `offset` is not the start of a line.
@@ -43,7 +43,7 @@ class Readable(msgspec.Struct, frozen=True):
         line, until = _line(command), _last_line(command, self.generation)
         wanted = command.bytes_max
         if source is not None and command.opened == source.identity:
-            # No lines, for who reads them by itself: only where they begin.
+            # No lines for a reader that opens the file itself: only their offset.
             until, wanted = line, 1
         block = read_block(self.view, line, command.offset, wanted, until)
         is_end = block.offset == self.view.size
@@ -70,7 +70,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 @cache
 def boot_id() -> str:
-    """What tells this machine, since it was started, from every other; empty if nothing does."""
+    """An identifier of this machine and its boot; empty if there is none."""
     try:
         return Path(paths.BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:

@@ -1,8 +1,8 @@
-"""What other programs write into sessions that somebody follows: nobody else asks for it there.
+"""Polls of followed sessions for changes by other programs.
 
-A command takes in by itself what came before it. Who only follows gives none, so the files are
+A command takes in by itself what came before it. A follower sends none, so the files are
 looked at for them: every few seconds in a mount, where other programs live, else with the rest of
-the housekeeping. While nobody follows anything in a mount no timer runs here.
+the housekeeping. No timer runs here while no session of a mount is followed.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ class Watch:
     """Looks at the files of followed sessions now and then.
 
     Args:
-        registry: who has the sessions.
-        spawn: starts the task that looks at mounts, while anybody follows something there.
+        registry: the open sessions.
+        spawn: starts the task that polls mounts, while a session there is followed.
     """
 
     def __init__(self, registry: Registry, spawn: Spawn) -> None:
@@ -32,7 +32,7 @@ class Watch:
         self._is_looking = False
 
     def begin(self, session: str) -> None:
-        """Somebody follows the session of this id, perhaps one in a mount."""
+        """Start to poll if the followed session is in a mount."""
         # By its id: a look at all that are open, for each follower, would cost those without mounts
         # as much as the rest of a subscription.
         mount, _ = paths.split_session(session)
@@ -61,7 +61,7 @@ class Watch:
             return
         self._is_looking = True
         try:
-            # Who cannot look now looks again the next time, and a command says what is the matter.
+            # A failed poll is repeated the next time, and a command reports the error.
             with suppress(StenoError, OSError):
                 places = [(session, session.place) for session in sessions]
                 await self._registry.close_moved(places)

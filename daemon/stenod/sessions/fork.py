@@ -115,7 +115,7 @@ def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
 
 
 def is_told(wanted: Wanted, entries: list[TimelineEntry]) -> bool:
-    """Whether the source's timeline tells of a fork."""
+    """Whether the source's timeline has an entry of a fork."""
     return _told(wanted, entries) is not None
 
 
@@ -162,7 +162,7 @@ def _made(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat:
         ) from None
     if answer is None:
         raise NotFound(
-            f"the fork {wanted.target.session!r} was made, and removed by somebody at once",
+            f"the fork {wanted.target.session!r} was made, and another program removed it at once",
             session=wanted.source.session,
         )
     return answer
@@ -181,7 +181,7 @@ def told(wanted: Wanted, made: SessionStat) -> TimelineEntry:
 
 
 def sweep(disk: Disk, tree: int) -> int:
-    """Remove what forks left behind that nobody makes any more; how many there were."""
+    """Remove the leftovers of abandoned forks; returns their number."""
     try:
         forks = disk.open_folder(tree, paths.FORKS)
     except OSError:
@@ -218,7 +218,7 @@ def _told(wanted: Wanted, entries: list[TimelineEntry]) -> TimelineEntry | None:
 
 
 def _own_nest(disk: Disk, forks: int, wanted: Wanted) -> int:
-    """The folder that this fork is built in, locked, so that nobody else builds or removes it."""
+    """The folder in which this fork is built, locked against other builders."""
     key = wanted.command.key
     nest = disk.open_folder(forks, key, create=True)
     named = disk.stat_name(forks, key)
@@ -286,7 +286,7 @@ def _put_in_place(
 
 
 def _sync_place(disk: Disk, trees: SessionFolders, target: Place) -> None:
-    """Whoever moved it there may have died before the sync."""
+    """Sync the new folder: its creator may have died before the sync."""
     parent = trees.open_parent(target, create=True)
     try:
         disk.fsync(parent)
@@ -297,7 +297,7 @@ def _sync_place(disk: Disk, trees: SessionFolders, target: Place) -> None:
 def _share(disk: Disk, origin: int, folder: int, name: str) -> None:
     """Give a file that never changes again a second name; copy it where that cannot be."""
     if disk.stat_name(origin, name) is None:
-        # Somebody removed it; the session goes without it, and so does the fork.
+        # Another program removed it; the session lacks it, and so does the fork.
         return
     try:
         disk.link(origin, name, name, into=folder)

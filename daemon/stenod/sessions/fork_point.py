@@ -80,7 +80,7 @@ class Instant(msgspec.Struct, frozen=True):
         size: bytes of that generation before it.
         wire_lines: lines of its wire file before it.
         wire_size: their bytes.
-        next_id: the id of the next checkpoint, unless the lines before the cut tell of a higher.
+        next_id: the id of the next checkpoint, unless the lines before the cut have a higher one.
     """
 
     at: Position

@@ -1,8 +1,8 @@
 """Giving up what was asked for: old generations of sessions, and what expired in the trash.
 
-1. A session's timeline tells which generations go, synced: whoever misses one later finds out why.
-2. What may go is looked up again, since a rewrite may have come between.
-3. The files are removed, the oldest first, and the folder is synced.
+1. The timeline gets an entry with the removed generations, synced, so that a later reader finds the
+reason. 2. What may go is looked up again, since a rewrite may have come between. 3. The files are
+removed, the oldest first, and the folder is synced.
 
 A crash leaves some of them; the next collection removes the rest.
 """
@@ -48,7 +48,7 @@ class Collector:
     Args:
         trees: where sessions lie.
         disk: the disk they lie on.
-        registry: who has their writers.
+        registry: the open sessions and their writers.
         workshop: clocks, threads and settings.
     """
 

@@ -1,4 +1,4 @@
-"""Compactions that are under way: who is at which session, and until when others wait.
+"""Leases of running compactions: their holders and times of expiry.
 
 A lease is a courtesy between compactors, kept in memory: what makes a commit right is that the
 session was not rewritten since.
@@ -82,7 +82,7 @@ class Compactions:
             opened.machine.release_checkpoint_id(answer.checkpoint_id)
 
     def _end(self, writer: Writer, lease: _Lease) -> None:
-        """Forget a lease, but not the one of whoever came after it ran out."""
+        """Release a lease, but not a later one of another client."""
         if self._leases.get(writer) is lease:
             del self._leases[writer]
 

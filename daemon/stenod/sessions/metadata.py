@@ -166,7 +166,7 @@ def _changes(command: Describe, *, is_archived: bool, now: float) -> dict[str, A
     if command.archived is not None and command.archived != is_archived:
         changes["archived"] = command.archived
         changes["archived_at"] = now if command.archived else None
-        # Who brings a session back does not want kimi-cli to archive it again by itself.
+        # A user who unarchives a session does not want kimi-cli to archive it again.
         changes["auto_archive_exempt"] = not command.archived
     return changes
 

@@ -1,4 +1,4 @@
-"""What is done with a session as a whole: it is told of, described, forked, deleted."""
+"""Operations on whole sessions: verify, describe, fork, delete."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -34,7 +34,7 @@ class Operations:
     Args:
         trees: where sessions lie.
         disk: the disk they lie on.
-        registry: who has their writers.
+        registry: the open sessions and their writers.
         looks: looks at them.
         workshop: clocks and threads.
     """
@@ -58,10 +58,10 @@ class Operations:
         self._under_way: set[tuple[str, str]] = set()
 
     async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Verification:
-        """Do what a command asks; what the answer tells is durable.
+        """Carry a command out; the result is durable on return.
 
         Raises:
-            StenoError: it was refused, or nobody knows.
+            StenoError: it was refused, or its outcome is unknown.
             OSError: the disk failed; nothing was done.
         """
         match command:
@@ -189,7 +189,8 @@ class Operations:
             context.view.release()
 
     def _is_live(self, session: str) -> bool:
-        """True for an open session whose file is as its writer left it, or in its hands right now.
+        """True for an open session with a file that its writer left unchanged or is changing right
+        now.
 
         What another program changed is taken in by the next command; until then it is looked at
         as the file of a session that is not open.
@@ -259,7 +260,7 @@ class Operations:
         """A session as it is now, and whether its lines bear `_id`; its writers go on.
 
         The wire file is looked at before the context, so that none of its events is of an instant
-        which the context has not reached. The timeline comes last: it tells of every rewrite that
+        which the context has not reached. The timeline comes last: it contains every rewrite that
         led to this context, and what came since is passed over.
         """
         session = place.session
@@ -289,7 +290,8 @@ class Operations:
                 readable.view.release()
 
     async def _tell_source(self, wanted: Wanted, made: SessionStat) -> None:
-        """Tell the source of its fork, unless that was done or the source is there no more."""
+        """Record the fork in the timeline of its source, unless it is recorded or the source is
+        gone."""
         session = wanted.source.session
         try:
             entries = await self._looks.timeline(session)
@@ -337,7 +339,7 @@ class Operations:
         """Refuse a copy of a command while another copy of it is being served.
 
         Raises:
-            OutcomeUnknown: one is, and nobody knows yet what becomes of it.
+            OutcomeUnknown: one is, and its outcome is not known yet.
         """
         copies = (command.session, command.key)
         if copies in self._under_way:
@@ -357,13 +359,13 @@ class Operations:
         """What `find` finds of an earlier copy of a command.
 
         Raises:
-            OutcomeUnknown: the disk refuses to tell, or to keep what that copy did.
+            OutcomeUnknown: the disk cannot be read, or cannot keep the result of that copy.
         """
         try:
             return await self._services.read(find)
         except OSError as error:
             raise OutcomeUnknown(
-                f"the disk refused to tell whether this was done before, or to keep it ({error}):"
+                f"the disk failed while looking for an earlier result or keeping it ({error}):"
                 " send the command again with its key",
                 session=command.session,
                 code=ErrorCode.STORAGE_FAILED,

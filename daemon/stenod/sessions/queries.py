@@ -1,4 +1,4 @@
-"""Looks at sessions: of one that is open its writers tell, of any other its files.
+"""Queries about sessions: answered by the writer of an open one, by the files of another.
 
 Nothing is changed by a look, but that an open session takes in what another program did to it, and
 that one whose file is in doubt is opened, which proves the file.
@@ -24,7 +24,7 @@ class Queries:
     """Looks at the sessions of one daemon.
 
     Args:
-        registry: who has their writers.
+        registry: the open sessions and their writers.
         trees: where they lie.
         workshop: runs what blocks.
     """
@@ -58,7 +58,7 @@ class Queries:
 
         Args:
             command: what is wanted.
-            is_local: the reader is on this machine, and may be told of the file itself.
+            is_local: the reader is on this machine, and may get the path of the file.
 
         Raises:
             NotFound: there is no such session or generation.

@@ -25,7 +25,7 @@ from stenod.writer.writer import Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
 _MOVED: Final = "another program moved or replaced its folder: open it again"
-"""Why nobody can follow a session that is not deleted, and one that is not where it was."""
+"""The reasons for the end of a subscription: the session was deleted, or moved."""
 
 
 class Registry:
@@ -86,11 +86,11 @@ class Registry:
 
     @property
     def followed(self) -> list[Session]:
-        """The sessions that somebody follows."""
+        """The followed sessions."""
         return [session for session in self._sessions.values() if session.is_followed]
 
     def known(self, session: str) -> Session | None:
-        """The open session of an id, as it was when somebody last looked there; `found` looks."""
+        """The open session of an id, without a check of its folder; `found` checks it."""
         return self._addresses.get(session)
 
     def writers(self, session: str) -> list[Writer]:
@@ -146,10 +146,10 @@ class Registry:
 
     @contextmanager
     def kept_out(self, place: Place) -> Generator[None]:
-        """Let nobody open a session, or one below it, until the block ends.
+        """Keep a session, and those below it, from being opened until the block ends.
 
         Raises:
-            Busy: somebody else keeps others out of it, or of one above or below it.
+            Busy: another operation holds it, or one above or below it.
         """
         if any(place.is_within(other) or other.is_within(place) for other in self._kept_out):
             raise _kept_out(place)
@@ -163,7 +163,7 @@ class Registry:
     async def ended(self, place: Place) -> AsyncGenerator[None]:
         """Close a session that others are kept out of, and those below it.
 
-        What is queued for them is written and answered first. Those who follow them are told at
+        What is queued for them is written and answered first. Their followers get an event at
         the end of the block that there is nothing to follow any more.
         """
         # One that was moved there is still locked under its old name.
@@ -191,7 +191,7 @@ class Registry:
         found = await self._session(session, create=command.create)
         how = OpenHow(create=command.create, stamp=command.stamp, by=command.by, key=key)
         opened = await found.context.open(how)
-        # Of several who asked at the same time, one made it: who has the key, or else the first.
+        # Of several concurrent callers, one created it: the one with the key, or else the first.
         is_first = opened.created and not found.is_claimed
         is_made = is_first if opened.made_by_key is None else key == opened.made_by_key
         found.is_claimed = True
@@ -212,7 +212,7 @@ class Registry:
 
         Another program may have moved the folder away, or put another one in its place: what is
         there now is what a command is about that begins something. Commands of the session itself
-        go to the files that are open, until somebody looks here.
+        go to the open files until the next check here.
         """
         found = self._addresses.get(session)
         if found is not None:
@@ -220,7 +220,7 @@ class Registry:
         return self._addresses.get(session)
 
     async def close_moved(self, known: Sequence[tuple[Session, Place]]) -> None:
-        """End the sessions whose folder is not at its place any more; what is queued is written."""
+        """Close sessions with a moved folder; queued commands are written first."""
         looks = [(session, place, self._names[session][0]) for session, place in known]
 
         def moved() -> set[Session]:
@@ -253,7 +253,7 @@ class Registry:
         return sorted(idle, key=lambda session: session.used_at)
 
     def _make_room(self, session: str) -> None:
-        """Close some sessions that nobody uses, if as many are open as may be.
+        """Close some unused sessions, if the limit of open ones is reached.
 
         Raises:
             Busy: another one would take handles that others need.
@@ -276,7 +276,7 @@ class Registry:
         self._forget(session)
 
     def end_stalled(self) -> None:
-        """End the subscriptions that nobody reads."""
+        """End the subscriptions of clients that do not read."""
         for session in list(self._sessions.values()):
             for writer in session.writers:
                 self._services.statistics.lagged += writer.feed.end_stalled()
@@ -326,7 +326,7 @@ class Registry:
         self._services.flush()
 
     async def _was_deleted(self, session: str) -> bool:
-        """Whether the trash has a session of this id; when nobody can look, it may have."""
+        """Whether the trash may have a session of this id; True if it cannot be read."""
         try:
             place = self._trees.place(session)
             return await self._services.read(lambda: trash.has(self._disk, self._trees, place))
@@ -345,7 +345,7 @@ class Registry:
     async def _end_writer(self, writer: Writer) -> None:
         writer.mailbox.close()
         await self._wait_for(lambda: writer not in self._serving)
-        # Whoever came before may be opening its files in a thread still. One opens at a time, so
+        # An earlier caller may still be opening its files in a thread. One opens at a time, so
         # that this waits until they are closed again, and is refused then.
         with suppress(StenoError, OSError):
             await writer.open()
@@ -378,7 +378,7 @@ class Registry:
     def _start(self, writer: Writer) -> None:
         self._serving.add(writer)
         if self._closing:
-            # For whoever asked before the end, or a wire file: it ends, too, and takes nothing.
+            # For a caller from before the end, or a wire file: it ends too, and takes no command.
             writer.mailbox.close()
 
         async def serve() -> None:
@@ -400,7 +400,7 @@ class Registry:
                 session.close()
                 self._forget(session)
                 _end_feeds([session], _CLOSED)
-        # Nobody has touched them: whoever sent them sends them again, to its next writer.
+        # They were not started: their clients send them again, to the next writer.
         for item in writer.mailbox.take_all():
             item.to.refuse(doubted(ended(writer.session), item.command))
         self._services.flush()

@@ -143,7 +143,7 @@ class Session:
         start: starts a writer's task.
 
     Attributes:
-        is_claimed: somebody was told whether the session was made for them.
+        is_claimed: one caller got the reply that it created the session.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Session:
 
     @property
     def is_followed(self) -> bool:
-        """True while anybody follows one of its files."""
+        """True while one of its files has followers."""
         return any(writer.feed for writer in self.writers)
 
     @property
@@ -208,7 +208,7 @@ class Session:
         return inspection_of(opened) if opened is not None else None
 
     async def look(self) -> None:
-        """Take in what other programs changed, for those who follow."""
+        """Take in changes of other programs, for the followers."""
         for writer in reversed(self.writers):
             if writer.feed:
                 await writer.look()

@@ -105,7 +105,7 @@ class SessionFolders:
         """Open a session's folder.
 
         Args:
-            keep: have the names that lead to it on the disk. Whoever made the folders, or moved one
+            keep: sync the names that lead to it. The process that created the folders, or moved one
                 there, may have died before that, or is a program that never does it; what is
                 acknowledged in them would go with their names.
 
@@ -146,7 +146,7 @@ class SessionFolders:
         )
 
     def identity(self, place: Place, *, create: bool) -> tuple[int, int]:
-        """What tells a session's folder from every other, whatever its id: device and inode."""
+        """The identity of a session's folder, independent of its id: device and inode."""
         if create:
             self.check_new(place)
         folder = self.open_folder(place, create=create)
@@ -159,7 +159,7 @@ class SessionFolders:
             self._disk.close(folder)
 
     def leads_to(self, place: Place, identity: tuple[int, int]) -> bool:
-        """Whether a place leads to the folder of which `identity` told; true if nobody can tell."""
+        """Whether a place leads to the folder with this identity; True if that is unknown."""
         try:
             folder = self.open_folder(place)
         except (NotFound, BadRequest):
@@ -194,7 +194,7 @@ class SessionFolders:
 
         Raises:
             NotFound: there is no such session.
-            Unproven: nobody knows how much of it is on the disk before it is opened.
+            Unproven: its durable length is unknown until it is opened.
         """
         folder = self.open_folder(place)
         try:
@@ -217,7 +217,7 @@ class SessionFolders:
 
         Raises:
             NotFound: there is no such session or generation.
-            Unproven: nobody knows how much of it is on the disk before its session is opened.
+            Unproven: its durable length is unknown until its session is opened.
         """
         with self.opened(place) as folder:
             present = crash_recovery.present_generation(self._disk, folder)
@@ -233,7 +233,7 @@ class SessionFolders:
 
         Raises:
             NotFound: there is no such generation.
-            Unproven: nobody knows how much of it is on the disk before its session is opened.
+            Unproven: its durable length is unknown until its session is opened.
         """
         with self.opened(place) as folder:
             return self._past(folder, place, generation)
@@ -243,7 +243,7 @@ class SessionFolders:
 
         Raises:
             NotFound: there is no such session.
-            Unproven: nobody knows how much of it is on the disk before it is opened.
+            Unproven: its durable length is unknown until it is opened.
         """
         with self.opened(place) as folder:
             if self._disk.stat_name(folder, paths.WIRE) is not None:
@@ -278,7 +278,7 @@ class SessionFolders:
         shared = SharedHandle(self._disk, handle)
         try:
             size = self._disk.stat(handle).size
-            # Another program may have moved it away with lines in it that nobody synced.
+            # Another program may have moved it away with unsynced lines.
             self.failed_syncs.sync_to_read(
                 self._disk, handle, paths.generation_file(generation + 1)
             )
@@ -340,7 +340,7 @@ class SessionFolders:
         more = len(found) > wanted.limit
         shown = found[: wanted.limit]
         if more:
-            # What comes behind the last one is for the next answer to tell.
+            # Sessions after the last one belong to the next page.
             lost = [session for session in lost if session <= shown[-1].session]
             flat = [entry for entry in flat if entry.session <= shown[-1].session]
         flat.sort(key=lambda entry: entry.session)
@@ -607,7 +607,7 @@ def _flat(place: Place) -> NotFound:
 def no_present(disk: Disk, folder: int, place: Place) -> NotFound:
     """What is said of a folder without a context: it is no session, or one that lost its present.
 
-    What it lost may be in use by nobody, yet `open` would refuse to make it anew.
+    Its lost file may be unused, but `open` would refuse to create it anew.
     """
     if not past_generations(disk, folder):
         return _no_session(place)

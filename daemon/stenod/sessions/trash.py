@@ -74,7 +74,7 @@ def find(
                 " command for ever; use a new one",
                 session=place.session,
             )
-        # Whoever moved it there may have died before the sync.
+        # The process that moved it may have died before the sync.
         disk.fsync(trash)
         return _answer(place, entry, expiry_s)
 
@@ -97,7 +97,7 @@ def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
 def discard(
     disk: Disk, trees: SessionFolders, place: Place, command: Delete, now: float, expiry_s: float
 ) -> Deleted:
-    """Move a session that nobody writes to the trash, with those below it; durable on return.
+    """Move a closed session to the trash, with those below it; durable on return.
 
     Raises:
         NotFound: there is no such session.

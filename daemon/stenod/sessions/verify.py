@@ -54,7 +54,7 @@ class DiskFolder:
     def read(self, name: str, size: int, offset: int) -> bytes:
         """Up to `size` bytes of a file from `offset`."""
         view = self._views.get(name)
-        # What lies behind it is looked at, and given to nobody.
+        # Bytes behind it are checked, and never sent.
         if view is not None and (offset < view.size or not size):
             return view.read(size, offset)
         if self._opened is None or self._opened[0] != name:
