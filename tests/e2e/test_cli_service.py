@@ -269,7 +269,7 @@ def test_a_session_without_followers_differs_from_a_missing_one(
     steno("append", "demo", "hi")
     nobody = steno("clients", "dem")
     assert (nobody.code, nobody.out) == (0, "")
-    assert nobody.err.splitlines()[-1] == "steno: nobody follows demo"
+    assert nobody.err.splitlines()[-1] == "steno: demo has no followers"
     assert steno("clients", "demo", "--json").document["clients"] == []
     # Also what is no session but the name of a client.
     for form in ([], ["--json"]):

@@ -87,7 +87,7 @@ def test_a_healthy_daemon_is_well_and_nothing_is_left_behind(root: Path) -> None
         "versions", "root", "config", "keys", "disk", "sync", "lock", "daemon", "sessions",
     }  # fmt: skip
     assert found["daemon"][0]["told"].startswith("stenod ")
-    assert "1 session, nothing to tell" in found["sessions"][0]["told"]
+    assert "1 session, nothing to report" in found["sessions"][0]["told"]
     assert sorted(root.iterdir()) == before
 
 
@@ -208,7 +208,7 @@ def test_doctor_reports_a_broken_root_and_continues(root: Path, what: str) -> No
 
 
 def test_doctor_counts_the_clients_of_other_machines(root: Path) -> None:
-    assert _examine(root)[1]["keys"][0]["told"] == "nobody from another machine is let in"
+    assert _examine(root)[1]["keys"][0]["told"] == "no client of another machine is admitted"
     Steno(root)("keys", "new", "laptop")
     code, found = _examine(root)
     assert (code, _states(found["keys"])) == (WELL, ["ok"])

@@ -111,7 +111,7 @@ def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True)
     Args:
         parser: of the command.
         by_prefix: the beginning of an id will do when it is that of one session only; not for what
-            is told to make a session of that very id.
+            creates a session of that very id.
     """
     summary = "a session id or a unique prefix" if by_prefix else "the full session id"
     parser.add_argument("session", metavar="SESSION", help=summary)
@@ -165,7 +165,7 @@ def key(parser: argparse.ArgumentParser) -> None:
 
 
 def why(parser: argparse.ArgumentParser) -> None:
-    """--why, for what the timeline tells."""
+    """Add --why, the reason in the timeline."""
     parser.add_argument("--why", metavar="TEXT", type=_why, help="the reason, kept in the timeline")
 
 

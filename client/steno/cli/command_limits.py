@@ -26,7 +26,8 @@ LOG_POLL_S: Final = 0.2
 """How often `steno logs -f` looks for new lines; a person does not notice it."""
 
 WATCHDOG_S: Final = 30.0
-"""systemd ends a daemon whose event loop has not turned for so long; a slow disk never stops it."""
+"""systemd kills a daemon after this long without a turn of its event loop; a slow disk never stops
+the loop."""
 
 DOCTOR_SYNCS_MAX: Final = 8
 """Syncs by which `steno doctor` times a disk: the middle of so many is not moved by one hiccup."""

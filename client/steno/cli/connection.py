@@ -20,7 +20,7 @@ from steno_protocol.errors import BadRequest, NotFound, Unreachable
 def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingClient]:
     """A client for the length of one command; starts the daemon if `spawn` and there is none.
 
-    A socket alone means whoever answers there, and nothing is started for it. A socket beside a
+    A socket alone means any daemon that answers there, and none is started. A socket beside a
     root says where the root's daemon shall listen, if it does not run yet.
 
     Raises:
@@ -47,7 +47,7 @@ def _check_root(options: Namespace) -> None:
 
 
 class HowToConnect(TypedDict):
-    """What both clients are told of a connection."""
+    """The connection arguments of both clients."""
 
     root: str | None
     endpoint: str | None
@@ -88,8 +88,8 @@ def root_in_use(options: Namespace) -> Path:
     """The root that the options name; for an address that of the daemon which answers there.
 
     Raises:
-        WrongUsage: the address is of another machine, whose files are not ours to look at.
-        Unreachable: nobody answers there.
+        WrongUsage: the address is of another machine, whose files are out of reach.
+        Unreachable: no daemon answers there.
     """
     endpoint = endpoint_of(options)
     if endpoint is None:
@@ -107,14 +107,14 @@ def root_in_use(options: Namespace) -> Path:
 
 
 def refuse_endpoint(options: Namespace) -> None:
-    """Refuse an address for a command that is about a root, whoever answers where.
+    """Refuse an address for a command about a root.
 
     Raises:
         WrongUsage: one was given.
     """
     if options.endpoint is not None:
         raise WrongUsage(
-            f"`steno {options.command}` is about a root, not about who answers at"
+            f"`steno {options.command}` needs a root, not the address"
             f" {options.endpoint}: name it with --root"
         )
 
@@ -128,7 +128,7 @@ def prepared_root(options: Namespace) -> str | None:
 
 
 def endpoint_of(options: Namespace) -> str | None:
-    """The address whose daemon is meant; None: that of a root.
+    """The address of the daemon; None for the daemon of a root.
 
     Raises:
         WrongUsage: STENO_ENDPOINT is none.
@@ -153,7 +153,7 @@ def _endpoint_of_environment() -> str | None:
 
 
 def _login_name() -> str:
-    """Who types: a pid, the client's own default, would say nothing a day later."""
+    """The login name: the client's own default, a pid, would mean nothing a day later."""
     try:
         login = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     output = Output(_open(sys.stdout), _open(sys.stderr), as_json=options.json)
     if sys.stdout is None:
-        # Refused before anything is sent: the answer could reach nobody.
+        # Refused before anything is sent: the result could not be printed.
         output.failure("stdout is closed: nothing was done; `> /dev/null` is for unwanted answers")
         return Exit.FAILED
     try:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open(stream: TextIO | None) -> TextIO:
-    """A stream of the process; what is told to one that was closed at its start goes nowhere."""
+    """A stream of the process, or a null stream if it was closed at the start."""
     return StringIO() if stream is None else stream
 
 
@@ -71,7 +71,7 @@ def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
         output.failure(f"{_reason(error)}; it may have happened: see `{look}`")
         return Exit.UNKNOWN
     if isinstance(error, BrokenPipeError):
-        # Who reads our output has seen enough, which is no failure: `steno read demo | head`.
+        # The reader of the output has closed it, which is no failure: `steno read demo | head`.
         return Exit.DONE
     output.failure(_reason(error))
     return Exit.FAILED

@@ -55,7 +55,7 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steno {__version__}")
     add_common(parser, is_top=True)
-    # With `prog` told, argparse need not make a formatter to find it out.
+    # With `prog` given, argparse need not make a formatter to find it out.
     commands = parser.add_subparsers(
         prog="steno", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
@@ -111,7 +111,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _not_utf8(options: argparse.Namespace) -> str | None:
-    """The name of an argument whose text no message to a daemon can hold; None if there is none."""
+    """The name of an argument that is not valid UTF-8; None if there is none."""
     for name, value in vars(options).items():
         words = cast("list[object]", value) if isinstance(value, list) else [value]
         for word in words if name not in _PATHS else ():

@@ -14,11 +14,11 @@ _NAMED_MAX: Final = 5
 
 
 def meant(options: Namespace, error: NotFound) -> str | None:
-    """The one session whose id begins with what was given, when there is none of that very id.
+    """The only session whose id starts with the given text, if no session has that very id.
 
     A session is preferred to its subsessions, whose ids begin with its own and a slash.
 
-    It is asked for after the fact: who gives a whole id pays nothing.
+    It is resolved only after a failure, so a full id costs nothing.
 
     Raises:
         NotFound: several begin so; or, as it came, what was not found is not the session.

@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def state(self) -> str:
-        """`missing`, `installed`, `outdated`, or `foreign`: somebody else wrote it."""
+        """`missing`, `installed`, `outdated`, or `foreign`: not written by steno."""
         try:
             found = read_regular(self.path).decode(errors="replace")
         except FileNotFoundError:
@@ -79,11 +79,11 @@ def units_of(root: Path, socket: str, default: Path, environ: Mapping[str, str])
     Args:
         root: the root, absolute.
         socket: the path of its socket.
-        default: the root of who names none; its units have the plain name.
+        default: the default root; its units have the plain name.
         environ: says where units lie.
 
     Raises:
-        BadRequest: nobody knows where the user's home is.
+        BadRequest: the user's home folder is unknown.
     """
     name = name_of(root, default)
     home = (

@@ -47,7 +47,7 @@ def rendered(shell: str) -> str:
 
 
 def _tables(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Shell functions that tell what each command takes."""
+    """Shell functions with the arguments of each command."""
     commands = dict(_commands(parser, ""))
     yield from _cases("_steno_describe", (
         (name, _description(each)) for name, each in commands.items()

@@ -44,11 +44,11 @@ def _in_force(options: Namespace) -> tuple[Path, list[OptionEntry], int | None]:
     """The root and the options of the daemon that runs, and its pid; else of one started now.
 
     Raises:
-        Unreachable: nobody answers at the address that was given.
+        Unreachable: no daemon answers at the given address.
         BadRequest: what a daemon would be started with is not valid.
     """
     is_address = endpoint_of(options) is not None
-    # Its mistakes are told also when a daemon runs, which took an older file over.
+    # Its errors are reported also while a daemon runs with an older version of the file.
     found = None if is_address else read_file(root_of(options), dict(os.environ))
     try:
         with connected(options, spawn=False) as client:

@@ -74,7 +74,7 @@ def grep(options: Namespace, output: Output) -> int:
                     if options.files_with_matches:
                         break
             except (Unreachable, OutcomeUnknown):
-                # Nobody is left to ask for the others.
+                # No daemon is left for the others.
                 raise
             except StenoError as error:
                 has_failed = True

@@ -40,7 +40,7 @@ class NotTaken(StenoError):
 
 
 def import_sessions(options: Namespace, output: Output) -> int:
-    """Take in every session of a folder; tells of those that it cannot take, and goes on."""
+    """Import every session of a folder; report failures and continue."""
     found, nameless = find(Path(options.folder), options.session)
     for path in nameless:
         _tell_left_out(output, None, path.parent, f"the path {path} makes no session id")
@@ -136,7 +136,7 @@ def _take_in(foundling: ImportSource, tree: Path, aside: Path, progress: Progres
     target = tree.joinpath(*segments)
     if target.exists():
         _check_same(foundling, target)
-        # Whoever put it there may have died before its name was on the disk.
+        # The process that put it there may have died before its name was synced.
         _make_folders(target.parent, tree)
         sync_folder(target.parent)
         return False
@@ -188,7 +188,7 @@ def _begins_with(path: Path, beginning: Path) -> bool:
 
 
 def _whole_lines_bytes(path: Path) -> int:
-    """Up to where a file has whole lines: who opens a session for writing keeps no half one."""
+    """The length of a file's whole lines: an opening for writing keeps no partial one."""
     if not path.stat().st_size:
         return 0
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:

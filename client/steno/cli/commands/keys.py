@@ -1,4 +1,4 @@
-"""The subcommands of `keys`: who may talk to the daemon from another machine."""
+"""The subcommands of `keys`: access for clients on other machines."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -34,19 +34,19 @@ def new(options: Namespace, output: Output) -> int:
     else:
         output.write(str(path))
         output.say(
-            f"{name} may {options.right}; give this file to whoever it is for, by a way that"
+            f"{name} may {options.right}; send this file to the client over a channel that"
             " nobody else can read"
         )
     return Exit.DONE
 
 
 def show(options: Namespace, output: Output) -> int:
-    """List who is let in."""
+    """List the admitted clients."""
     clients = _clients(_folder(options))
     if output.as_json:
         output.document({"clients": [_entry(client) for client in clients]})
     elif not clients:
-        output.say("nobody from another machine is let in: `steno keys new` makes a key")
+        output.say("no client of another machine is admitted: create a key with `steno keys new`")
     else:
         width = max(len(client.name) for client in clients)
         for client in clients:
@@ -61,12 +61,14 @@ def revoke(options: Namespace, output: Output) -> int:
         clients = _clients(folder)
         left = [client for client in clients if client.name != options.key_name]
         if len(left) == len(clients):
-            raise NotFound(f"no client {options.key_name} is let in: `steno keys list` shows who")
+            raise NotFound(
+                f"there is no client {options.key_name}: `steno keys list` shows the clients"
+            )
         _save(folder, left)
     if output.as_json:
         output.document({"revoked": options.key_name})
     else:
-        output.say(f"{options.key_name} is let in no longer")
+        output.say(f"{options.key_name} is revoked")
     return Exit.DONE
 
 

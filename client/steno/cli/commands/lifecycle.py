@@ -57,7 +57,7 @@ def restart(options: Namespace, output: Output) -> int:
     """Stop the daemon, if it runs, and start one on the same root."""
     endpoint = endpoint_of(options)
     if endpoint is not None:
-        # Who answers there is the one to be stopped; what is started needs its root.
+        # The daemon that answers there is stopped; the new one needs its root.
         options.root = str(root_in_use(options))
         options.socket, options.endpoint = endpoint.removeprefix("ipc://"), None
     _stopped(options)
@@ -66,7 +66,7 @@ def restart(options: Namespace, output: Output) -> int:
 
 
 def clients(options: Namespace, output: Output) -> int:
-    """Say who is connected."""
+    """List the connected clients."""
     with connected(options, spawn=False) as client:
         report = client.clients(options.session)
         if options.session is not None and report == ClientsReport(clients=[]):
@@ -82,13 +82,13 @@ def clients(options: Namespace, output: Output) -> int:
     for line in table(rows, right=frozenset({1, 3, 4})):
         output.write(printable(line))
     if not rows and options.session is not None:
-        output.say(f"nobody follows {options.session}")
+        output.say(f"{options.session} has no followers")
     return Exit.DONE
 
 
 def _started(options: Namespace) -> dict[str, Any]:
     if options.socket is not None and options.root is None:
-        # A socket alone would mean whoever answers there; what is started needs a root.
+        # A socket alone would mean any daemon that answers there; a new one needs a root.
         options.root = str(root_of(options))
     is_running = True
     try:
@@ -125,7 +125,7 @@ def _stopped(options: Namespace) -> dict[str, Any]:
                 client.drain()
     except Unreachable:
         if endpoint_of(options) is not None:
-            # Whose address it would be, and so which root is free, nobody can say.
+            # The owner of the address, and so the root, is unknown.
             raise
         root = root_of(options)
         if not is_free(root):

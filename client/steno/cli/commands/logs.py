@@ -33,7 +33,7 @@ def _open(path: Path) -> BinaryIO:
         return open_regular(path)
     except FileNotFoundError:
         raise NotFound(
-            f"there is no log at {path}: no daemon ever ran there, or somebody removed the log;"
+            f"there is no log at {path}: no daemon ever ran there, or the log was removed;"
             f" check --root, or start one with `{start_command(str(path.parent))}`"
         ) from None
 

@@ -62,7 +62,7 @@ def unarchive(options: Namespace, output: Output) -> int:
 
 
 def delete(options: Namespace, output: Output) -> int:
-    """Move a session to the trash, once it was asked for twice by who sits at a terminal."""
+    """Move a session to the trash, after a confirmation on a terminal."""
     with connected(options) as client:
         if not options.yes and is_typed() and not _is_sure(client, options, output):
             output.say(f"{options.session} stays")

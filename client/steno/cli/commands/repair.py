@@ -160,13 +160,13 @@ def _check_ours_to_repair(found: Transcripts, name: str) -> None:
     if found.is_owned and is_told_of:
         raise BadRequest(
             f"{found.folder / name} belongs to a session that a daemon of steno looks after, and"
-            " its timeline tells of positions in it: `steno repair SESSION` repairs it, with"
+            " its timeline contains positions in it: `steno repair SESSION` repairs it, with"
             f" {_session_of(found)}"
         )
 
 
 def _session_of(found: Transcripts) -> str:
-    """Which root and session a folder is, as far as its path tells."""
+    """The root and session of a folder, from its path."""
     for above in found.folder.parents:
         if above.name == paths.SESSIONS and (above.parent / paths.LOCK).exists():
             session = found.folder.relative_to(above)

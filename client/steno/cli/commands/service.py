@@ -21,7 +21,7 @@ def install(options: Namespace, output: Output) -> int:
     """Write the units, and say how to start them.
 
     Raises:
-        Exists: somebody else's file is in the way; nothing was written.
+        Exists: a file that steno did not write is in the way; nothing was written.
     """
     root, units = _units(options)
     for unit in units:
@@ -97,7 +97,7 @@ def _units(options: Namespace) -> tuple[Path, list[Unit]]:
 
 
 def _default_root() -> Path:
-    """The root of who sets nothing at all."""
+    """The root without any setting."""
     plain = paths.root_folder(
         None, {key: value for key, value in os.environ.items() if key != "STENO_HOME"},
         os.path.expanduser("~"),  # noqa: PTH111 (as text, also where it is not known)

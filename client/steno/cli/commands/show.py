@@ -37,7 +37,7 @@ def show(options: Namespace, output: Output) -> int:
             return _follow(session, conversation, output, Since(options.since))
         check_span(client, options.session, options.at)
         records = session.records(*_span(options))
-        # Who leaves the pager before the end has seen some.
+        # A user who leaves the pager early has seen some.
         has_lines = True
         with paged(output, wanted=not options.no_pager) as screen:
             has_lines = _print(screen, conversation, Since(options.since).records(records))

@@ -1,4 +1,4 @@
-"""The subcommand `verify`: damage told with its place, of sessions and of any transcript."""
+"""The subcommand `verify`: damage in sessions and transcripts, with its place."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class Checked(NamedTuple):
 
 
 class _Told:
-    """What was told so far, and the exit code that it comes to."""
+    """The reported findings so far, and their exit code."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
@@ -100,7 +100,7 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             generation = check_session(check, folder, sizes={}, repairable=repairable)
             report = check.report(None, generation)
             yield Checked(report, str(found.folder), str(found.folder))
-            # What could not be read was told of.
+            # The unreadable file was reported.
             looked_at = {each.file for each in check.files} | {each.file for each in check.findings}
             names = [name for name in names if name not in looked_at]
         for name in names:

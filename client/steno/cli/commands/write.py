@@ -237,7 +237,7 @@ def _object(text: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise WrongUsage(f"the {what} is no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise WrongUsage(f"the {what} is no JSON object: put what it tells into one")
+        raise WrongUsage(f"the {what} is not a JSON object: put it into one")
     return cast("dict[str, Any]", found)
 
 

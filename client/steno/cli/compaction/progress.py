@@ -17,7 +17,7 @@ _STEP_S: Final = 1.0
 
 
 class Progress:
-    """Tells how long a model has been asked."""
+    """Shows the time since the model was asked."""
 
     def __init__(self, output: Output, session: str, what: str) -> None:
         self._output = output
@@ -25,7 +25,7 @@ class Progress:
         self._what = what
 
     def around(self, summarize: "Summarize") -> "Summarize":
-        """A callable that asks as `summarize` does, and tells of it."""
+        """Wrap `summarize` with the display of its progress."""
 
         async def told(messages: list[Message]) -> str | Summary:
             began = anyio.current_time()

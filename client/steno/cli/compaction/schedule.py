@@ -59,7 +59,7 @@ class Book:
         note.pause_s = min(2 * note.pause_s or WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX)
         note.is_under_way = False
         note.not_before = now + note.pause_s
-        # Tried again even when nobody writes to it.
+        # Retried even without new records.
         note.mark = None
         return note.pause_s
 

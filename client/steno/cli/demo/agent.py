@@ -1,4 +1,4 @@
-"""One agent process of the demo: it appends its turns, and tells of each acknowledgement.
+"""An agent process of the demo: appends its turns, and prints each acknowledgement.
 
 `python -m steno.cli.demo.agent ROOT SESSION NAME TURNS`: says `ready` on stdout, waits for a line
 on stdin, then prints one `Acked` document a line. Before its last turn it waits for another line:

@@ -9,7 +9,7 @@ _QUARTERS = 4
 
 
 class Progress:
-    """Tells of the phases of a demo on stderr."""
+    """Prints the phases of a demo on stderr."""
 
     def __init__(self, output: Output, agents: int, turns: int) -> None:
         self._output = output

@@ -1,6 +1,6 @@
 """What the demo proves, from the bytes of the file alone; pure, so that a broken file can be shown.
 
-The evidence is of three kinds: what each writer was told (its acknowledgements, in the order in
+The evidence is of three kinds: the replies to each writer (its acknowledgements, in the order in
 which it sent), what the follower saw, and the file. Nothing here asks the daemon anything.
 """
 
@@ -21,10 +21,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Acked(msgspec.Struct, frozen=True, kw_only=True):
-    """One acknowledged append: who sent what, and where it lies according to the daemon.
+    """One acknowledged append: its writer, its record, and its position from the reply.
 
     Attributes:
-        writer: who sent it.
+        writer: the process that sent it.
         key: of the command.
         first: cursor of its first record.
         last: cursor of its last record.
@@ -135,7 +135,7 @@ def _not_once(records: Sequence[dict[str, Any] | None], acked: Sequence[Acked]) 
         if there[stamp] != 1:
             yield f"the record {stamp} was acknowledged and is there {there[stamp]} times"
     for stamp in there.keys() - wanted.keys():
-        yield f"the record {stamp} is there and nobody was told so"
+        yield f"the record {stamp} is there without an acknowledgement"
 
 
 def _not_there(records: Sequence[dict[str, Any] | None], acked: Sequence[Acked]) -> Iterator[str]:

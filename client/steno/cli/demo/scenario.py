@@ -51,7 +51,7 @@ class Evidence:
 
 
 Watch = Callable[[str, Evidence], None]
-"""Told what happens: a phase (`agents`, `writing`, `killed`, `back`) and what is known by then."""
+"""Called with each phase (`agents`, `writing`, `killed`, `back`) and what is known by then."""
 
 
 def run(root: Path, agents: int, turns: int, watch: Watch) -> Evidence:

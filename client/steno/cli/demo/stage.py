@@ -14,7 +14,7 @@ from steno_protocol.errors import Internal
 
 
 class Player:
-    """One process that tells what it does, a line at a time."""
+    """One process that prints its actions, a line at a time."""
 
     def __init__(self, name: str, module: str, *arguments: str) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class Player:
 
     @property
     def stdout(self) -> IO[bytes]:
-        """What it tells."""
+        """Its printed lines."""
         assert self.process.stdout is not None
         return self.process.stdout
 
@@ -84,7 +84,7 @@ class Stage:
         return player
 
     def hear(self) -> Iterator[tuple[Player, bytes]]:
-        """Who says what, in the order in which it comes, until all processes have ended.
+        """The lines of all processes with their names, in order of arrival, until all have ended.
 
         Raises:
             Internal: one of them failed, or it takes too long.

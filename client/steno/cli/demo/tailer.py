@@ -1,4 +1,4 @@
-"""The follower process of the demo: it tells of each line that it sees, until the last one.
+"""The follower process of the demo: prints each line that it receives.
 
 `python -m steno.cli.demo.tailer ROOT SESSION KEY`: says `ready` on stdout once it follows, then
 prints one `Seen` document a line, and ends after the record that bears KEY.

@@ -1,4 +1,4 @@
-"""The doctor's look at a daemon: who holds the root, whether it answers, and what lies about."""
+"""The doctor's check of the daemon: the lock, the socket, and recent failures."""
 
 import os
 import stat
@@ -34,7 +34,7 @@ _FAILURES: Final = {
     ErrorCode.CORRUPT: "damaged files",
     ErrorCode.INTERNAL: "a fault of steno",
 }
-"""Errors that whoever looks after the daemon has to know of, and whose they are."""
+"""Errors that the operator of the daemon has to know, with their cause."""
 
 
 def examine_daemon(options: Namespace, root: Path) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _unused_socket(socket: Path) -> Iterator[Finding]:
 
 
 def _is_listened_at(socket: Path) -> bool:
-    """Whether anybody listens there; to connect would start a daemon, so the kernel is asked."""
+    """Whether a process listens there; connecting would start a daemon, so the kernel is asked."""
     table = Path("/proc/net/unix")
     with suppress(OSError), table.open(encoding="utf-8", errors="replace") as file:
         rows = (line.split(maxsplit=7) for line in file)

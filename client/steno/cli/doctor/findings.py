@@ -8,7 +8,7 @@ from steno.cli.render.folding import beside
 from steno.cli.render.output import Output
 
 State = Literal["ok", "warning", "problem"]
-"""`warning`: it works, and somebody should know. `problem`: something does not, or will not."""
+"""`warning`: it works, with a risk. `problem`: it does not work, or will not."""
 
 _SIGNS: Final = {"ok": "✓", "warning": "●", "problem": "✗"}
 _STYLES: Final = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -37,7 +37,7 @@ def ok(check: str, told: str) -> Finding:
 
 
 def warning(check: str, told: str, remedy: str) -> Finding:
-    """It works, and somebody should know."""
+    """A finding about something that works, with a risk."""
     return Finding(check, told, "warning", remedy)
 
 

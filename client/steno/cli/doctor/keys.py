@@ -1,4 +1,4 @@
-"""The doctor's look at who may come from another machine: the daemon's own key, and the list."""
+"""The doctor's check of access from other machines: the daemon's key and the client list."""
 
 import os
 from argparse import Namespace
@@ -14,7 +14,7 @@ from steno_protocol.errors import BadRequest, StenoError
 
 
 def examine_keys(_: Namespace, root: Path) -> Iterator[Finding]:
-    """Whether the files of keys are there, sound, and no business of anybody else."""
+    """Whether the key files exist, are valid, and are readable only by their owner."""
     folder = root / credentials.KEYS_FOLDER
     yield from _examine_own(folder / credentials.SERVER_FILE, _address(root))
     yield from _examine_list(folder / credentials.CLIENTS_FILE)
@@ -34,7 +34,7 @@ def _examine_own(path: Path, address: str) -> Iterator[Finding]:
 
 def _examine_list(path: Path) -> Iterator[Finding]:
     if not os.path.lexists(path):
-        yield ok("keys", "nobody from another machine is let in")
+        yield ok("keys", "no client of another machine is admitted")
         return
     try:
         clients = credentials.decode_clients(read_private(str(path)), str(path))
@@ -49,5 +49,5 @@ def _address(root: Path) -> str:
     try:
         return read_file(root, dict(os.environ)).text("network.listen")
     except BadRequest:
-        # The look at the configuration tells.
+        # The check of the configuration reports it.
         return ""

@@ -149,7 +149,7 @@ def examine_disk(_: Namespace, root: Path) -> Iterator[Finding]:
     """Whether there is room."""
     found = os.statvfs(_existing(root))
     if not found.f_blocks:
-        yield ok("disk", "its file system does not tell how much room it has")
+        yield ok("disk", "its file system does not report its free space")
         return
     free = found.f_bavail * found.f_frsize
     try:

@@ -49,7 +49,7 @@ class _Look(NamedTuple):
 
 
 def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
-    """The sessions of the root and its mounts; one finding for each that has something to tell."""
+    """The findings about the sessions of the root and its mounts."""
     looked, troubled = 0, 0
     for prefix, tree in _trees(root):
         for is_session, found in _looks(prefix, tree):
@@ -61,7 +61,7 @@ def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
                 yield ok("sessions", f"the first {looked} were looked at")
                 return
     if not troubled:
-        yield ok("sessions", f"{count(looked, 'session')}, nothing to tell")
+        yield ok("sessions", f"{count(looked, 'session')}, nothing to report")
 
 
 def _trees(root: Path) -> Iterator[tuple[str, Path]]:
@@ -84,10 +84,10 @@ def _looks(prefix: str, tree: Path) -> Iterator[_Look]:
             yield _Look(True, _examined(session, folder, there))
             sessions.add(folder)
         elif not prefix and sessions.isdisjoint(folder.parents):
-            # What else lies in a session, or in a mount, is somebody else's.
+            # Other files in a session or a mount belong to other programs.
             yield from (_Look(False, [each]) for each in _in_the_way(folder, there))
     for error in unread:
-        # Gone meanwhile, or told of with the root and the configuration.
+        # Gone meanwhile, or reported with the root and the configuration.
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             yield _Look(False, [_unreadable(error.filename or str(tree), error)])
 
@@ -118,7 +118,8 @@ def _in_the_way(folder: Path, there: set[str]) -> Iterator[Finding]:
 
 
 def _examined(session: str, folder: Path, there: set[str]) -> list[Finding]:
-    """What a session has to tell; that it cannot be looked at ends no look at the others."""
+    """The findings about one session; an unreadable session does not end the check of the
+    others."""
     found = list(_misplaced(session, folder, there))
     if paths.CONTEXT not in there and _is_settled(session, folder):
         found.append(_without_context(session, folder, there))
@@ -158,7 +159,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _is_settled(session: str, folder: Path) -> bool:
-    """Whether nobody moves the files of a folder about just now; in a mount others do."""
+    """Whether the files of a folder are at rest; in a mount other programs move them."""
     with suppress(OSError):
         age_s = time.time() - folder.stat().st_mtime
         return ":" not in session or abs(age_s) > limits.FOREIGN_SETTLE_S
@@ -193,7 +194,7 @@ def _examine(session: str, folder: Path) -> Iterator[Finding]:
         yield warning(
             "sessions",
             f"{session}: {trouble}",
-            f"the next append moves it to quarantine; `steno verify {session}` tells more",
+            f"the next append moves it to quarantine; `steno verify {session}` gives details",
         )
     with suppress(OSError):
         kept = len(list((folder / paths.QUARANTINE).iterdir()))
@@ -217,7 +218,7 @@ def _trouble_at_end(path: Path) -> str:
         return "its last line is not finished"
     *before, line = tail[:-1].rsplit(b"\n", 1)
     if not before and size > len(tail):
-        # A line longer than what was read: whether it is whole, only reading it would tell.
+        # A line longer than the bytes read: only reading all of it would show whether it is whole.
         return ""
     if b"\0" in line:
         return "its last line holds NUL bytes, as after a power cut"

@@ -42,5 +42,5 @@ def add_repair(commands: Subcommands) -> None:
     )
     why(parser)
     key(parser)
-    # It is a change of files too, whose failures tell by themselves what is true.
+    # It also changes files; its errors contain their own outcome.
     parser.set_defaults(changes=False)

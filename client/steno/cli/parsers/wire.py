@@ -16,7 +16,7 @@ from steno.cli.arguments import (
 from steno.cli.command_limits import REPLAY_PAUSE_S_MAX
 
 _SPEED_MAX: Final = 1e6
-"""So many times as fast no pause is left that anybody would notice."""
+"""At this speed, no noticeable pause is left."""
 
 
 def add_wire(commands: Subcommands) -> None:

@@ -205,7 +205,7 @@ def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> 
 
 
 def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
-    """A session that an import could not take; one whose path makes no id has none."""
+    """A session that could not be imported; without an id if its path makes none."""
     known = {"session": session, "folder": str(folder), "state": "left_out", "why": why}
     return {**known, "head": None, "bytes": None, "damaged": None}
 

@@ -117,14 +117,14 @@ class Output:
         self._utter(_for(self._talk, f"\r\x1b[K{text[:width]}"))
 
     def error(self, error: StenoError) -> None:
-        """Tell why the command ended: one line, or one JSON object."""
+        """Print the error that ended the command: one line, or one JSON object."""
         if self.as_json:
             self._tell({"error": error_document(error)})
         else:
             self.say(str(error))
 
     def failure(self, message: str) -> None:
-        """Tell of a failure that is no error of steno's own tree."""
+        """Print a failure that is not a StenoError."""
         if self.as_json:
             document = {**error_document(StenoError(message)), "code": "failed"}
             self._tell({"error": document})
@@ -142,7 +142,7 @@ class Output:
         self._utter(_json(self._talk, document))
 
     def _utter(self, text: str) -> None:
-        """Talk at once; that nobody can hear it changes nothing of what was done or will be."""
+        """Print a message at once; a closed stderr does not change what the command does."""
         try:
             self._talk.write(text)
             self._talk.flush()

@@ -57,7 +57,7 @@ class Screen:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _begin(self) -> None:
-        # What the pager shows has colours, and `less` passes them on only when it is told to.
+        # The paged text has colours, which `less` passes on only with an option.
         environment = {"LESS": "FRX", "LV": "-c", **os.environ}
         try:
             self._pager = subprocess.Popen(  # noqa: S603 (the user's own choice)
@@ -83,7 +83,7 @@ class Screen:
 def paged(output: Output, *, wanted: bool) -> Generator[Screen | Output]:
     """What to write the lines of a long text to.
 
-    Nothing is paged when it is not wanted, when a program reads, when nobody is at the keyboard,
+    Output is not paged when the user declines, when a program reads it, without a keyboard,
     or when there is no pager.
     """
     command = _command()

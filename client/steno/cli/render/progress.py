@@ -20,7 +20,7 @@ class Progress:
     """One line of talk that is replaced as things go on, and taken away at the end.
 
     Args:
-        output: whose talk it is.
+        output: the stream of the messages.
         doing: what is being done, as `searching`.
     """
 
@@ -50,7 +50,7 @@ class Progress:
             yield item
 
     def tell(self, how_far: str) -> None:
-        """Say how far it is, if somebody is likely to look and it is time to."""
+        """Show the progress, if stderr is a terminal and an update is due."""
         now = time.monotonic()
         if now < self._next or not self._output.talks_to_terminal or self._output.as_json:
             return

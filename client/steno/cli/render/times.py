@@ -1,4 +1,4 @@
-"""When a line was written, as far as its key tells; pure."""
+"""The times of lines, from their keys; pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from steno_protocol.paths import UUID_CHARS, key_time_ms
 
 
 def written_at(record: dict[str, Any]) -> float | None:
-    """Unix time in seconds at which a line was asked for, as its key tells; None if it does not.
+    """Unix time in seconds of the request that wrote a line, from its key; None without one.
 
     Keys that steno's clients make do; one that its caller made up, and a line of another program,
     tell nothing.

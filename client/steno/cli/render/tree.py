@@ -11,7 +11,7 @@
         2026-11-21 13:22:58  generation 0 restored by planner
 
 The leftmost column leads from the beginning to the present; a branch is what is no longer part of
-it. `◌` marks a generation that another program began, which is told from the files alone.
+it. `◌` marks a generation that another program began, as inferred from the files.
 """
 
 import textwrap
@@ -38,7 +38,7 @@ class Generation:
 
     Attributes:
         number: of the generation.
-        lines: at its end, None when nobody counted them.
+        lines: its final number of lines, None if unknown.
         bytes: at its end, None when nobody told.
         made: the rewrite that began it; None for the first one.
         notes: what happened to it besides.
@@ -91,7 +91,7 @@ def grow(entries: Sequence[TimelineEntry], head: Position) -> dict[int, Generati
 
 
 def _measure(generation: Generation, next_rewrite: TimelineEntry | None) -> None:
-    """What a rewrite tells of the file that it left behind."""
+    """The facts of a rewrite about the file that it replaced."""
     if next_rewrite is None:
         return
     lines, old = next_rewrite.details.get("old_lines"), next_rewrite.details.get("old")
@@ -103,7 +103,7 @@ def _measure(generation: Generation, next_rewrite: TimelineEntry | None) -> None
 def _parent(
     generations: dict[int, Generation], before: Generation, after: Generation
 ) -> Generation:
-    """Whose content a generation continues: that of the one named in `from`, or the one before."""
+    """The generation that another one continues: the one named in `from`, or the one before."""
     if after.made is not None:
         source = after.made.details.get("from")
         if isinstance(source, int) and source in generations and source < after.number:
@@ -123,7 +123,7 @@ def _lineage(generations: dict[int, Generation], present: int) -> set[int]:
 
 
 class _Drawing:
-    """Lines of a tree whose trunk stays in one column, however long the history is."""
+    """Lines of a tree with its trunk in one column, for a history of any length."""
 
     def __init__(self, present: int, trunk: set[int], width: int | None, style: Style) -> None:
         self._present = present

@@ -26,7 +26,7 @@ class Transcripts:
         folder: where it lies.
         names: the files, in order of their names.
         is_session: it is a session's folder, so that its files speak of each other.
-        is_owned: a daemon of steno wrote it, and its timeline tells of positions in its files.
+        is_owned: a steno daemon wrote it, and its timeline contains positions in its files.
         is_whole: all of the folder is meant, and not one file of it.
     """
 

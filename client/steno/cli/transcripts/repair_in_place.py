@@ -104,7 +104,9 @@ def mend(folder: LocalFolder, path: Path, original: Original, edits: Sequence[Ed
         os.fsync(folder.handle)
         if _named(folder, name) != original:
             _remove(folder, fresh)
-            raise Conflict(f"{path} was changed while it was looked at: end who writes it first")
+            raise Conflict(
+                f"{path} changed during the repair: stop the program that writes it first"
+            )
         os.rename(fresh, name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
     except OSError as error:
         with suppress(OSError):
@@ -187,7 +189,7 @@ def _remove(folder: LocalFolder, name: str) -> None:
 
 
 def _holder(folder: LocalFolder) -> str:
-    """Who holds the folder's lock, as far as the kernel tells."""
+    """The process that holds the folder's lock, if the kernel reports it."""
     inode = f":{os.fstat(folder.handle).st_ino}"
     with suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():

@@ -105,7 +105,7 @@ def _name(aside: Path, path: Path) -> None:
 def _rename_new(old: Path, new: Path) -> None:
     """Rename, but never onto something: rename() itself takes the place of an empty folder.
 
-    Somebody who has such a folder open would write on into what nobody sees any more.
+    A program that has such a folder open would keep writing into removed files.
     """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None:

@@ -162,7 +162,7 @@ def _check(start: str) -> None:
         )
     if mount is not None:
         raise WrongUsage(
-            f"{start} lies in a mount, whose tree is another program's: copy the folder there"
+            f"{start} lies in a mount, which belongs to another program: copy the folder there"
             " yourself, or import it under an id without a mount"
         )
 

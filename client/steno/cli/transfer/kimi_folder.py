@@ -85,7 +85,7 @@ class _Writer:
         self.written = written
 
     def session(self, session: str, folder: Path) -> None:
-        """Write all of a session whose files lie on this machine."""
+        """Write a whole session of this machine."""
         stat = self._client.stat(session)
         source = Path(stat.folder)
         self._context_and_wire(stat, folder)
@@ -158,7 +158,7 @@ class _Writer:
         """Write lines without stamps.
 
         A damaged line is left out of the present context and of the events, which kimi-cli would
-        stop at; an older generation is read by nobody before it is brought back, and keeps it.
+        stop at; an older generation is not read before it is restored, and keeps it.
         """
 
         def wanted() -> Iterator[bytes]:
