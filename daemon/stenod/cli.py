@@ -130,12 +130,12 @@ def _detach(settings: Config) -> int:
     if os.fork():
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
-            told = pipe.read()
-        if told == b"ready":
+            answer = pipe.read()
+        if answer == b"ready":
             # A client waits for this end, and to take the interpreter apart takes a while.
             os._exit(0)
-        print(told.decode(errors="replace").partition(":")[2], file=sys.stderr)
-        return int(told.partition(b":")[0] or EXIT_FAILED)
+        print(answer.decode(errors="replace").partition(":")[2], file=sys.stderr)
+        return int(answer.partition(b":")[0] or EXIT_FAILED)
     os.close(reader)
     os.setsid()
     if os.fork():
@@ -152,13 +152,13 @@ def _serve_detached(settings: Config, writer: int) -> int:
     except Exception as error:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
         # A lack of memory has no text of its own.
-        told = str(error) or fault_of(error)
-        daemon_log.tell("cannot_start", error=told)
-        _tell_parent(writer, f"{code}:stenod: cannot start: {told}")
+        reason = str(error) or fault_of(error)
+        daemon_log.log("cannot_start", error=reason)
+        _notify_parent(writer, f"{code}:stenod: cannot start: {reason}")
         return code
 
 
-def _tell_parent(writer: int, text: str) -> None:
+def _notify_parent(writer: int, text: str) -> None:
     try:
         os.write(writer, text.encode())
     except OSError:

@@ -75,7 +75,7 @@ class Daemon:
         self._handles = process_limit()
         self._full_until = 0.0
         self._transport = LocalTransport(self._has_room)
-        self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.tell)
+        self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.log)
         self._remote = self._make_remote()
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
@@ -112,7 +112,7 @@ class Daemon:
             if remote is not None:
                 endpoint = remote.listen(self._config.settings.text("network.listen"))
                 self._reporter.remote_endpoint = endpoint
-                daemon_log.tell("listening", endpoint=endpoint)
+                daemon_log.log("listening", endpoint=endpoint)
             self._serve_metrics()
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -126,9 +126,9 @@ class Daemon:
                 await tasks.start(self._watch_signals)
                 if lock.left_by is not None:
                     # Its own log ends abruptly: the reason is in the kernel's log.
-                    daemon_log.tell("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
-                lock.tell(self._note())
-                daemon_log.tell("ready", pid=os.getpid(), root=str(self._config.root))
+                    daemon_log.log("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
+                lock.write_note(self._note())
+                daemon_log.log("ready", pid=os.getpid(), root=str(self._config.root))
                 self._on_ready()
                 self._supervisor.ready()
                 tasks.start_soon(self._supervisor.keep_watchdog)
@@ -142,7 +142,7 @@ class Daemon:
             self._transport.close()
             if remote is not None:
                 remote.close()
-            daemon_log.tell("ended", pid=os.getpid())
+            daemon_log.log("ended", pid=os.getpid())
 
     def _note(self) -> bytes:
         note = paths.LockNote(
@@ -155,7 +155,7 @@ class Daemon:
 
     async def _drain(self) -> None:
         self._router.begin_drain()
-        daemon_log.tell("draining", queued=self._registry.queued)
+        daemon_log.log("draining", queued=self._registry.queued)
         with anyio.move_on_after(limits.DRAIN_TIMEOUT_S):
             await self._registry.wait_quiet()
         self._router.finish_drain()
@@ -180,22 +180,22 @@ class Daemon:
         if self._lock is None or self._drained.is_set():
             return
         if not self._lock.is_in_place:
-            daemon_log.tell("root_lost", root=str(self._config.root))
+            daemon_log.log("root_lost", root=str(self._config.root))
             self._router.begin_drain()
             self._drained.set()
         elif not self._transport.is_reachable:
-            daemon_log.tell("socket_lost", socket=str(self._config.socket))
+            daemon_log.log("socket_lost", socket=str(self._config.socket))
             self._drained.set()
 
     def _serve_metrics(self) -> None:
         port = self._config.settings.count("metrics.port")
         if port:
             self._metrics = MetricsServer(port, self._router.stats)
-            daemon_log.tell("metrics", port=port)
+            daemon_log.log("metrics", port=port)
 
     async def _end_when_idle(self) -> None:
         await Idleness(self._services, self._is_used, lambda: self._router.visits).wait()
-        daemon_log.tell("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
+        daemon_log.log("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
         self._drained.set()
 
     async def _measure_root(self) -> None:
@@ -217,7 +217,7 @@ class Daemon:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             task_status.started()
             async for number in signals:
-                daemon_log.tell("signal", number=int(number))
+                daemon_log.log("signal", number=int(number))
                 if number == signal.SIGHUP:
                     self._supervisor.reloading()
                     self._reload()
@@ -230,12 +230,12 @@ class Daemon:
         try:
             waiting = self._config.adopt(config.read(self._config.root))
         except BadRequest as error:
-            daemon_log.tell("config_refused", error=error.message, still="what was in force before")
+            daemon_log.log("config_refused", error=error.message, still="what was in force before")
             return
         daemon_log.adopt(self._config.settings)
-        daemon_log.tell("config_read", mounts=sorted(self._config.mounts))
+        daemon_log.log("config_read", mounts=sorted(self._config.mounts))
         for option in waiting:
-            daemon_log.tell("config_waits", option=option, until="the next start: steno restart")
+            daemon_log.log("config_waits", option=option, until="the next start: steno restart")
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         assert self._tasks is not None
@@ -246,7 +246,7 @@ class Daemon:
         try:
             await work()
         except Exception as error:
-            daemon_log.tell("internal", error=fault_of(error))
+            daemon_log.log("internal", error=fault_of(error))
 
     def _make_services(self, disk: PosixDisk) -> Services:
         return Services(
@@ -256,7 +256,7 @@ class Daemon:
             wall=time.time,
             flush=self._outbox.flush,
             statistics=self._statistics,
-            tell=daemon_log.tell,
+            log=daemon_log.log,
             settings=lambda: self._config.settings,
             quotas=self._quotas,
             spawn=self._spawn,
@@ -290,7 +290,7 @@ class Daemon:
         from stenod.net.remote import RemoteTransport  # noqa: PLC0415
 
         own = self._admission.own_key()
-        return RemoteTransport(own, self._admits, self._has_room, daemon_log.tell)
+        return RemoteTransport(own, self._admits, self._has_room, daemon_log.log)
 
     def _has_room(self, beside: int = 0) -> bool:
         """Whether there is a handle for one more connection; the first refusal is logged.
@@ -303,7 +303,7 @@ class Daemon:
             return True
         self._statistics.turned_away += 1
         if self._statistics.turned_away == 1:
-            daemon_log.tell("no_handles", limit=self._handles.most, see="ulimit -n")
+            daemon_log.log("no_handles", limit=self._handles.most, see="ulimit -n")
         return False
 
     def _has_handle(self) -> bool:

@@ -44,22 +44,22 @@ class Supervisor(msgspec.Struct, frozen=True):
 
     def ready(self) -> None:
         """It answers from now on."""
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def reloading(self) -> None:
         """It reads its configuration again; `ready` has to follow."""
-        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
         """It drains, and then ends."""
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
     async def keep_watchdog(self) -> None:
         """Say twice in each period that the event loop turns; for ever."""
         if not self.watchdog_s:
             return
         while True:
-            self._tell("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
             await anyio.sleep(self.watchdog_s / 2)
 
     def check_listening(self, path: Path) -> None:
@@ -83,7 +83,7 @@ class Supervisor(msgspec.Struct, frozen=True):
             )
         os.set_blocking(self.listening, False)
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         if not self.address:
             return
         # A service manager that has gone is no reason to end.
@@ -96,14 +96,14 @@ class Supervisor(msgspec.Struct, frozen=True):
 
 def take_supervisor(environ: MutableMapping[str, str]) -> Supervisor:
     """The service manager from the environment, which is cleared: it is for this process alone."""
-    told = {name: environ.pop(name, "") for name in _VARIABLES}
+    variables = {name: environ.pop(name, "") for name in _VARIABLES}
     pid = str(os.getpid())
-    address = told["NOTIFY_SOCKET"]
-    is_watched = told["WATCHDOG_USEC"].isdecimal() and told["WATCHDOG_PID"] in {"", pid}
-    has_socket = told["LISTEN_PID"] == pid and told["LISTEN_FDS"] == "1"
+    address = variables["NOTIFY_SOCKET"]
+    is_watched = variables["WATCHDOG_USEC"].isdecimal() and variables["WATCHDOG_PID"] in {"", pid}
+    has_socket = variables["LISTEN_PID"] == pid and variables["LISTEN_FDS"] == "1"
     return Supervisor(
         # An abstract address is written with @ in the place of its NUL.
         address="\0" + address[1:] if address.startswith("@") else address,
-        watchdog_s=int(told["WATCHDOG_USEC"]) / 1e6 if is_watched else 0.0,
+        watchdog_s=int(variables["WATCHDOG_USEC"]) / 1e6 if is_watched else 0.0,
         listening=_FIRST_HANDLE if has_socket else None,
     )

@@ -67,11 +67,11 @@ def _spelled(kind: str, text: str) -> float | None:
 
 def _quoted(value: object) -> str:
     try:
-        told = repr(value)
+        text = repr(value)
     except (ValueError, RecursionError):
         # TOML can say numbers and tables that are too large for Python to print.
         return "what stands there"
-    return told if len(told) <= _QUOTED_CHARS_MAX else f"{told[:_QUOTED_CHARS_MAX]}..."
+    return text if len(text) <= _QUOTED_CHARS_MAX else f"{text[:_QUOTED_CHARS_MAX]}..."
 
 
 def check_address(name: str, value: object, where: str) -> str:

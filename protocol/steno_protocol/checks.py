@@ -206,7 +206,7 @@ def check_session(
     if live is not None:
         past = [number for number in past if number <= live]
     present = live if live is not None else _present(folder, past)
-    rewrites = _rewrites_told(check, folder) if paths.TIMELINE in names else []
+    rewrites = _recorded_rewrites(check, folder) if paths.TIMELINE in names else []
     mended = {
         paths.generation_file(e.generation) for e in rewrites if e.kind == timeline_entries.MENDED
     }
@@ -252,7 +252,7 @@ def _check_lines(
     except FileNotFoundError:
         return  # an old generation expired meanwhile
     except OSError as error:
-        _tell_unreadable(check, name, error)
+        _report_unreadable(check, name, error)
         return
     if whole is not None and facts.size > whole:
         end = _read(
@@ -271,7 +271,7 @@ def _end(data: bytes, offset: int, size: int, line: int) -> Finding:
     return Finding("torn", what, offset, size, line)
 
 
-def _tell_unreadable(check: Check, name: str, error: OSError) -> None:
+def _report_unreadable(check: Check, name: str, error: OSError) -> None:
     """Report an unreadable file, once per file.
 
     Raises:
@@ -293,7 +293,7 @@ def _check_mended(check: Check, folder: Folder, name: str) -> None:
         check.add(name, Finding("mended", what))
 
 
-def _rewrites_told(check: Check, folder: Folder) -> list[TimelineEntry]:
+def _recorded_rewrites(check: Check, folder: Folder) -> list[TimelineEntry]:
     """The rewrites in the timeline, oldest first, without voided ones."""
     facts = folder.facts(paths.TIMELINE)
     data = _read(check, folder, paths.TIMELINE, facts.size if facts else 0, 0) or b""
@@ -317,7 +317,7 @@ def _read(check: Check, folder: Folder, name: str, size: int, offset: int) -> by
     except FileNotFoundError:
         return None
     except OSError as error:
-        _tell_unreadable(check, name, error)
+        _report_unreadable(check, name, error)
         return None
 
 
@@ -351,7 +351,7 @@ class _Structure(msgspec.Struct, frozen=True):
             if self.past:
                 newest = paths.generation_file(self.past[-1])
                 what += f": move the newest generation, {newest}, here to go on from it"
-            self._tell("no_context", paths.CONTEXT, what)
+            self._report("no_context", paths.CONTEXT, what)
             return
         self._generations()
         entries = [entry for entry in self.rewrites if entry.generation <= self._latest]
@@ -364,7 +364,7 @@ class _Structure(msgspec.Struct, frozen=True):
             self._state()
         if paths.REWRITE in names and not self.is_live:
             what = "what a rewrite had begun and did not finish; the next opening removes it"
-            self._tell("leftover", paths.REWRITE, what)
+            self._report("leftover", paths.REWRITE, what)
         self._quarantine()
 
     def _generations(self) -> None:
@@ -372,13 +372,13 @@ class _Structure(msgspec.Struct, frozen=True):
         missing = sorted(set(range(1, highest + 1)) - set(self.past))
         for number in missing[:10]:
             what = "it is not there although later ones are: it was removed, or has expired"
-            self._tell("generation_gap", paths.generation_file(number), what)
+            self._report("generation_gap", paths.generation_file(number), what)
         if highest and not self.is_live and _is_twin(self.folder, highest):
             what = (
                 f"a second name of {paths.CONTEXT}, from a rewrite that did not take place; the"
                 " next opening takes it back"
             )
-            self._tell("rewrite_open", paths.generation_file(highest), what)
+            self._report("rewrite_open", paths.generation_file(highest), what)
 
     @property
     def _latest(self) -> int:
@@ -400,7 +400,7 @@ class _Structure(msgspec.Struct, frozen=True):
                 f"the rewrite {entry.kind!r} to generation {entry.generation} was begun and did"
                 " not take place; the next opening takes it back"
             )
-            self._tell("rewrite_open", paths.TIMELINE, what)
+            self._report("rewrite_open", paths.TIMELINE, what)
             return
         for name, which in ((left, "old"), (followed, "new")):
             fingerprint = _fingerprint(entry, which)
@@ -410,7 +410,7 @@ class _Structure(msgspec.Struct, frozen=True):
                     f"it does not begin with the {fingerprint[0]} bytes that the timeline names"
                     f" for the rewrite {entry.kind!r} to generation {entry.generation}"
                 )
-                self._tell("rewrite_lost", name, what)
+                self._report("rewrite_lost", name, what)
 
     def _begins_with(self, name: str, size: int, crc: int) -> bool | None:
         """Whether a file begins with what has this fingerprint; None if nothing can be said."""
@@ -432,7 +432,7 @@ class _Structure(msgspec.Struct, frozen=True):
         facts = self.folder.facts(name)
         if not is_object(mark) or facts is None:
             what = "it is none: the next opening reads all of the file"
-            self._tell("mark_ignored", paths.recovery_point_file(name), what)
+            self._report("mark_ignored", paths.recovery_point_file(name), what)
             return
         is_its_own = (mark.get("generation"), mark.get("inode")) == (generation, facts.inode)
         size, crc = mark.get("bytes"), mark.get("crc")
@@ -443,7 +443,7 @@ class _Structure(msgspec.Struct, frozen=True):
         is_found = checksums is not None and self._changed_blocks(name, checksums)
         if not is_found and self._begins_with(name, size, crc) is False:
             what = f"its first {size} bytes are not what was synced once"
-            self._tell("synced_lost", name, what)
+            self._report("synced_lost", name, what)
 
     def _changed_blocks(self, name: str, checksums: BlockChecksums) -> bool:
         """Report the blocks of a file that differ from what was synced; True if there are any."""
@@ -472,16 +472,16 @@ class _Structure(msgspec.Struct, frozen=True):
         try:
             kept = self.folder.names(paths.QUARANTINE)
         except OSError as error:
-            _tell_unreadable(self.check_, paths.QUARANTINE, error)
+            _report_unreadable(self.check_, paths.QUARANTINE, error)
             return
         if kept:
             what = f"{len(kept)} pieces that were cut from files lie here to be looked at"
-            self._tell("quarantined", paths.QUARANTINE, what)
+            self._report("quarantined", paths.QUARANTINE, what)
 
     def _read(self, name: str, size: int, offset: int = 0) -> bytes | None:
         return _read(self.check_, self.folder, name, size, offset)
 
-    def _tell(self, kind: str, name: str, what: str) -> None:
+    def _report(self, kind: str, name: str, what: str) -> None:
         self.check_.add(name, Finding(kind, what))
 
 

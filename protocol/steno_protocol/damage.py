@@ -119,7 +119,7 @@ class Scanner(msgspec.Struct):
         """What the end of the file shows."""
         if self._held:
             yield from self._line(ended=False)
-        yield from map(self._told, self.schema.finish(self._start))
+        yield from map(self._finding, self.schema.finish(self._start))
         if self._crlf:
             what = f"{self._crlf} lines end with CR LF, which readers take for white space"
             yield Finding("crlf", what)
@@ -139,7 +139,7 @@ class Scanner(msgspec.Struct):
         self._start += size + ended
         self.lines += 1
         if size > limits.LINE_CHECKED_BYTES_MAX:
-            yield from map(self._told, self.schema.gap())
+            yield from map(self._finding, self.schema.gap())
             what = f"a line of {size} bytes, longer than any that steno looks into"
             yield Finding("oversized", what, spot.offset, spot.size, spot.line)
             return
@@ -156,25 +156,25 @@ class Scanner(msgspec.Struct):
         try:
             value = _decode(data)
         except RecursionError:
-            yield from map(self._told, self.schema.gap())
+            yield from map(self._finding, self.schema.gap())
             yield from self._too_deep(data, spot, ended=ended)
             return
         except (msgspec.DecodeError, UnicodeDecodeError):
-            yield from map(self._told, self.schema.gap())
+            yield from map(self._finding, self.schema.gap())
             yield self._broken(data, spot, ended=ended)
             return
         if is_object(value):
             self.records += 1
-            yield from map(self._told, self.schema.take(value, data, spot))
+            yield from map(self._finding, self.schema.take(value, data, spot))
         else:
-            yield from map(self._told, self.schema.gap())
+            yield from map(self._finding, self.schema.gap())
             yield self._no_object(value, spot)
         if not ended:
             edit = Edit(spot.offset + len(data), 0, b"\n")
             what = "the last line lacks its newline: what is appended next would be welded to it"
             yield Finding("unended", what, edit.offset, 0, spot.line, 1, (edit,))
 
-    def _told(self, remark: Remark) -> Finding:
+    def _finding(self, remark: Remark) -> Finding:
         return Finding(remark.kind, remark.what, *remark.spot)
 
     def _no_object(self, value: object, spot: Spot) -> Finding:

@@ -63,7 +63,7 @@ class Option(msgspec.Struct, frozen=True):
                 return f"{number:g}"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Its meaning, and whether a running daemon takes a new value over."""
         return self.meaning + ("" if self.is_live else " (read at the start only)")
 
@@ -276,5 +276,5 @@ def example() -> str:
         if head != table:
             table = head
             parts += ["", f"[{head}]"]
-        parts += [f"# {option.told}", f"# {key} = {option.default_text}"]
+        parts += [f"# {option.description}", f"# {key} = {option.default_text}"]
     return "\n".join(parts) + "\n"

@@ -310,13 +310,17 @@ async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begu
             written.append(desk.disk._handles[folder].name is not None)
 
         come = before_call(desk.disk, 0, close)
-        opened.log.tell(b"{}\n")
+        opened.log.append_timeline(b"{}\n")
         assert come()
 
         assert written == [True]
         assert desk.file(paths.TIMELINE).endswith(b"\n{}\n")
         assert folder not in desk.disk._handles
-        for late in (lambda: opened.log.tell(b"{}\n"), opened.log.timeline, opened.log.generations):
+        for late in (
+            lambda: opened.log.append_timeline(b"{}\n"),
+            opened.log.timeline,
+            opened.log.generations,
+        ):
             with pytest.raises(OSError, match="closed"):
                 late()
         desk.writer._files.opened = None

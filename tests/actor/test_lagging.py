@@ -216,11 +216,11 @@ async def test_the_end_of_a_subscription_is_sent_once_there_is_room(is_gone: boo
             desk.feed.end("it was deleted")
         else:
             desk.feed.end_stalled()
-        subscriber.tell_end()
+        subscriber.send_end()
         assert reader.kinds == []
         reader.is_full = False
-        subscriber.tell_end()
-        subscriber.tell_end()
+        subscriber.send_end()
+        subscriber.send_end()
 
         assert reader.kinds == ["Gone" if is_gone else "Lagged"]
 

@@ -142,7 +142,7 @@ def test_a_daemon_of_another_user_is_not_to_be_killed(
         own = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
         silence = silence_of(note)
-        assert silence.told == f"pid {daemon.pid} holds {root} and listens to user {own} alone"
+        assert silence.text == f"pid {daemon.pid} holds {root} and listens to user {own} alone"
         assert silence.remedy.startswith("run steno as that user")
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
+from steno.llm._retry import asked_pause, is_worth_repeating, pause_s
 from steno.llm_limits import MODEL_RETRY_S, MODEL_RETRY_S_MAX
 
 NOON = 1_793_275_200.0
@@ -36,17 +36,17 @@ def test_what_stays_wrong_is_not_asked_again(status: int) -> None:
 def test_the_pause_that_a_server_asks_for_is_understood(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    assert told_pause_s(headers, NOON) == seconds
+    assert asked_pause(headers, NOON) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1_0", "1e3", "٣", "1.2.3"])
 def test_a_senseless_retry_after_is_ignored(text: str) -> None:
-    assert told_pause_s({"retry-after": text}, NOON) is None
+    assert asked_pause({"retry-after": text}, NOON) is None
 
 
 @given(st.text(), st.floats(allow_nan=False, allow_infinity=False))
 def test_no_header_makes_the_policy_fail(text: str, now: float) -> None:
-    told = told_pause_s({"retry-after": text}, now)
+    told = asked_pause({"retry-after": text}, now)
     assert told is None or told >= 0
 
 

@@ -84,9 +84,9 @@ def _believe_without_sync(self: FileEnd, proven: int) -> int:
 
 
 def _replace_without_intent(self: JsonlLog, pieces: Any, intent: bytes) -> str:
-    with patch.object(jsonl, "tell", lambda disk, folder, line: None):
+    with patch.object(jsonl, "append_timeline", lambda disk, folder, line: None):
         rotated = _replace(self, pieces, intent)
-    jsonl.tell(self._disk, self._folder, intent)
+    jsonl.append_timeline(self._disk, self._folder, intent)
     return rotated
 
 

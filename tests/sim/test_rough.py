@@ -77,7 +77,7 @@ GUARDS: dict[str, tuple[Any, str, Any]] = {
     "what a failed sync dropped": (FileEnd, "make_durable", _sync_without_writing_again),
     "what came since a file was synced": (FileEnd, "mend", _mend_and_sync_no_more),
     "a torn tail": (tail_repair, "examine_tail", lambda region, marked: Tail(len(region))),
-    "who wrote between a look and a write": (Writer, "_tell", _tell_without_a_look),
+    "who wrote between a look and a write": (Writer, "_reply", _tell_without_a_look),
     "keys in the files": (key_lookup, "_look_up_in", _nothing),
     "what nobody synced in a file that was moved away": (
         crash_recovery, "prove_left_behind", _nothing,

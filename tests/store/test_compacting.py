@@ -329,7 +329,7 @@ def test_a_reserved_id_survives_the_daemon_and_is_hidden_from_readers(
     filled(opened)
     reserved = machine_of(opened).reserve_checkpoint_id()
     details = {"checkpoint_id": reserved}
-    opened.log.tell(
+    opened.log.append_timeline(
         timeline.encode(TimelineEntry(kind="compacting", generation=0, details=details))
     )
     check_readers(disk, session, opened)

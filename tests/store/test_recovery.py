@@ -714,11 +714,11 @@ def test_a_line_behind_half_of_one_that_could_not_be_cut_again_can_be_read(left:
     disk.fail_next("truncate", errno.EIO, name=paths.TIMELINE)
     before = session.file(paths.TIMELINE)
     with pytest.raises(OSError, match="Input/output"):
-        opened.log.tell(TOLD)
+        opened.log.append_timeline(TOLD)
     assert session.file(paths.TIMELINE) == before + TOLD[:left]
 
-    opened.log.tell(TOLD)
-    opened.log.tell(TOLD)
+    opened.log.append_timeline(TOLD)
+    opened.log.append_timeline(TOLD)
 
     lines = session.file(paths.TIMELINE).splitlines(keepends=True)
     assert lines[0] == before

@@ -15,7 +15,7 @@ NOTE = b'{"pid":1,"version":"0","root":"/r","endpoint":"ipc:///r/stenod.sock"}'
 
 def test_a_note_is_read_and_then_taken_away(tmp_path: Path) -> None:
     lock = RootLock(tmp_path)
-    lock.tell(NOTE)
+    lock.write_note(NOTE)
     note = paths.decode_lock_note((tmp_path / paths.LOCK).read_bytes())
     assert note is not None
     assert note.pid == 1
@@ -29,7 +29,7 @@ def test_a_note_is_written_where_the_last_one_stood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = RootLock(tmp_path)
-    first.tell(NOTE)
+    first.write_note(NOTE)
     first.release()
     sizes = list[int]()
     ftruncate = os.ftruncate
@@ -40,7 +40,7 @@ def test_a_note_is_written_where_the_last_one_stood(
 
     monkeypatch.setattr(os, "ftruncate", watched)
     second = RootLock(tmp_path)
-    second.tell(NOTE)
+    second.write_note(NOTE)
     second.release()
     # A file that was ever shorter has given its block back, and a full disk has no other.
     assert set(sizes) == {limits.LOCK_NOTE_BYTES}
@@ -48,8 +48,8 @@ def test_a_note_is_written_where_the_last_one_stood(
 
 def test_a_longer_note_than_usual_leaves_nothing_of_itself(tmp_path: Path) -> None:
     lock = RootLock(tmp_path)
-    lock.tell(NOTE.replace(b"/r", b"/" + b"r" * limits.LOCK_NOTE_BYTES))
-    lock.tell(NOTE)
+    lock.write_note(NOTE.replace(b"/r", b"/" + b"r" * limits.LOCK_NOTE_BYTES))
+    lock.write_note(NOTE)
     assert (tmp_path / paths.LOCK).read_bytes() == NOTE.ljust(limits.LOCK_NOTE_BYTES)
     lock.release()
 
@@ -67,7 +67,7 @@ def test_a_note_without_room_names_the_file_and_does_not_keep_the_lock(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(OSError, match=paths.LOCK) as refused:
-            lock.tell(NOTE)
+            lock.write_note(NOTE)
         assert refused.value.errno == errno.ENOSPC
         lock.release()
     RootLock(tmp_path).release()

@@ -86,7 +86,7 @@ class DaemonInProcess:
             wall=lambda: self.wall_s,
             flush=outbox.flush,
             statistics=Statistics(),
-            tell=self._told,
+            log=self._told,
             key_room=key_room or KeyRoom(),
             spawn=self._spawn,
         )

@@ -100,8 +100,8 @@ class World:
                 fork.check_key(wanted, entries)
                 with self.captured(opened) as captured:
                     made = fork.make(self.disk, trees, captured, wanted)
-            if not fork.is_told(wanted, entries):
-                opened.log.tell(timeline.encode(fork.told(wanted, made)))
+            if not fork.is_recorded(wanted, entries):
+                opened.log.append_timeline(timeline.encode(fork.source_entry(wanted, made)))
         finally:
             if not self.disk.died:
                 opened.log.close()

@@ -152,7 +152,7 @@ class Desk:
             wall=lambda: self.wall_s,
             flush=lambda: self.flushes.append(len(self.answered)),
             statistics=self.statistics,
-            tell=lambda event, **_: self.told.append(event),
+            log=lambda event, **_: self.told.append(event),
             spawn=self.spawn,
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)

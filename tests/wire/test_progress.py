@@ -28,7 +28,7 @@ def test_what_is_done_soon_needs_no_progress(clock: list[float]) -> None:
     talk = Terminal()
     with Progress(Output(io.StringIO(), talk), "working") as progress:
         for clock[0] in (0.1, 0.4):
-            progress.tell("now")
+            progress.show("now")
     assert talk.getvalue() == ""
 
 
@@ -37,7 +37,7 @@ def test_progress_shows_the_place_and_the_fraction(clock: list[float]) -> None:
     with Progress(Output(io.StringIO(), talk), "working") as progress:
         for item in progress.over(["a", "b"]):
             clock[0] += 1
-            progress.tell(f"{item}, half")
+            progress.show(f"{item}, half")
     lines = [line for line in talk.getvalue().split("\r\x1b[K") if line]
     assert lines == ["working: 0 of 2, a, half", "working: 1 of 2, b, half"]
     assert talk.getvalue().endswith("\r\x1b[K")
@@ -48,7 +48,7 @@ def test_no_progress_is_shown_to_a_program(clock: list[float], as_json: bool) ->
     talk = Terminal() if as_json else io.StringIO()
     with Progress(Output(io.StringIO(), talk, as_json=as_json), "working") as progress:
         clock[0] = 9
-        progress.tell("now")
+        progress.show("now")
     assert talk.getvalue() == ""
 
 
@@ -59,7 +59,7 @@ def test_it_makes_room_for_data_on_the_same_terminal_only(
     talk = Terminal()
     with Progress(Output(Terminal() if is_same else io.StringIO(), talk), "working") as progress:
         clock[0] = 9
-        progress.tell("now")
+        progress.show("now")
         progress.make_room()
         assert talk.getvalue().endswith("\r\x1b[K" if is_same else "now")
 
@@ -69,6 +69,6 @@ def test_talk_takes_its_place(clock: list[float]) -> None:
     output = Output(io.StringIO(), talk)
     with Progress(output, "working") as progress:
         clock[0] = 9
-        progress.tell("now")
+        progress.show("now")
         output.say("something")
     assert talk.getvalue() == "\r\x1b[Kworking: now\r\x1b[Ksteno: something\n\r\x1b[K"

@@ -75,7 +75,7 @@ def read_all(reader: LineReader, daemon: Answers, file: Bytes | None) -> list[by
             continue
         if not daemon.answer(reader):
             return [line for _, line in reader.lines]
-        if reader.told is not None:
+        if reader.source is not None:
             reader.use(file)
 
 

@@ -234,8 +234,8 @@ async def fetch(link: "Link", reader: LineReader, *, ahead: bool = False) -> boo
     if pending is None:
         return False
     reader.take(*await link.finish(pending, Lines))
-    if (told := reader.told) is not None:
-        reader.use(await in_thread(lambda: open_source(told)))
+    if (source := reader.source) is not None:
+        reader.use(await in_thread(lambda: open_source(source)))
     if ahead and not reader.has_file:
         reader.ahead = _ask(link, reader)
     return True

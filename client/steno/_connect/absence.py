@@ -50,6 +50,6 @@ def _silent(target: Target, waited_s: float) -> errors.Unreachable | None:
         return None
     silence = silence_of(holder)
     return errors.Unreachable(
-        f"{silence.told}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
+        f"{silence.text}: no answer within {waited_s:.1f} s; {silence.remedy}; `steno doctor`"
         " gives details"
     )

@@ -16,7 +16,7 @@ from steno_protocol.paths import LockNote
 class Silence(msgspec.Struct, frozen=True):
     """What is wrong with a daemon that does not answer, and what to do about it."""
 
-    told: str
+    text: str
     remedy: str
 
 
@@ -87,8 +87,8 @@ def _user_of(pid: int) -> int | None:
 def _is_stopped(pid: int) -> bool:
     with suppress(OSError, IndexError):
         # The name in brackets may hold anything, so what follows the last one counts.
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return told.rpartition(")")[2].split()[0] in {"T", "t"}
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[0] in {"T", "t"}
     return False
 
 

@@ -42,10 +42,10 @@ class Following:
             Follower(session, after, self._woken, file=file) for file, after in starts
         ]
         self.incarnation = incarnation
-        self._told: dict[File, str] = {}
+        self._incarnations: dict[File, str] = {}
         if incarnation is not None:
             for follower in self.followers:
-                follower.incarnation = self._told[follower.file] = incarnation
+                follower.incarnation = self._incarnations[follower.file] = incarnation
 
     @property
     def has_begun(self) -> bool:
@@ -73,7 +73,7 @@ class Following:
         self.followers = [each for each in self.followers if each is not follower] + [follower]
         event = follower.inbox[0]
         if isinstance(event, Reset):
-            self._tell(event.file, event.incarnation)
+            self._note(event.file, event.incarnation)
         return follower.pop(), follower
 
     def clear(self) -> None:
@@ -99,8 +99,8 @@ class Following:
 
     def _is_in(self, mirror: Mirror, follower: Follower) -> bool:
         event = follower.inbox[0]
-        told = self._told.get(follower.file, follower.incarnation)
-        incarnation = event.incarnation if isinstance(event, Reset) else told
+        known = self._incarnations.get(follower.file, follower.incarnation)
+        incarnation = event.incarnation if isinstance(event, Reset) else known
         if mirror.has_taken_in(event, incarnation):
             return True
         # A mirror that was cut off may never hear of a session that was made and deleted meanwhile.
@@ -111,14 +111,17 @@ class Following:
         )
 
     def _woken(self) -> None:
-        if len(self._told) < len(self.followers):
+        if len(self._incarnations) < len(self.followers):
             for follower in self.followers:
                 # From the first reply, before an unpopped reset changes it.
-                if follower.file not in self._told and follower.incarnation is not None:
-                    self._tell(follower.file, follower.incarnation)
+                if follower.file not in self._incarnations and follower.incarnation is not None:
+                    self._note(follower.file, follower.incarnation)
         self._wake()
 
-    def _tell(self, file: File, incarnation: str) -> None:
-        self._told[file] = incarnation
-        if len(self._told) == len(self.followers) and len(set(self._told.values())) == 1:
+    def _note(self, file: File, incarnation: str) -> None:
+        self._incarnations[file] = incarnation
+        if (
+            len(self._incarnations) == len(self.followers)
+            and len(set(self._incarnations.values())) == 1
+        ):
             self.incarnation = incarnation

@@ -40,7 +40,7 @@ class Follower:
         deadline: when to give up, while the beginning is awaited.
         until_live: the beginning is awaited until the backlog is there, not only until the answer.
         waiters: callers that wait for more events.
-        stalled: the daemon was told to stop, or was lost, with events in the inbox; it is asked
+        stalled: the daemon was asked to stop, or was lost, with events in the inbox; it is asked
             again once they are consumed, so that the inbox never grows beyond one window.
     """
 
@@ -149,8 +149,8 @@ class Follower:
             case events.Reset():
                 self._take_reset(event)
             case events.DmailEvent():
-                told = DmailEvent(event.state, event.id, event.checkpoint_id, self.file)
-                self.inbox.append(told)
+                found = DmailEvent(event.state, event.id, event.checkpoint_id, self.file)
+                self.inbox.append(found)
             case events.Lagged():
                 self.stalled = True
                 self.name = None

@@ -50,10 +50,10 @@ def _has_bytes(value: object) -> bool:
 
 def _odd_fields(command: Command) -> str:
     """Which fields JSON has no value for, and what they were given."""
-    told: list[str] = []
+    parts: list[str] = []
     for name, value in msgspec.structs.asdict(command).items():
         try:
             msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError):
-            told.append(f"{name} is {briefly(value)}")
-    return "; ".join(told)
+            parts.append(f"{name} is {briefly(value)}")
+    return "; ".join(parts)

@@ -82,7 +82,7 @@ class LineReader:
         lines: what has come and was not taken: cursor and bytes, newline included.
         damaged: lines that were passed over so far.
         ahead: the request for the next block, when it was asked for ahead of its use.
-        told: the file that a block came from, until it was opened or could not be.
+        source: the file that a block came from, until it was opened or could not be.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class LineReader:
         self.lines = LineQueue()
         self.damaged: int = 0
         self.ahead: Pending | None = None
-        self.told: Source | None = None
+        self.source: Source | None = None
         self._file: OpenedFile | None = None
         self._may_open = True
         self._session = session
@@ -143,7 +143,7 @@ class LineReader:
 
     def use(self, file: OpenedFile | None) -> None:
         """Take the opened file of the daemon's path, or None if it could not be opened."""
-        self.told = None
+        self.source = None
         self._file = file
         self._may_open = file is not None
 
@@ -184,7 +184,7 @@ class LineReader:
     def _believe(self, source: Source | None) -> None:
         """What the daemon says of the file; it is the opened one if no other is meant."""
         if self._file is None:
-            self.told = source if self._may_open else None
+            self.source = source if self._may_open else None
         elif source is not None and source.identity == self._file.identity:
             self._file.size = source.size
         else:

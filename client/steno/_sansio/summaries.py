@@ -9,7 +9,7 @@ from typing import Any, Final, TypeGuard, cast
 import msgspec
 
 from steno._sansio.argument_checks import given_number
-from steno._sansio.transcript import THOUGHTS, told
+from steno._sansio.transcript import THOUGHTS, message_text
 from steno_protocol import limits
 from steno_protocol.context import CHARS_PER_TOKEN, Message
 from steno_protocol.errors import BadRequest
@@ -151,7 +151,7 @@ def prepare(messages: Sequence[Message], instruction: str | None = None) -> list
         messages: the messages to summarise, oldest first; whatever they contain, they are read.
         instruction: what the caller wants of the summary; it goes before the prompt's own order.
     """
-    parts = [_text_part(told(number, each)) for number, each in enumerate(messages, 1)]
+    parts = [_text_part(message_text(number, each)) for number, each in enumerate(messages, 1)]
     prompt = COMPACTION_PROMPT
     if instruction is not None and instruction.strip():
         prompt = f"{prompt}\n\n{_INSTRUCTION}{instruction.strip()}"

@@ -14,7 +14,7 @@ THOUGHTS: Final = frozenset({"think", "thinking", "redacted_thinking", "reasonin
 _encode = msgspec.json.Encoder().encode
 
 
-def told(number: int, message: Message) -> str:
+def message_text(number: int, message: Message) -> str:
     """One message as text.
 
     [message 3: assistant]

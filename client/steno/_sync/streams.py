@@ -98,8 +98,8 @@ def fetch(link: "BlockingLink", reader: LineReader, *, ahead: bool = False) -> b
     if pending is None:
         return False
     reader.take(*link.finish(pending, replies.Lines))
-    if reader.told is not None:
-        reader.use(open_source(reader.told))
+    if reader.source is not None:
+        reader.use(open_source(reader.source))
     if ahead and not reader.has_file:
         reader.ahead = _ask(link, reader)
     return True

@@ -26,12 +26,12 @@ def open_regular(path: Path) -> BinaryIO:
         handle = os.open(path, _FLAGS)
     except OSError as error:
         if error.errno == errno.ENXIO:  # what opening a socket comes to
-            raise NotRegular(_told(path, path.stat().st_mode)) from None
+            raise NotRegular(_description(path, path.stat().st_mode)) from None
         raise
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
-        raise NotRegular(_told(path, mode))
+        raise NotRegular(_description(path, mode))
     return os.fdopen(handle, "rb")
 
 
@@ -41,5 +41,5 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
-def _told(path: Path, mode: int) -> str:
+def _description(path: Path, mode: int) -> str:
     return f"{path} is {kind_of(mode)}, and has to be a regular file: move it away"

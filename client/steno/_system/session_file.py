@@ -42,15 +42,15 @@ class SourceFile:
         self._close(self._descriptor)
 
 
-def open_source(told: Source) -> SourceFile | None:
+def open_source(source: Source) -> SourceFile | None:
     """Open the file that the daemon speaks of; None if it is not there, or another one is."""
     try:
-        descriptor = os.open(told.path, _FLAGS)
+        descriptor = os.open(source.path, _FLAGS)
     except (OSError, ValueError):
         return None
     stat = os.fstat(descriptor)
     identity = paths.file_identity(_boot_id(), stat.st_dev, stat.st_ino)
-    if identity is None or identity != told.identity:
+    if identity is None or identity != source.identity:
         os.close(descriptor)
         return None
     return SourceFile(descriptor, identity)

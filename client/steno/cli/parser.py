@@ -101,8 +101,8 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"argument {odd.upper()}: it is not UTF-8, and only paths may be so")
         if rest:
             words = " ".join(rest)
-            told = f"unrecognized arguments: {words}; see `steno {options.command} --help`"
-            self.exit(Exit.USAGE, f"steno: {told}\n")
+            text = f"unrecognized arguments: {words}; see `steno {options.command} --help`"
+            self.exit(Exit.USAGE, f"steno: {text}\n")
         return options
 
     def error(self, message: str) -> NoReturn:

@@ -11,7 +11,7 @@ import anyio
 from steno.llm._http import Lost, Response, post
 from steno.llm._json import complaint
 from steno.llm._provider import ModelAnswer, Provider, Question, Unusable
-from steno.llm._retry import is_worth_repeating, pause_s, told_pause_s
+from steno.llm._retry import asked_pause, is_worth_repeating, pause_s
 from steno.llm._secret import OWN_VARIABLE, Secret
 from steno.llm_limits import MODEL_ATTEMPTS_MAX
 from steno_protocol.errors import StenoError
@@ -90,7 +90,7 @@ class Asking:
         """Ask once: the answer, or how long to wait before the next attempt."""
         self._attempts += 1
         got = await post(self._call)
-        told: float | None = None
+        asked_pause_s: float | None = None
         match got:
             case Response(status=200):
                 self._status = got.status
@@ -100,7 +100,7 @@ class Asking:
                 self._last = f"it answered {got.status}: {complaint(got.body)}"
                 if not is_worth_repeating(got.status):
                     raise self._failure(f"{self._last}{self._advice(got)}")
-                told = told_pause_s(got.headers, self._world.now())
+                asked_pause_s = asked_pause(got.headers, self._world.now())
             case Lost():
                 self._status = None
                 self._last = f"there is no answer: {got.why}"
@@ -108,7 +108,7 @@ class Asking:
                     raise self._failure(self._last)
         if self._attempts >= MODEL_ATTEMPTS_MAX:
             raise self._failure(f"asked {self._attempts} times, the last time {self._last}")
-        return pause_s(self._attempts, told, self._world.draw())
+        return pause_s(self._attempts, asked_pause_s, self._world.draw())
 
     async def _wait(self, pause: float, deadline: float) -> None:
         if anyio.current_time() + pause > deadline:
@@ -124,8 +124,8 @@ class Asking:
             answer = self._provider.answer(response.body)
         except Unusable as error:
             kind = response.headers.get("content-type", "no content type")
-            told = f"{error} ({kind}, {len(response.body)} bytes)"
-            raise self._failure(f"{told}: check the base URL and the provider") from None
+            text = f"{error} ({kind}, {len(response.body)} bytes)"
+            raise self._failure(f"{text}: check the base URL and the provider") from None
         if answer.is_cut_off:
             raise self._failure(
                 f"its summary was cut off ({answer.ending}), at"

@@ -80,8 +80,8 @@ async def _exchange(client: httpx2.AsyncClient, call: Call) -> Response | Lost:
             return Lost("its answer is compressed, which was not asked for", is_final=True)
         body = await _body(got)
         if body is None:
-            told = f"its answer has more than {MODEL_ANSWER_BYTES_MAX} bytes"
-            return Lost(told, is_final=True)
+            text = f"its answer has more than {MODEL_ANSWER_BYTES_MAX} bytes"
+            return Lost(text, is_final=True)
         # Servers quote the key that they refuse; from here on no message can contain it.
         safe = body if call.key is None else call.key.hidden_in_bytes(body)
         return Response(got.status_code, dict(got.headers), safe)

@@ -25,13 +25,13 @@ def complaint(body: bytes) -> str:
     value = _object(body) or {}
     match value.get("error"):
         case {"message": str(message)}:
-            told = message
+            text = message
         case str(message):
-            told = message
+            text = message
         case _:
             shown = value.get("message", value.get("detail"))
-            told = shown if isinstance(shown, str) else body.decode(errors="replace")
-    return " ".join(told.split())[:MODEL_COMPLAINT_CHARS_MAX]
+            text = shown if isinstance(shown, str) else body.decode(errors="replace")
+    return " ".join(text.split())[:MODEL_COMPLAINT_CHARS_MAX]
 
 
 def tokens_at(value: object, *path: str) -> int | None:

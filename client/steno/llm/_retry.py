@@ -18,7 +18,7 @@ def is_worth_repeating(status: int) -> bool:
     return status in _AGAIN or (500 <= status <= 599 and status not in _NEVER)
 
 
-def told_pause_s(headers: Mapping[str, str], now: float) -> float | None:
+def asked_pause(headers: Mapping[str, str], now: float) -> float | None:
     """How long the server asks to wait, None when it does not.
 
     Args:
@@ -34,17 +34,17 @@ def told_pause_s(headers: Mapping[str, str], now: float) -> float | None:
     return seconds if seconds is not None or text is None else _until(text, now)
 
 
-def pause_s(attempt: int, told_s: float | None, draw: float) -> float:
+def pause_s(attempt: int, asked_s: float | None, draw: float) -> float:
     """How long to wait after an attempt.
 
     Args:
         attempt: its number, from 1.
-        told_s: the pause that the server asked for; a little more is added, so that clients with
+        asked_s: the pause that the server asked for; a little more is added, so that clients with
             the same pause do not retry together.
         draw: a random number in [0, 1).
     """
-    if told_s is not None:
-        return told_s + draw * min(told_s / 10, MODEL_RETRY_S)
+    if asked_s is not None:
+        return asked_s + draw * min(asked_s / 10, MODEL_RETRY_S)
     longest = min(MODEL_RETRY_S * 2.0 ** (attempt - 1), MODEL_RETRY_S_MAX)
     return longest * (1 + draw) / 2
 

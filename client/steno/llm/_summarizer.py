@@ -59,7 +59,7 @@ def summarizer(
 
     async def summarize(messages: list[Message]) -> Summary:
         question = Question(base, model, COMPACTION_SYSTEM_PROMPT, messages, max_output_tokens)
-        asking = Asking(kind, question, key, deadline, tell or _tell_nobody, world or World())
+        asking = Asking(kind, question, key, deadline, tell or _drop, world or World())
         answer = await asking.answer()
         return Summary(answer.text, answer.output_tokens)
 
@@ -74,5 +74,5 @@ def _provider(name: str) -> Provider:
         raise BadRequest(f"there is no provider {name!r}: there are {known}") from None
 
 
-def _tell_nobody(_: str) -> None:
+def _drop(_: str) -> None:
     """Drop the sentence."""

@@ -27,15 +27,15 @@ class Admission:
 
     Args:
         folder: the folder of its keys.
-        tell: tells the operator something, as an event with fields.
+        log: logs an event with fields.
     """
 
-    def __init__(self, folder: Path, tell: Callable[..., None]) -> None:
+    def __init__(self, folder: Path, log: Callable[..., None]) -> None:
         self._folder = folder
-        self._tell = tell
+        self._log = log
         self._clients: dict[str, Allowed] = {}
         self._seen: tuple[int, int, int] | None = None
-        self._told: str | None = None
+        self._logged: str | None = None
 
     def own_key(self) -> KeyPair:
         """The daemon's own key.
@@ -73,13 +73,13 @@ class Admission:
             self._refuse(f"{path} cannot be read now ({error.strerror})")
         else:
             self._clients = {client.public: client for client in clients}
-            self._told = None
+            self._logged = None
 
     def _refuse(self, why: str) -> None:
         """Admit no client; the reason is logged once, not for each connection."""
-        if why != self._told:
-            self._told = why
-            self._tell("keys_refused", error=why)
+        if why != self._logged:
+            self._logged = why
+            self._log("keys_refused", error=why)
 
 
 def _read_private(path: Path) -> str:

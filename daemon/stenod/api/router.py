@@ -101,9 +101,9 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
 
     def refuse(self, error: StenoError) -> None:
         """Queue an error as the answer."""
-        told = ErrorReply.of(forget_way(error), self.session)
-        self.refused(told.code, told.session)
-        self.reply(told)
+        reply = ErrorReply.of(forget_way(error), self.session)
+        self.refused(reply.code, reply.session)
+        self.reply(reply)
 
 
 _GRANTS: Final = "`steno keys` on the daemon's machine grants it"
@@ -228,7 +228,7 @@ class Router:
 
     def _count_refusal(self, code: str, session: str | None) -> None:
         self._services.statistics.errors[code] += 1
-        self._services.tell("refused", code=code, session=session)
+        self._services.log("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
         """What the daemon did, in numbers."""
@@ -247,7 +247,7 @@ class Router:
         unknown: list[Peer] = []
         for peer in list(self.peers.values()):
             for subscription in tuple(peer.subscriptions.values()):
-                subscription.subscriber.tell_end()
+                subscription.subscriber.send_end()
             if peer.link is None:
                 unknown.append(peer)
             elif not peer.link.stands:
@@ -273,7 +273,7 @@ class Router:
             )
             peer.link = self.link(peer)
             self.peers[place] = peer
-            self._services.tell("connected", peer=self.sender(peer))
+            self._services.log("connected", peer=self.sender(peer))
         return peer
 
     def _make_room(self) -> None:
@@ -392,7 +392,7 @@ class Router:
     def _refusal(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
         if isinstance(error, OSError) and not isinstance(command, _Changing):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
-        return ErrorMapping(asker.session or "", self._services.tell).of(error)
+        return ErrorMapping(asker.session or "", self._services.log).of(error)
 
     async def _look(self, asker: _Asker, command: SlowCommand) -> None:
         match command:

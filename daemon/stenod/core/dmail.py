@@ -70,9 +70,9 @@ def pending(entries: Sequence[TimelineEntry], present: int) -> Mail | None:
             mail, generation = mail_of(entry), entry.generation
         elif mail is not None and not outlives(mail, entry):
             mail = None
-    told = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
+    recorded = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
     # An unrecorded rotation was another program's, and the lines that it kept are unknown.
-    is_ours = all(number in told for number in range(generation + 1, present + 1))
+    is_ours = all(number in recorded for number in range(generation + 1, present + 1))
     return mail if is_ours else None
 
 

@@ -153,7 +153,7 @@ class KeyTable:
     def carry_on(self, before: "KeyTable") -> None:
         """Remember what a table remembered that knew the same file before this one."""
         self.add_all(
-            {key: told for key, told in before._applied.items() if key not in self._applied}
+            {key: applied for key, applied in before._applied.items() if key not in self._applied}
         )
 
     def must_be_looked_up(self, key: str, *, repeat: bool) -> bool:

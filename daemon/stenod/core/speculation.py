@@ -168,8 +168,8 @@ class Speculation(ABC):
 
         Where the lines end then is for the next opening to find; their keys may stand nowhere else.
         """
-        told = self._tentative.keys.items()
-        self.keys.add_all({key: applied for key, applied in told if key not in failed})
+        tentative_keys = self._tentative.keys.items()
+        self.keys.add_all({key: applied for key, applied in tentative_keys if key not in failed})
 
     def roll_back(self) -> None:
         """Forget what was decided and is not durable."""

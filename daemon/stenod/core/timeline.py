@@ -92,11 +92,11 @@ def with_inferred(entries: list[TimelineEntry], rotated: dict[int, float]) -> li
         rotated: for each generation that began with a rotation, when the file before it last
             changed, in Unix seconds.
     """
-    told = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
+    recorded = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
     inferred = [
         TimelineEntry(kind=timeline_entries.ROTATED, generation=generation, at=at, inferred=True)
         for generation, at in sorted(rotated.items())
-        if generation not in told
+        if generation not in recorded
     ]
     merged = list(entries)
     for entry in inferred:
@@ -203,8 +203,8 @@ def beginnings(entries: Iterable[TimelineEntry], present: int) -> list[Beginning
 def is_inferred(entries: Iterable[TimelineEntry], generation: int) -> bool:
     """True when a generation has no entry: another program rotated or kept the file."""
     makers = {*timeline_entries.REWRITES, timeline_entries.FORKED}
-    told = (entry.generation for entry in entries if entry.kind in makers)
-    return generation > 0 and generation not in told
+    recorded = (entry.generation for entry in entries if entry.kind in makers)
+    return generation > 0 and generation not in recorded
 
 
 def incarnation_of(entries: Iterable[TimelineEntry]) -> str | None:

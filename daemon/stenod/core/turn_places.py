@@ -63,7 +63,7 @@ def place(
     messages: Sequence[UserMessage],
     generation: int,
     *,
-    is_told: bool,
+    is_recorded: bool,
 ) -> UserMessage | Unplaced | None:
     """The message that a turn began with; None if it left none and nothing came after it.
 
@@ -72,7 +72,7 @@ def place(
         number: which of them.
         messages: of the user in the generation, without those that a rewrite put there.
         generation: its number.
-        is_told: the timeline has the times at which it and the next one began, so `turns` is
+        is_recorded: the timeline has the times at which it and the next one began, so `turns` is
             certain.
 
     Returns:
@@ -81,7 +81,7 @@ def place(
     own = matched(turns, messages)
     if number in own:
         return own[number]
-    if generation == 0 and not own and is_told:
+    if generation == 0 and not own and is_recorded:
         # Of a program that puts other texts in the two files: counted as in a session without
         # rewrites, since no rewrite put a message into this generation.
         return messages[number] if number < len(messages) else None
@@ -98,7 +98,7 @@ def place(
         message for message in messages
         if begin < message.line and (end is None or message.line < end.line)
     ]  # fmt: skip
-    if between or not is_told:
+    if between or not is_recorded:
         return Unplaced(f"generation {generation} holds no message of the user with its text")
     return end
 

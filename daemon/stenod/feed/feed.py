@@ -61,7 +61,7 @@ class Subscriber(msgspec.Struct, eq=False):
         offset: byte offset of the position, once it is known.
         lost: its position is of a file that is there no more; a reset comes before anything else.
         mail_seen: how many of the feed's D-Mail events it does not need any more.
-        untold: how it ended, while its peer had no room to be told.
+        end_event: how it ended, while its peer had no room to be last.
         forget: called with it once its end was sent to the peer.
     """
 
@@ -74,18 +74,18 @@ class Subscriber(msgspec.Struct, eq=False):
         default_factory=lambda: anyio.Semaphore(1, fast_acquire=True)
     )
     lost: bool = False
-    told_live: bool = False
+    sent_live: bool = False
     mail_seen: int = 0
     pumping: bool = False
     gone: bool = False
     stalled_since: float | None = None
-    untold: Event | None = None
+    end_event: Event | None = None
     forget: Callable[["Subscriber"], None] = _nobody
 
-    def tell_end(self) -> None:
+    def send_end(self) -> None:
         """Send the end of the subscription, if it ended and the peer has room."""
-        if self.untold is not None and self.send(self.untold, None):
-            self.untold = None
+        if self.end_event is not None and self.send(self.end_event, None):
+            self.end_event = None
             self.forget(self)
 
 
@@ -149,16 +149,16 @@ class Feed:
         if not isinstance(machine, Machine):
             return
         self.checkpoint_floor = machine.checkpoint_floor
-        told, mail = self._mail, machine.mail
+        last, mail = self._mail, machine.mail
         if mail is not None:
-            if told is None or told.id != mail.id:
+            if last is None or last.id != mail.id:
                 self.mailed(DmailEvent(state="sent", id=mail.id, checkpoint_id=mail.checkpoint_id))
-        elif told is not None and told.state == "sent":
+        elif last is not None and last.state == "sent":
             # It ended while the files were closed: by a rewrite of unknown outcome, or by another
             # program.
-            is_delivered = told.id == machine.delivered
+            is_delivered = last.id == machine.delivered
             self.mailed(
-                msgspec.structs.replace(told, state="delivered" if is_delivered else "expired")
+                msgspec.structs.replace(last, state="delivered" if is_delivered else "expired")
             )
 
     def mailed(self, event: DmailEvent) -> None:
@@ -243,8 +243,8 @@ class Feed:
 
     def _dismiss(self, subscriber: Subscriber, event: Event) -> None:
         """Send no more but how it ended: later, if the peer's queue is full now."""
-        subscriber.untold = event
-        subscriber.tell_end()
+        subscriber.end_event = event
+        subscriber.send_end()
         self.remove(subscriber)
 
     def _advance(self, subscriber: Subscriber) -> None:
@@ -252,7 +252,7 @@ class Feed:
         if subscriber.pumping or subscriber.gone or self._log is None:
             return
         if not self._is_behind(subscriber):
-            if self._tell_live(subscriber) and self._tell_mail(subscriber):
+            if self._send_live(subscriber) and self._send_mail(subscriber):
                 subscriber.stalled_since = None
             else:
                 # Nothing else may ever happen here that would have it tried again.
@@ -317,7 +317,7 @@ class Feed:
     def _stretch_for(self, subscriber: Subscriber) -> Stretch | None:
         """The commits that a subscriber misses, if memory holds them all and they can be sent
         now."""
-        is_live = subscriber.told_live and not (subscriber.lost or subscriber.gone)
+        is_live = subscriber.sent_live and not (subscriber.lost or subscriber.gone)
         # `_advance` sends a D-Mail event that found no room, once the subscriber is at the head.
         has_mail = subscriber.mail_seen < self._mails
         if not is_live or has_mail or subscriber.pumping or subscriber.credit <= 0:
@@ -453,12 +453,12 @@ class Feed:
             subscriber.offset += len(block)
         return True
 
-    def _tell_live(self, subscriber: Subscriber) -> bool:
-        if not subscriber.told_live:
-            subscriber.told_live = subscriber.send(Live(head=str(self.head)), None)
-        return subscriber.told_live
+    def _send_live(self, subscriber: Subscriber) -> bool:
+        if not subscriber.sent_live:
+            subscriber.sent_live = subscriber.send(Live(head=str(self.head)), None)
+        return subscriber.sent_live
 
-    def _tell_mail(self, subscriber: Subscriber) -> bool:
+    def _send_mail(self, subscriber: Subscriber) -> bool:
         event, count = self._mail, self._mails
         if event is not None and subscriber.mail_seen < count:
             if not subscriber.send(event, None):

@@ -31,7 +31,7 @@ def settle(disk: Disk, folder: int) -> list[TimelineEntry]:
     if last is None or (not is_undone and _took_place(disk, folder, last)):
         return timeline.decode(data)
     line = timeline.encode(timeline.voided(last))
-    jsonl.tell(disk, folder, line)
+    jsonl.append_timeline(disk, folder, line)
     return timeline.decode(data + line)
 
 
@@ -53,8 +53,8 @@ def prove_left_behind(
     one is in doubt if a read of it could not be synced.
     """
     mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
-    told = max((entry.generation for entry in entries), default=present)
-    since = max(told - 1, mark.generation if mark is not None else 0)
+    latest = max((entry.generation for entry in entries), default=present)
+    since = max(latest - 1, mark.generation if mark is not None else 0)
     for generation in range(0 if failed_syncs else since, present):
         if generation < since:
             named = disk.stat_name(folder, paths.generation_file(generation + 1))

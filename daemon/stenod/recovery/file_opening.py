@@ -279,12 +279,12 @@ def _open_files(
     created = not entries and replay.lines == 0
     if timeline.incarnation_of(entries) is None:
         first = _first_entry(opening, generation, created=created)
-        jsonl.tell(disk, folder, timeline.encode(first))
+        jsonl.append_timeline(disk, folder, timeline.encode(first))
         entries = [*entries, first]
     _raise_to_floor(replay, entries, generation)
     head = Position(generation, replay.lines)
     if was_at is not None:
-        _tell_changed(end, entries, was_at, head, opening.now)
+        _record_change(end, entries, was_at, head, opening.now)
     log = JsonlLog(
         disk, folder, opening.path, context, generation, size,
         failed_syncs=opening.failed_syncs, checksums=checksums,
@@ -310,19 +310,19 @@ def _open_files(
     )
 
 
-def _tell_changed(
+def _record_change(
     end: FileEnd, entries: list[TimelineEntry], before: Position, after: Position, now: float
 ) -> None:
     """Record in the timeline, once, that a file changed while it was closed."""
-    told = TimelineEntry(
+    change = TimelineEntry(
         kind=timeline_entries.FOREIGN,
         generation=after.generation,
         at=now,
         why="another program changed the file while it was closed",
         details={"before": str(before), "after": str(after), "kept": False},
     )
-    if not any(entry.kind == told.kind and entry.details == told.details for entry in entries):
-        jsonl.tell(end.disk, end.folder, timeline.encode(told))
+    if not any(entry.kind == change.kind and entry.details == change.details for entry in entries):
+        jsonl.append_timeline(end.disk, end.folder, timeline.encode(change))
 
 
 def open_wire(
@@ -444,8 +444,8 @@ def _youngest_ms(
     if known is None:
         return None
     # A mail changes no generation, and leaves the mark as it was.
-    told = [entry.key for entry in entries if entry.key and entry.generation >= generation]
-    return max(known, *(paths.key_time_ms(key) or 0 for key in told), 0)
+    used = [entry.key for entry in entries if entry.key and entry.generation >= generation]
+    return max(known, *(paths.key_time_ms(key) or 0 for key in used), 0)
 
 
 def _last_lines(log: JsonlLog, begin: int) -> list[bytes]:

@@ -179,10 +179,10 @@ class FileEnd(msgspec.Struct, frozen=True):
                 if repair.end > durable:
                     self._sync()
                 return repair.end
-            told = self._told(repair, now)  # 1.
-            if last is None or (last.kind, last.details) != (told.kind, told.details):
-                jsonl.tell(self.disk, self.folder, timeline.encode(told))  # 2.
-                last = told
+            entry = self._entry(repair, now)  # 1.
+            if last is None or (last.kind, last.details) != (entry.kind, entry.details):
+                jsonl.append_timeline(self.disk, self.folder, timeline.encode(entry))  # 2.
+                last = entry
             self._check_marked(mark)
             if self._is_still(repair):
                 self._apply(repair)  # 3.
@@ -192,7 +192,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             session=self.session,
         )
 
-    def _told(self, repair: _Repair, now: float) -> TimelineEntry:
+    def _entry(self, repair: _Repair, now: float) -> TimelineEntry:
         """The timeline entry of a repair, after its bytes were copied."""
         return TimelineEntry(
             kind=timeline_entries.REPAIRED,

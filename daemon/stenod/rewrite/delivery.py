@@ -35,7 +35,7 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Timeline
     )
     waiting = machine.mail
     entry = dmail.sent(mail, machine.head, None if waiting is None else waiting.id)
-    log.tell(timeline.encode(entry))
+    log.append_timeline(timeline.encode(entry))
     return entry
 
 

@@ -60,8 +60,8 @@ class Config(msgspec.Struct):
             if mounts.get(name) != folder:
                 waiting.append(f"the mount {name} stays {folder}")
         self.mounts = {**mounts, **self.mounts}
-        told = {**found.mounts, **before.mounts}
-        self.settings = Settings(values=values, mounts=told, sources=sources)
+        named = {**found.mounts, **before.mounts}
+        self.settings = Settings(values=values, mounts=named, sources=sources)
         return waiting
 
 

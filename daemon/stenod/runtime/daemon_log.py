@@ -51,14 +51,14 @@ def adopt(settings: Settings) -> None:
             handler.files_max = settings.count("log.files")
 
 
-def tell(event: str, **fields: object) -> None:
+def log(event: str, **fields: object) -> None:
     """Note an event: its name, then field=value, values as JSON."""
     level = _level_of(event)
     if _logger.isEnabledFor(level):
-        told = " ".join(
+        text = " ".join(
             f"{name}={json.dumps(value, default=str)}" for name, value in fields.items()
         )
-        _logger.log(level, "%s %s", event, told)
+        _logger.log(level, "%s %s", event, text)
 
 
 def _level_of(event: str) -> int:

@@ -46,16 +46,16 @@ class ErrorMapping:
 
     Args:
         session: its id.
-        tell: tells the operator, as an event with fields.
+        log: logs an event with fields.
 
     Attributes:
         last_error: what went wrong last, if anything ever did.
     """
 
-    def __init__(self, session: str, tell: Callable[..., None]) -> None:
+    def __init__(self, session: str, log: Callable[..., None]) -> None:
         self.last_error: str | None = None
         self._session = session
-        self._tell = tell
+        self._log = log
 
     def of(self, error: Exception) -> StenoError:
         """The reply for an error before any write."""
@@ -74,10 +74,10 @@ class ErrorMapping:
             error: what it said.
             path: of the file that it happened to, which the error may name shortly or not at all.
         """
-        told = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
-        self._note("storage_failed", told)
+        text = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
+        self._note("storage_failed", text)
         return StorageFailed(
-            f"the disk refused: {told}; nothing of the command was kept, {remedy_of(error)} and"
+            f"the disk refused: {text}; nothing of the command was kept, {remedy_of(error)} and"
             " send it again",
             session=self._session,
         )
@@ -120,7 +120,7 @@ class ErrorMapping:
 
     def _note(self, event: str, error: str) -> None:
         self.last_error = error
-        self._tell(event, session=self._session, error=error)
+        self._log(event, session=self._session, error=error)
 
 
 def forget_way(error: StenoError) -> StenoError:
@@ -176,7 +176,7 @@ def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -
             return error
         return OutcomeUnknown(
             f"{error.message}; it was deleted, and whether the command was applied before only its"
-            " files in the trash tell",
+            " files in the trash show",
             session=error.session,
             code=error.code,
             key=command.key,

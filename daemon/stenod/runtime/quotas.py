@@ -23,7 +23,7 @@ class Room(msgspec.Struct):
 
     Attributes:
         left: bytes that still fit.
-        refusal: what the others are told.
+        refusal: the reply for the others.
     """
 
     left: float
@@ -117,7 +117,7 @@ class Quotas:
         left, refusal = min(
             (self._free_left(session, path), self._session_left(session, path),
              self._root_left(session)),
-            key=lambda told: told[0],
+            key=lambda entry: entry[0],
         )  # fmt: skip
         account = _Account(left, self._clock() + limits.ROOM_LOOK_S, refusal)
         self._accounts[session] = account

@@ -22,7 +22,7 @@ class Services(msgspec.Struct, frozen=True):
         wall: Unix time in seconds.
         flush: sends the answers that were queued.
         statistics: where the writer counts.
-        tell: tells the operator something, as an event with fields.
+        log: logs an event with fields.
         spawn: starts a task that no caller awaits.
         budget: what waits in all mailboxes together.
         key_room: what all writers remember of keys together.
@@ -36,7 +36,7 @@ class Services(msgspec.Struct, frozen=True):
     wall: Callable[[], float]
     flush: Callable[[], None]
     statistics: Statistics
-    tell: Callable[..., None]
+    log: Callable[..., None]
     spawn: Spawn
     budget: Budget = msgspec.field(default_factory=Budget)
     key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
@@ -56,4 +56,4 @@ class Services(msgspec.Struct, frozen=True):
         if took_s > expected_s:
             self.statistics.slow_syncs += 1
             self.statistics.slow_sync_at = self.wall()
-            self.tell("slow_sync", session=session, took_s=took_s, expected_s=expected_s)
+            self.log("slow_sync", session=session, took_s=took_s, expected_s=expected_s)

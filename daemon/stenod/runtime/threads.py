@@ -83,11 +83,11 @@ class Threads:
                 # Set before the loop is notified and reset before it checks: a job that ends in
                 # between is found by that check, or notifies again.
                 self._is_told = True
-                if not self._tell(loop):
+                if not self._notify(loop):
                     return
             del job
 
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _notify(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Notify the loop; False when it was closed and no caller waits."""
         while True:
             try:

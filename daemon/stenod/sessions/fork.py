@@ -97,7 +97,7 @@ def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
         BadRequest: it made a fork of another name.
         NotFound: it made this one, which was deleted since.
     """
-    entry = _told(wanted, entries)
+    entry = _recorded_entry(wanted, entries)
     if entry is None:
         return
     made = entry.details.get("to")
@@ -114,9 +114,9 @@ def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
     )
 
 
-def is_told(wanted: Wanted, entries: list[TimelineEntry]) -> bool:
+def is_recorded(wanted: Wanted, entries: list[TimelineEntry]) -> bool:
     """Whether the source's timeline has an entry of a fork."""
-    return _told(wanted, entries) is not None
+    return _recorded_entry(wanted, entries) is not None
 
 
 def make(disk: Disk, trees: SessionFolders, source: Captured, wanted: Wanted) -> SessionStat:
@@ -168,7 +168,7 @@ def _made(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat:
     return answer
 
 
-def told(wanted: Wanted, made: SessionStat) -> TimelineEntry:
+def source_entry(wanted: Wanted, made: SessionStat) -> TimelineEntry:
     """What the source's timeline says of a fork."""
     return TimelineEntry(
         kind=timeline_entries.FORK,
@@ -209,7 +209,7 @@ def _remove_left(disk: Disk, forks: int, name: str) -> bool:
     return True
 
 
-def _told(wanted: Wanted, entries: list[TimelineEntry]) -> TimelineEntry | None:
+def _recorded_entry(wanted: Wanted, entries: list[TimelineEntry]) -> TimelineEntry | None:
     key = wanted.command.key
     return next(
         (entry for entry in entries if entry.kind == timeline_entries.FORK and entry.key == key),

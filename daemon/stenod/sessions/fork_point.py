@@ -174,7 +174,7 @@ class _Survey:
         self._generation = generation
         self.generations = generations_of(wire.turns, beginnings)
         around = beginnings[generation : generation + 2]
-        self._is_told = all(each is not None and not each.is_inferred for each in around)
+        self._is_recorded = all(each is not None and not each.is_inferred for each in around)
         first = beginnings[generation]
         least = 0 if first is None else first.lines
         with source.view(generation) as view:
@@ -194,7 +194,7 @@ class _Survey:
             own.index(number),
             self._messages,
             self._generation,
-            is_told=self._is_told,
+            is_recorded=self._is_recorded,
         )
         if isinstance(found, Unplaced):
             return found

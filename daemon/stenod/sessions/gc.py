@@ -76,7 +76,7 @@ class Collector:
         if command.trash:
             await self._services.read(lambda: self._expire_all(command, found))
         if not command.dry_run:
-            self._services.tell(
+            self._services.log(
                 "collected", files=found.files, bytes=found.size, failed=found.failed
             )
         return GcReport(
@@ -112,13 +112,13 @@ class Collector:
 
     async def _drop(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
         writer = await self._registry.writer(place.session, "context")
-        told = TimelineEntry(
+        entry = TimelineEntry(
             kind=timeline_entries.COLLECTED,
             generation=writer.feed.head.generation,
             at=self._services.wall(),
             details={"generations": [past.generation for past in chosen]},
         )
-        await writer.note(told)  # 1.
+        await writer.note(entry)  # 1.
         return await self._services.read(lambda: self._remove(place, wish, chosen))
 
     def _remove(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:

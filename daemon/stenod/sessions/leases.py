@@ -133,15 +133,15 @@ class Compactions:
         assert isinstance(machine, Machine)
         # In the same instant as the head: every later checkpoint is to have a larger id.
         number = machine.reserve_checkpoint_id()
-        cut, is_told = None, False
+        cut, is_recorded = None, False
         try:
             cut = await self._choose(opened, head, command.preserve)
             if cut is not None:
                 # On disk, so that the id is not given to others by the next daemon either.
-                await writer.note(self._told(head, number, command))
-                is_told = True
+                await writer.note(self._entry(head, number, command))
+                is_recorded = True
         finally:
-            if not is_told:
+            if not is_recorded:
                 machine.release_checkpoint_id(number)
         is_present = writer.opened is opened and machine.head.generation == head.generation
         if not is_present:
@@ -156,7 +156,7 @@ class Compactions:
         finally:
             view.release()
 
-    def _told(self, head: Position, number: int, command: CompactBegin) -> TimelineEntry:
+    def _entry(self, head: Position, number: int, command: CompactBegin) -> TimelineEntry:
         return TimelineEntry(
             kind=timeline_entries.COMPACTING,
             generation=head.generation,

@@ -98,7 +98,7 @@ class Operations:
     async def _sweep(self, folder: str) -> bool:
         left, expired = await self._services.read(lambda: self._removed(folder))
         if left or expired:
-            self._services.tell("swept", folder=folder, forks=left, trash=expired)
+            self._services.log("swept", folder=folder, forks=left, trash=expired)
         return expired < limits.TRASH_SWEEP_ENTRIES_MAX
 
     def _removed(self, folder: str) -> tuple[int, int]:
@@ -295,15 +295,15 @@ class Operations:
         session = wanted.source.session
         try:
             entries = await self._looks.timeline(session)
-            if not fork.is_told(wanted, entries):
+            if not fork.is_recorded(wanted, entries):
                 writer = await self._registry.writer(session, "context")
-                await writer.note(fork.told(wanted, made))
+                await writer.note(fork.source_entry(wanted, made))
         except NotFound:
             return
         except (StenoError, OSError) as error:
             raise OutcomeUnknown(
                 f"the fork {made.session!r} is made, and the timeline of its source could not be"
-                f" told of it ({error}): send the command again with its key",
+                f" recorded there ({error}): send the command again with its key",
                 session=session,
                 code=getattr(error, "code", None),
                 key=wanted.command.key,

@@ -224,12 +224,14 @@ class Registry:
         looks = [(session, place, self._names[session][0]) for session, place in known]
 
         def moved() -> set[Session]:
-            return {each for each, place, told in looks if not self._trees.leads_to(place, told)}
+            return {
+                each for each, place, identity in looks if not self._trees.leads_to(place, identity)
+            }
 
         found = await self._services.read(moved)
         for session in found:
             await self._end(session)
-            self._services.tell("session_moved", session=session.place.session)
+            self._services.log("session_moved", session=session.place.session)
         _end_feeds(found, _MOVED)
 
     def retire_idle(self) -> None:
@@ -310,7 +312,7 @@ class Registry:
         try:
             found = await self._session(session, create=False)
         except Exception as error:
-            refusal = ErrorMapping(session, self._services.tell).of(error)
+            refusal = ErrorMapping(session, self._services.log).of(error)
             is_deleted = isinstance(refusal, NotFound) and await self._was_deleted(session)
             for item in self._resolving.pop(session).take_all():
                 item.to.refuse(doubted(refusal, item.command, is_deleted=is_deleted))

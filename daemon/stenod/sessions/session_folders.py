@@ -611,7 +611,7 @@ def no_present(disk: Disk, folder: int, place: Place) -> NotFound:
     """
     if not past_generations(disk, folder):
         return _no_session(place)
-    told = file_opening.present_lost(place.path)
+    text = file_opening.present_lost(place.path)
     if place.shared:
-        told += ", unless the program that moved it away is about to write another"
-    return NotFound(told, session=place.session)
+        text += ", unless the program that moved it away is about to write another"
+    return NotFound(text, session=place.session)

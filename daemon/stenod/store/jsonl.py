@@ -108,7 +108,7 @@ class JsonlLog:
         self._failed_syncs = FailedSyncs() if failed_syncs is None else failed_syncs
         self._identity = disk.stat(handle)
         self._unsynced: list[bytes] = []
-        self._told: int | None = None
+        self._timeline_size: int | None = None
         self._marked = (generation, 0)
         self._known_from, self._crc = self._end_of(handle, size)
         self.checksums = BlockChecksums(size) if checksums is None else checksums
@@ -319,10 +319,10 @@ class JsonlLog:
         with self.names.pinned() as folder:
             return read_file(self._disk, folder, paths.TIMELINE)
 
-    def tell(self, line: bytes) -> None:
+    def append_timeline(self, line: bytes) -> None:
         """Append a line to the timeline, durably."""
         with self.names.held() as folder:
-            self._told = tell(self._disk, folder, line, self._told)
+            self._timeline_size = append_timeline(self._disk, folder, line, self._timeline_size)
 
     @_holding
     def replace(self, pieces: Sequence[Piece], intent: bytes) -> str:
@@ -339,7 +339,7 @@ class JsonlLog:
         """
         generation = self.generation + 1
         rotated = paths.generation_file(generation)
-        self.tell(intent)  # 1. what is about to happen, synced
+        self.append_timeline(intent)  # 1. what is about to happen, synced
         fresh, size = self._build(pieces)  # 2. the new file aside, synced
         try:
             known_from, crc = self._end_of(fresh, size)
@@ -483,7 +483,7 @@ class JsonlLog:
         return piece.size
 
 
-def tell(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int:
+def append_timeline(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int:
     """Append a line to a folder's timeline and make it durable; a failed line is cut again.
 
     Args:

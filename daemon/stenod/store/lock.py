@@ -63,7 +63,7 @@ class RootLock:
             return True
         return (found.st_dev, found.st_ino) == self._identity
 
-    def tell(self, note: bytes) -> None:
+    def write_note(self, note: bytes) -> None:
         """Write the holder of the lock and its address.
 
         Raises:
@@ -81,7 +81,7 @@ class RootLock:
         """Give the root up."""
         # A note that cannot be taken away is that of a daemon that was killed: the lock is free.
         with suppress(OSError):
-            self.tell(b"")
+            self.write_note(b"")
         os.close(self._handle)
 
     def _note(self) -> paths.LockNote | None:

@@ -64,6 +64,6 @@ class Log(Protocol):
         """The session's timeline."""
         ...
 
-    def tell(self, line: bytes) -> None:
+    def append_timeline(self, line: bytes) -> None:
         """Append a line to the timeline, durably."""
         ...

@@ -140,8 +140,8 @@ class OpenFiles:
         """Append an entry to the timeline; durable on return.
 
         Raises:
-            Busy: the files are others by now; nothing was told.
-            OSError: the disk refused; nothing was told.
+            Busy: the files are others by now; nothing was written.
+            OSError: the disk refused; nothing was written.
         """
         async with self.timeline:
             if self.opened is not opened:
@@ -149,7 +149,9 @@ class OpenFiles:
                     "the session's files were opened again meanwhile: try again",
                     session=self._session,
                 )
-            await self._services.read(lambda: opened.log.tell(timeline.encode(happening)))
+            await self._services.read(
+                lambda: opened.log.append_timeline(timeline.encode(happening))
+            )
 
     async def take_in_foreign(self) -> Opened:
         """A foreign program changed the file: keep what it replaced, then believe what is there.
@@ -337,15 +339,15 @@ class OpenFiles:
 
     async def _tell_change(self, change: _Change, opened: Opened) -> None:
         before, after = change.before, opened.machine.head
-        told = TimelineEntry(
+        entry = TimelineEntry(
             kind=timeline_entries.FOREIGN,
             generation=after.generation,
             at=self._services.wall(),
             why="another program changed the file",
             details={"before": str(before), "after": str(after), "kept": change.is_kept},
         )
-        await self.note(opened, told)
-        self._services.tell(
+        await self.note(opened, entry)
+        self._services.log(
             "foreign_change", session=self._session, before=str(before), after=str(after)
         )
 

@@ -40,7 +40,7 @@ class Rewriter:
     Args:
         session: its id.
         workshop: what it works with.
-        feed: who is told.
+        feed: the followers.
         timeline: held while a line of the session's timeline is written.
     """
 
@@ -85,7 +85,7 @@ class Rewriter:
         self._feed.reset(chosen.head, chosen.kept, chosen.kind, chosen.checkpoint_floor)
         self._forget_mail(machine, chosen)
         self._services.statistics.rewrites[chosen.kind] += 1
-        self._services.tell(
+        self._services.log(
             "rewritten", session=self._session, kind=chosen.kind, head=ack.head, rotated=rotated
         )
         return ack
@@ -143,7 +143,7 @@ def _swap(log: JsonlLog, chosen: Plan, entry: TimelineEntry) -> str:
     except Replaced:
         # It did not take place, though what is there by now may look as if it had.
         with contextlib.suppress(OSError):
-            log.tell(timeline.encode(timeline.voided(entry)))
+            log.append_timeline(timeline.encode(timeline.voided(entry)))
         raise
 
 

@@ -63,7 +63,7 @@ class Writer:
         self.is_serving = False
         self.last_sync_at: float | None = None
         self._services = services
-        self._error_mapping = ErrorMapping(session, services.tell)
+        self._error_mapping = ErrorMapping(session, services.log)
         first, beside = (None, None) if needs is None else (needs.open, needs._files)
         self._files: OpenFiles = OpenFiles(session, opener, feed, services, first, beside)
         self._commit_failures = CommitFailures(self._files, self._error_mapping, services)
@@ -191,10 +191,10 @@ class Writer:
         Returns:
             False if that takes more, and was left to the task.
         """
-        is_told = self._tell(commit)
-        if not is_told:
+        is_replied = self._reply(commit)
+        if not is_replied:
             self._leave(partial(self._commit_failures.answer, commit))
-        return is_told
+        return is_replied
 
     def conclude(self, commit: Commit) -> None:
         """What was answered becomes the state, and those who follow are told."""
@@ -362,7 +362,7 @@ class Writer:
         if commit is None:
             return
         await self._services.commit(lambda: self._files.store(commit))
-        if self._tell(commit):
+        if self._reply(commit):
             self._remember(commit)
         else:
             await self._commit_failures.answer(commit)
@@ -380,7 +380,7 @@ class Writer:
         answer_all(commit.decided, synced=True)
         return None
 
-    def _tell(self, commit: Commit) -> bool:
+    def _reply(self, commit: Commit) -> bool:
         """Reply to a stored group; False, without a reply, if that takes more work."""
         if commit.error or (commit.data and commit.opened.log.may_be_foreign_changed()):
             return False

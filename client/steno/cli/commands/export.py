@@ -52,7 +52,7 @@ def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
         else:
             _write_file(Path(options.output), lines)
     if options.output is not None:
-        _tell(options, output, Path(options.output))
+        _print_result(options, output, Path(options.output))
     tell_damaged(output, pieces.damaged)
     return Exit.DONE
 
@@ -98,7 +98,7 @@ class _Pieces:
 
     def _count(self, raw: bytes) -> None:
         self._read += len(raw)
-        self._progress.tell(size(self._read))
+        self._progress.show(size(self._read))
 
 
 def _joined(documents: Iterable[str]) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _export_folder(options: Namespace, output: Output) -> int:
         new_folder(path) as folder,
     ):
         written = write_session(client, options.session, folder, progress)
-    _tell(options, output, path)
+    _print_result(options, output, path)
     tell_damaged(output, written.damaged)
     if not written.has_files:
         output.say(
@@ -138,7 +138,7 @@ def _export_folder(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _tell(options: Namespace, output: Output, path: Path) -> None:
+def _print_result(options: Namespace, output: Output, path: Path) -> None:
     written = path.absolute()
     if output.as_json:
         output.document(

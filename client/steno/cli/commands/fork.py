@@ -20,7 +20,7 @@ def fork(options: Namespace, output: Output) -> int:
             title=options.title,
             key=options.key,
         )
-        return _tell(output, made)
+        return _print_result(output, made)
 
 
 def undo(options: Namespace, output: Output) -> int:
@@ -29,10 +29,10 @@ def undo(options: Namespace, output: Output) -> int:
         made = client.session(options.session).undo(
             options.turns, options.to, title=options.title, key=options.key
         )
-        return _tell(output, made)
+        return _print_result(output, made)
 
 
-def _tell(output: Output, made: BlockingSession) -> int:
+def _print_result(output: Output, made: BlockingSession) -> int:
     stat = made.stat()
     if output.as_json:
         output.document(contract.reply(stat))

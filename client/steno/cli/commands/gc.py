@@ -34,11 +34,11 @@ def gc(options: Namespace, output: Output) -> int:
     )
     with connected(options) as client:
         report, _ = client.request(command, GcReport)
-    _tell(report, output)
+    _print_result(report, output)
     return Exit.FAILED if report.failed else Exit.DONE
 
 
-def _tell(report: GcReport, output: Output) -> None:
+def _print_result(report: GcReport, output: Output) -> None:
     if output.as_json:
         output.document(contract.garbage(report))
         return

@@ -43,7 +43,7 @@ def import_sessions(options: Namespace, output: Output) -> int:
     """Import every session of a folder; report failures and continue."""
     found, nameless = find(Path(options.folder), options.session)
     for path in nameless:
-        _tell_left_out(output, None, path.parent, f"the path {path} makes no session id")
+        _print_left_out(output, None, path.parent, f"the path {path} makes no session id")
     refused = len(nameless)
     taken_in: list[ImportSource] = []
     with connected(options) as client, Progress(output, "importing") as progress:
@@ -57,12 +57,12 @@ def import_sessions(options: Namespace, output: Output) -> int:
                         raise
                     progress.make_room()
                     folder = foundling.context.parent
-                    _tell_left_out(output, foundling.session, folder, error.message)
+                    _print_left_out(output, foundling.session, folder, error.message)
                     refused += 1
                     continue
                 progress.make_room()
                 taken_in.append(foundling)
-                _tell(output, client, foundling, was_there=not taken)
+                _print_result(output, client, foundling, was_there=not taken)
             note_work_dirs(Path(options.folder), taken_in, tree, aside)
     if refused:
         output.say(f"{count(refused, 'session')} of {number(len(found) + len(nameless))} left out")
@@ -209,7 +209,7 @@ def _copy(foundling: ImportSource, folder: Path, progress: Progress) -> None:
             while block := old.read(limits.COPY_BYTES):
                 new.write(block)
                 copied += len(block)
-                progress.tell(f"{printable(foundling.session)}, {size(copied)}")
+                progress.show(f"{printable(foundling.session)}, {size(copied)}")
             new.flush()
             os.fsync(new.fileno())
         stat = source.stat()
@@ -231,7 +231,7 @@ def _make_folders(folder: Path, tree: Path) -> None:
             return
 
 
-def _tell(
+def _print_result(
     output: Output, client: BlockingClient, foundling: ImportSource, *, was_there: bool
 ) -> None:
     stat = client.stat(foundling.session)
@@ -247,7 +247,7 @@ def _tell(
         output.say(f"{number(damaged)} {what} in {stat.session}: kept, and passed over by readers")
 
 
-def _tell_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:
+def _print_left_out(output: Output, session: str | None, folder: Path, why: str) -> None:
     if output.as_json:
         output.document(contract.left_out(session, folder, why))
     else:

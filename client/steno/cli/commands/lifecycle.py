@@ -41,15 +41,15 @@ def start(options: Namespace, output: Output) -> int:
 
 def stop(options: Namespace, output: Output) -> int:
     """Let the daemon end, and wait until the root is free."""
-    told = _stopped(options)
+    found = _stopped(options)
     if output.as_json:
-        output.document(told)
-    elif told["stopped"] and paths.is_remote(endpoint_of(options) or ""):
-        output.say(f"stenod (pid {told['pid']}) of {told['root']} there ended")
-    elif told["stopped"]:
-        output.say(f"stenod (pid {told['pid']}) ended; {told['root']} is free")
+        output.document(found)
+    elif found["stopped"] and paths.is_remote(endpoint_of(options) or ""):
+        output.say(f"stenod (pid {found['pid']}) of {found['root']} there ended")
+    elif found["stopped"]:
+        output.say(f"stenod (pid {found['pid']}) ended; {found['root']} is free")
     else:
-        output.say(f"no daemon runs on {told['root']}: nothing to stop")
+        output.say(f"no daemon runs on {found['root']}: nothing to stop")
     return Exit.DONE
 
 
@@ -107,13 +107,13 @@ def _started(options: Namespace) -> dict[str, Any]:
     }
 
 
-def _print_start(output: Output, told: dict[str, Any]) -> None:
+def _print_start(output: Output, found: dict[str, Any]) -> None:
     if output.as_json:
-        output.document(told)
+        output.document(found)
         return
-    output.write(told["endpoint"])
-    did = "started" if told["started"] else "runs already"
-    output.say(f"stenod {told['version']} (pid {told['pid']}) {did} on {told['root']}")
+    output.write(found["endpoint"])
+    did = "started" if found["started"] else "runs already"
+    output.say(f"stenod {found['version']} (pid {found['pid']}) {did} on {found['root']}")
 
 
 def _stopped(options: Namespace) -> dict[str, Any]:
@@ -130,8 +130,8 @@ def _stopped(options: Namespace) -> dict[str, Any]:
         root = root_of(options)
         if not is_free(root):
             if note_of(root) is None:
-                told = f"a daemon holds {root} that does not answer yet: try again"
-                raise Unreachable(told) from None
+                found = f"a daemon holds {root} that does not answer yet: try again"
+                raise Unreachable(found) from None
             raise
         return {"stopped": False, "pid": None, "root": str(root)}
     if paths.is_remote(endpoint_of(options) or ""):

@@ -40,7 +40,7 @@ def _repair_session(options: Namespace, output: Output) -> int:
     session: str = options.target
     with connected(patient(options)) as client:
         with Progress(output, "checking") as progress:
-            progress.tell(session)
+            progress.show(session)
             report = verify_session(client, session)
         if options.apply:
             # Opening it puts its end right, which is not a repair's to do.
@@ -62,14 +62,14 @@ def _repair_session(options: Namespace, output: Output) -> int:
             contract.repaired(session, None, found, applied=is_applied, kept_in=kept_in, head=head)
         )
         return Exit.DONE
-    _tell(output, session, report.findings, found)
+    _print_result(output, session, report.findings, found)
     if ack is not None:
         output.write(str(ack.head))
         output.say(f"{session} is repaired; the damaged file is {ack.rotated}")
     elif is_applied and any(each.remedy == _BY_OPENING for each in found):
         output.say(f"{session} is repaired; what was cut is in its folder {paths.QUARANTINE}")
     elif not is_applied:
-        _tell_undone(output, session, found)
+        _print_undone(output, session, found)
     if is_applied and is_state_damaged:
         kept = paths.damaged_state_file(1)
         output.say(
@@ -111,7 +111,7 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
         if options.apply:
             repair_in_place.lock(folder, found.folder)
         with Progress(output, "checking") as progress:
-            progress.tell(str(path))
+            progress.show(str(path))
             plan = _plan(folder, found, name)
         if plan.edits:
             _check_ours_to_repair(found, name)
@@ -132,12 +132,12 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
             )
         )
         return
-    _tell(output, str(found.folder), plan.findings, plan.repaired)
+    _print_result(output, str(found.folder), plan.findings, plan.repaired)
     if kept is not None:
         output.write(printable(str(found.folder / kept)))
         output.say(f"{path} is repaired; what it was is {kept}, beside it")
     else:
-        _tell_undone(output, str(path), plan.repaired)
+        _print_undone(output, str(path), plan.repaired)
 
 
 def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
@@ -177,7 +177,7 @@ def _session_of(found: Transcripts) -> str:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _tell(
+def _print_result(
     output: Output, where: str, findings: list[CheckFinding], repaired: list[CheckFinding]
 ) -> None:
     for finding in findings:
@@ -203,7 +203,7 @@ def _done(finding: CheckFinding) -> str:
             return f"{count(finding.bytes, 'byte')} from byte {finding.offset} on are left out"
 
 
-def _tell_undone(output: Output, where: str, repaired: list[CheckFinding]) -> None:
+def _print_undone(output: Output, where: str, repaired: list[CheckFinding]) -> None:
     if repaired:
         places_found = count(len(repaired), "place")
         output.say(f"{where}: {places_found} to repair; nothing was changed, --apply does it")

@@ -35,7 +35,7 @@ def install(options: Namespace, output: Output) -> int:
         aside.write_text(unit.text, encoding="utf-8")
         aside.replace(unit.path)
     name = name_of(root, _default_root())
-    _tell(units, output, [
+    _print_result(units, output, [
         f"steno stop --root {root}",
         "systemctl --user daemon-reload",
         f"systemctl --user enable --now {name}.socket",
@@ -54,7 +54,7 @@ def uninstall(options: Namespace, output: Output) -> int:
         f"systemctl --user disable --now {name}.socket {name}.service",
         "systemctl --user daemon-reload",
     ]
-    _tell(units, output, following if removed else [])
+    _print_result(units, output, following if removed else [])
     return Exit.DONE
 
 
@@ -71,7 +71,7 @@ def show(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _tell(units: list[Unit], output: Output, following: list[str]) -> None:
+def _print_result(units: list[Unit], output: Output, following: list[str]) -> None:
     if output.as_json:
         output.document(_document(units, following))
         return

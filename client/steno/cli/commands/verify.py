@@ -87,15 +87,15 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
     """What is found in the files of a folder."""
     checked_bytes = 0
 
-    def tell(more_bytes: int) -> None:
+    def show(more_bytes: int) -> None:
         nonlocal checked_bytes
         checked_bytes += more_bytes
-        progress.tell(f"{size(checked_bytes)} of {found.folder}")
+        progress.show(f"{size(checked_bytes)} of {found.folder}")
 
     with closing(LocalFolder(found.folder)) as folder:
         names = list(found.names)
         if found.is_session and (found.is_whole or paths.CONTEXT in names):
-            check = Check(tell)
+            check = Check(show)
             repairable = frozenset({paths.WIRE}) if found.is_owned else None
             generation = check_session(check, folder, sizes={}, repairable=repairable)
             report = check.report(None, generation)
@@ -104,7 +104,7 @@ def _check_local(found: Transcripts, progress: Progress) -> Iterator[Checked]:
             looked_at = {each.file for each in check.files} | {each.file for each in check.findings}
             names = [name for name in names if name not in looked_at]
         for name in names:
-            check = Check(tell)
+            check = Check(show)
             schema = schema_of(name, in_session=found.is_session)
             is_repairable = not found.is_owned or name == paths.WIRE
             try:

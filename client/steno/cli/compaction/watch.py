@@ -70,7 +70,7 @@ class Watch:
         try:
             entries = await self._client.sessions(self._rule.prefix, archived="no")
         except StenoError as error:
-            self._tell_once(error)
+            self._print_once(error)
             return
         self._list_failed = False
         ours = [entry for entry in entries if self._rule.is_for(entry.session)]
@@ -109,7 +109,7 @@ class Watch:
             # It is due, but for what stays as it is: only more messages change that.
             self._book.ended(session)
             return
-        self._tell(session, done)
+        self._print_result(session, done)
         stat = await self._client.stat(session)
         tokens = stat.token_count_with_pending
         if self._rule.is_due(tokens):
@@ -118,7 +118,7 @@ class Watch:
         else:
             self._book.ended(session)
 
-    def _tell(self, session: str, done: Compacted) -> None:
+    def _print_result(self, session: str, done: Compacted) -> None:
         if self._output.as_json:
             self._output.document(contract.compacted(session, done))
         else:
@@ -130,7 +130,7 @@ class Watch:
         pause_s = self._book.failed(session, anyio.current_time())
         self._output.say(f"{session}: {what}; tried again in {duration(pause_s)}")
 
-    def _tell_once(self, error: StenoError) -> None:
+    def _print_once(self, error: StenoError) -> None:
         if not self._list_failed:
             self._output.say(f"the sessions cannot be listed, which is tried again: {error}")
         self._list_failed = True

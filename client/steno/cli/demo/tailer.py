@@ -25,7 +25,7 @@ def main(root: str, session_id: str, last_key: str) -> int:
             for event in events:
                 match event:
                     case RecordsEvent():
-                        if _tell(event, last_key):
+                        if _print_result(event, last_key):
                             return 0
                     case Live():
                         _print(b"ready")
@@ -39,7 +39,7 @@ def main(root: str, session_id: str, last_key: str) -> int:
     return 1
 
 
-def _tell(event: RecordsEvent, last_key: str) -> bool:
+def _print_result(event: RecordsEvent, last_key: str) -> bool:
     """Print each line of a block; True when the last one of all was among them."""
     lines = split_lines(event.block)
     for number, line in enumerate(lines, event.first.line):

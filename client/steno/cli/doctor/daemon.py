@@ -132,7 +132,7 @@ def _silent(why: str, note: LockNote | None, root: Path) -> Finding:
         remedy = f"see {root / paths.LOG}; if it hangs, kill its process"
         return problem("daemon", f"it does not answer: {why}", remedy)
     silence = silence_of(note)
-    return problem("daemon", silence.told, silence.remedy)
+    return problem("daemon", silence.text, silence.remedy)
 
 
 def _unused_socket(socket: Path) -> Iterator[Finding]:

@@ -102,7 +102,7 @@ class Output:
         if self._is_updated:
             self.update("")
         if self.as_json:
-            self._tell({"note": text})
+            self._print_json({"note": text})
             return
         self._utter(_for(self._talk, f"steno: {printable(text, one_line=True)}") + "\n")
 
@@ -119,7 +119,7 @@ class Output:
     def error(self, error: StenoError) -> None:
         """Print the error that ended the command: one line, or one JSON object."""
         if self.as_json:
-            self._tell({"error": error_document(error)})
+            self._print_json({"error": error_document(error)})
         else:
             self.say(str(error))
 
@@ -127,7 +127,7 @@ class Output:
         """Print a failure that is not a StenoError."""
         if self.as_json:
             document = {**error_document(StenoError(message)), "code": "failed"}
-            self._tell({"error": document})
+            self._print_json({"error": document})
         else:
             self.say(message)
 
@@ -138,7 +138,7 @@ class Output:
         codes = ";".join(_STYLES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
-    def _tell(self, document: Mapping[str, Any]) -> None:
+    def _print_json(self, document: Mapping[str, Any]) -> None:
         self._utter(_json(self._talk, document))
 
     def _utter(self, text: str) -> None:

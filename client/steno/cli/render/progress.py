@@ -46,10 +46,10 @@ class Progress:
         """The items one by one, told as so many of all."""
         for done, item in enumerate(items):
             self._place = f"{done} of {len(items)}"
-            self.tell("")
+            self.show("")
             yield item
 
-    def tell(self, how_far: str) -> None:
+    def show(self, how_far: str) -> None:
         """Show the progress, if stderr is a terminal and an update is due."""
         now = time.monotonic()
         if now < self._next or not self._output.talks_to_terminal or self._output.as_json:

@@ -187,7 +187,7 @@ class _Writer:
         with path.open("xb") as file:
             for piece in pieces:
                 written += file.write(piece)
-                self._progress.tell(f"{path.name}, {size(written)}")
+                self._progress.show(f"{path.name}, {size(written)}")
             file.flush()
             os.fsync(file.fileno())
 
