@@ -19,15 +19,19 @@ from support.project import PROJECT, SOURCES
 README = PROJECT / "README.md"
 COMMANDS = PROJECT / "client" / "COMMANDS.md"
 DESIGN = PROJECT / "daemon" / "DESIGN.md"
-DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md"))]
+GUIDES = sorted((PROJECT / "client" / "guide").glob("*.md"))
+DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES]
+README_BYTES_MAX = 10_000
+GUIDE_BYTES_MAX = 8_000
 BIN = Path(sys.executable).parent
 
 
-def _examples(*languages: str) -> list[Block]:
-    """The blocks of the README that a reader would run; those under a command marker are CI's."""
+def _examples(*languages: str) -> list[tuple[str, Block]]:
+    """The blocks that a reader would run, by document; CI runs those under a command marker."""
     return [
-        block
-        for block in blocks(README)
+        (document.stem, block)
+        for document in (README, *GUIDES)
+        for block in blocks(document)
         if block.language in languages
         and not (block.marker or "").startswith(("command:", "not run:"))
     ]
@@ -49,19 +53,20 @@ def _run(arguments: list[str], root: Path, folder: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def _line_of(block: Block) -> str:
-    return f"line {block.line}"
+def _name_of(example: tuple[str, Block]) -> str:
+    document, block = example
+    return f"{document}-{block.line}"
 
 
-@pytest.mark.parametrize("block", _examples("python"), ids=_line_of)
-def test_a_python_example_of_the_readme_runs(block: Block, root: Path, tmp_path: Path) -> None:
-    _run([sys.executable, "-W", "error", "-c", block.code], root, tmp_path)
+@pytest.mark.parametrize("example", _examples("python"), ids=_name_of)
+def test_a_python_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
+    _run([sys.executable, "-W", "error", "-c", example[1].code], root, tmp_path)
 
 
-def test_the_python_examples_of_the_readme_are_typed(tmp_path: Path) -> None:
+def test_the_python_examples_are_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="it comes with the extra `lint`")
-    for block in _examples("python"):
-        (tmp_path / f"line_{block.line}.py").write_text(block.code)
+    for document, block in _examples("python"):
+        (tmp_path / f"{document.replace('-', '_')}_{block.line}.py").write_text(block.code)
     words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".cache", "."]
     # As their readers have it, and not as this project is configured.
     rooms = os.pathsep.join(str(PROJECT / room) for room in ("protocol", "daemon", "client"))
@@ -72,9 +77,14 @@ def test_the_python_examples_of_the_readme_are_typed(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.parametrize("block", _examples("sh"), ids=_line_of)
-def test_a_shell_example_of_the_readme_runs(block: Block, root: Path, tmp_path: Path) -> None:
-    _run(["bash", "-euo", "pipefail", "-c", block.code], root, tmp_path)
+@pytest.mark.parametrize("example", _examples("sh"), ids=_name_of)
+def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: Path) -> None:
+    _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
+
+
+def test_the_readme_and_the_guides_are_short() -> None:
+    assert len(README.read_bytes()) <= README_BYTES_MAX
+    assert [page.name for page in GUIDES if len(page.read_bytes()) > GUIDE_BYTES_MAX] == []
 
 
 @pytest.mark.parametrize("name", ["demo", "test"])
