@@ -20,9 +20,11 @@ README = PROJECT / "README.md"
 COMMANDS = PROJECT / "client" / "COMMANDS.md"
 DESIGN = PROJECT / "daemon" / "DESIGN.md"
 GUIDES = sorted((PROJECT / "client" / "guide").glob("*.md"))
-DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES]
+DECISIONS = sorted((PROJECT / "daemon" / "decisions").glob("*.md"))
+DOCUMENTS = [README, *sorted(PROJECT.glob("*/*.md")), *GUIDES, *DECISIONS]
 README_BYTES_MAX = 10_000
 GUIDE_BYTES_MAX = 8_000
+DESIGN_BYTES_MAX = 15_000
 BIN = Path(sys.executable).parent
 
 
@@ -82,8 +84,9 @@ def test_a_shell_example_runs(example: tuple[str, Block], root: Path, tmp_path: 
     _run(["bash", "-euo", "pipefail", "-c", example[1].code], root, tmp_path)
 
 
-def test_the_readme_and_the_guides_are_short() -> None:
+def test_the_documents_keep_their_sizes() -> None:
     assert len(README.read_bytes()) <= README_BYTES_MAX
+    assert len(DESIGN.read_bytes()) <= DESIGN_BYTES_MAX
     assert [page.name for page in GUIDES if len(page.read_bytes()) > GUIDE_BYTES_MAX] == []
 
 
@@ -294,6 +297,17 @@ def test_every_variable_of_the_environment_is_described() -> None:
         for name in re.findall(r"STENO_[A-Z_]+", document.read_text())
     }
     assert read - told == set()
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = (PROJECT / "daemon" / "decisions" / "README.md").read_text()
+    assert [page.name for page in DECISIONS if f"({page.name})" not in index] == ["README.md"]
+
+
+def test_every_link_between_the_documents_of_the_daemon_leads_somewhere() -> None:
+    for document in (DESIGN, *DECISIONS, PROJECT / "daemon" / "benchmarks.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
 def test_every_module_of_the_daemon_has_a_room() -> None:

@@ -1,6 +1,6 @@
 """A session beside a program that comes between any two of its calls: nothing is ever lost.
 
-What this cannot ask for is in `NeighbourSimulation`; DESIGN's known limits say it, too.
+What this cannot ask for is in `NeighbourSimulation`; `daemon/limits.md` has it too.
 """
 
 import random
