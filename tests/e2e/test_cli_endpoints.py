@@ -136,7 +136,7 @@ def test_what_is_no_endpoint_is_wrong_usage(root: Path, endpoint: str) -> None:
 def test_what_is_about_a_root_takes_no_endpoint(root: Path, command: list[str]) -> None:
     ran = Steno(root)(*command, "--endpoint", NOWHERE)
     assert (ran.code, ran.out) == (2, "")
-    assert "is about a root" in ran.err
+    assert "needs a root" in ran.err
 
 
 @pytest.mark.parametrize(

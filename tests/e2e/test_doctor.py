@@ -259,7 +259,7 @@ def test_doctor_accepts_a_file_system_without_a_size(
     found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: found)
     (finding,) = examine_disk(Namespace(), root)
-    assert (finding.state, "does not tell" in finding.told) == ("ok", True)
+    assert (finding.state, "does not report" in finding.told) == ("ok", True)
 
 
 def test_files_that_cannot_have_two_names_are_a_problem(

@@ -167,7 +167,7 @@ def test_a_file_that_changes_while_it_is_looked_at_is_left_alone(
         real(*arguments, **options)
 
     monkeypatch.setattr(repair_in_place.os, "link", link)
-    with pytest.raises(Conflict, match="changed while"):
+    with pytest.raises(Conflict, match="changed during"):
         repair(talk)
     assert talk.read_bytes() == DAMAGED + b"more\n"
 

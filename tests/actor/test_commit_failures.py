@@ -291,7 +291,7 @@ def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
         (errno.EFBIG, "`ulimit -f`"),
         (errno.EROFS, "mount it for writing"),
         (errno.EMFILE, "`ulimit -n`"),
-        (errno.EACCES, "who may write it"),
+        (errno.EACCES, "check its owner"),
         (errno.ENOLINK, "make room or mend the disk"),
     ],
 )
