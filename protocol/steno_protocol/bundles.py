@@ -69,7 +69,7 @@ def decode_bundle(frame: bytes) -> list[Request | Unreadable]:
 
     Raises:
         Incompatible: it begins with another version of the protocol.
-        TooLarge, BadRequest: nobody can be told what is wrong, because its requests cannot be told
+        TooLarge, BadRequest: no reply is possible, because its requests cannot be told
             apart.
     """
     magic, header, body = _parts(frame)
@@ -118,7 +118,7 @@ def _envelopes(header: bytes) -> list[_Envelope]:
 
 def _records(body: bytes, count: int) -> list[bytes]:
     """The records of all requests, one a line."""
-    # Not cut further than they tell: millions of newlines would become as many objects.
+    # Not cut further than the sizes say: millions of newlines would become as many objects.
     *records, rest = body.split(b"\n", count)
     if len(records) != count or rest:
         is_unfinished = not body.endswith(b"\n") and body

@@ -19,7 +19,7 @@ _KEEPING_IDS: Final = {
 
 
 def checkpoint_floor(entries: Iterable[TimelineEntry], present: int) -> int:
-    """The id that the next checkpoint gets in a generation whose own lines tell of none.
+    """The next checkpoint id of a generation without checkpoint lines.
 
     Args:
         entries: of the session's timeline, oldest first, without rewrites that were voided.
@@ -29,7 +29,7 @@ def checkpoint_floor(entries: Iterable[TimelineEntry], present: int) -> int:
 
 
 class NextCheckpointIds:
-    """What a timeline tells of such ids, looked through once for however many generations.
+    """The next checkpoint ids in a timeline, read once for any number of generations.
 
     A revert reuses the id of its target, which is more than 0 when that began the file of a
     compaction. After any other rewrite that keeps no ids, it is 0.
@@ -48,7 +48,7 @@ class NextCheckpointIds:
                 self._forks[entry.generation] = entry
 
     def of(self, generation: int) -> int:
-        """The id that the next checkpoint gets where the lines of a generation tell of none."""
+        """The next checkpoint id of a generation without checkpoint lines."""
         while True:
             fork = self._forks.get(generation)
             if fork is not None and (number := whole_number(fork.details.get("checkpoint_id"))):

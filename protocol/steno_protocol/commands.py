@@ -54,7 +54,7 @@ class Command(
     """Any request.
 
     Attributes:
-        deadline_ms: on the daemon's clock (`hello` tells it); past it the command is refused with
+        deadline_ms: on the daemon's clock (see `hello`); past it the command is refused with
             `expired` instead of being applied late. None: no deadline.
     """
 
@@ -359,7 +359,7 @@ class Read(SessionCommand, frozen=True, kw_only=True):
         offset: the `offset` of an earlier reply to this reader at exactly `after`, which saves the
             daemon counting lines; a wrong one is noticed when it is no start of a line.
         opened: identity of a file that the reader has opened by itself: if the lines lie in that
-            one, none are given, and the `source` of the reply tells how far it may be read.
+            one, none are given, and the `source` of the reply has its readable length.
     """
 
     after: PositionText | None = None

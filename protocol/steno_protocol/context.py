@@ -261,7 +261,7 @@ class ContextState:
         """Follow a rewrite: the first `kept` lines live on in `generation`, the rest is gone.
 
         Args:
-            checkpoint_floor: ids below it were given out before that generation's lines tell of
+            checkpoint_floor: ids below it were assigned before that generation's lines contain
                 any; it takes the place of the one before.
         """
         keep = bisect_left(self._history_lines, kept)

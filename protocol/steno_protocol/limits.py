@@ -123,7 +123,7 @@ CLIENT_TURN_MESSAGES: Final = 256
 
 CLIENT_TURNS_MAX: Final = 16
 """Turns in which a blocking client takes in what has arrived before it sends a change: a window of
-events fits into them, and a session that is written to all the time keeps nobody from sending."""
+events fits into them, and a busy session does not delay the client's requests."""
 
 REFRESH_S_MAX: Final = 1.0
 """A refresh ends after this long where others write without a pause; a window takes a fifth."""
@@ -271,7 +271,8 @@ PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
 """Bytes that one connection may leave untaken before its subscriptions wait: two windows."""
 
 PEER_PROOF_BYTES: Final = 1 * MIB
-"""Bytes that go to a connection by copy until a frame is lent, which tells that all was taken."""
+"""Bytes that go to a connection by copy until a frame is lent; the release of that frame shows that
+all were sent."""
 
 PEER_LOOK_S: Final = 0.02
 """Interval between checks of a stalled connection: no system call reports that a peer read."""
@@ -359,7 +360,7 @@ LIVE_SYNC_S: Final = 0.05
 
 UNSYNCED_BYTES_MAX: Final = 8 * MIB
 """... nor later than the group behind this many of them: they are kept in memory until then, and a
-sync of all that a flood writes in a second would keep everybody behind it waiting."""
+sync of all that a flood writes in a second would delay every command behind it."""
 
 SLOW_SYNC_S: Final = 0.5
 """A sync slower than this is reported in the log with what it took."""

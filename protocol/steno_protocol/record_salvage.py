@@ -90,7 +90,7 @@ def whole_records(line: bytes, is_record: Callable[[bytes], bool], *, ended: boo
 
     Args:
         line: one line without its newline.
-        is_record: tells a record of this file from any other object; asked only of objects that
+        is_record: whether an object is a record of this file; called only for objects that
             something damaged precedes.
         ended: the line had a newline.
     """

@@ -30,7 +30,7 @@ class WorkDir(msgspec.Struct, frozen=True):
     Attributes:
         path: where it lies.
         kaos: the machine that it lies on, as kimi-cli names it.
-        last_session_id: the session that was used there last, None where nobody noted it.
+        last_session_id: the session that was used there last, None if it is not recorded.
     """
 
     path: str

@@ -295,7 +295,7 @@ def test_a_dead_socket_is_detected_without_a_wait(root: Path) -> None:
     for _ in ("left behind", "removed"):
         found = probe.probe(target, 0.0)
         assert isinstance(found, probe.Unreachable)
-        assert "nobody listens" in found.why
+        assert "no daemon listens" in found.why
         (root / paths.SOCKET).unlink(missing_ok=True)
     with ForegroundDaemon(root):
         ready = probe.probe(target, time.monotonic() + limits.PROBE_TIMEOUT_S)

@@ -49,7 +49,7 @@ class Client(NotPicklable):
     """A connection to a daemon that mends itself; made by `connect`.
 
     Several tasks may use one client at once. A cancelled call leaves the client sound; whether its
-    command was applied is then not known to the caller, who may repeat it with the same key.
+    command was applied is then unknown to the caller, which may repeat it with the same key.
 
     It is entered once, and belongs to the event loop that it was entered in. On asyncio one task
     may enter it and another one leave it; on trio that has to be one task.

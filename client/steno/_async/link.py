@@ -95,7 +95,7 @@ class Link:
             await self._tasks.__aenter__()
             self._start()
         else:
-            # Of a task of their own: whoever leaves a task group has to be who entered it, and
+            # In a task of their own: a task group has to be left by the task that entered it, and
             # asyncio's programs close in other tasks what they open (fixtures, generators, hooks).
             self._owner = self._loop.create_task(self._own_tasks(), name="steno client")
             self._owner.add_done_callback(self._ended)

@@ -139,15 +139,15 @@ class Attempt:
 
 def _silence(target: Target, endpoint: str) -> str:
     if target.key is None:
-        return f"nobody listens at {endpoint}"
-    return f"nobody answers at {endpoint}, or it is not the daemon that the key file was made for"
+        return f"no daemon listens at {endpoint}"
+    return f"no daemon answers at {endpoint}, or the key file is for another daemon"
 
 
 def _refused(target: Target, endpoint: str) -> Unauthorized:
     shown = "without a key" if target.key is None else f"with the key {target.key.own.public}"
     return Unauthorized(
         f"the daemon at {endpoint} does not let this client in {shown}: `steno keys new` on its"
-        " machine makes a key file, `steno keys list` shows who is let in"
+        " machine makes a key file, `steno keys list` shows the admitted clients"
     )
 
 

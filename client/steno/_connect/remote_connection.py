@@ -129,7 +129,7 @@ class RemoteConnection:
         news = f"inproc://news-{next(_numbers)}"
         self._socket.monitor(news, _ENDS | _HANDSHAKE)
         self._monitor.connect(news)
-        # Polled without a wait they tell what an option of the socket tells, at half the price:
+        # A poll without a wait reports the same as an option of the socket, at half the cost:
         # pyzmq looks an option up first.
         self._incoming = [(self._socket, _POLLIN)]
         self._outgoing = [(self._socket, _POLLOUT)]
@@ -215,7 +215,7 @@ class RemoteConnection:
         messages: list[list[bytes]] = []
         for number in range(messages_max):
             # Being told by an exception that nothing is there costs as much as asking three times;
-            # who comes here mostly knows of one message, and mostly there is no other.
+            # a caller mostly knows of one message, and mostly there is no other.
             if number == 1 and not self.has_messages:
                 break
             try:
@@ -241,7 +241,8 @@ class RemoteConnection:
             to_send: come back too when a message can go.
 
         Returns:
-            Whether a message is there, and whether the connection may have ended: `is_lost` tells.
+            Whether a message is there, and whether the connection may have ended, which `is_lost`
+            checks.
         """
         watched = [(self._socket, _POLLIN | _POLLOUT if to_send else _POLLIN), *self._news]
         stirred = dict(zmq.zmq_poll(watched, _milliseconds(deadline)))
@@ -252,7 +253,7 @@ class RemoteConnection:
         try:
             self._close()
         except BaseException:
-            # An interrupt. libzmq's thread stops for ever at an event that it can give to nobody,
+            # An interrupt. libzmq's thread stops for ever at an event that no monitor takes,
             # so the socket is never left with a monitor that is closed.
             self._close()
             raise

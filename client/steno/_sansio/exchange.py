@@ -423,7 +423,7 @@ class Exchange:
 
     def _subscribe(self, follower: Follower, now: float) -> None:
         # A new name and a new request id for each attempt: what an earlier one still sends is then
-        # nobody's, and cannot be mistaken for an event of this one.
+        # ignored, and cannot be mistaken for an event of this one.
         request_id = self._next_id(b"s")
         # It always has an id: a follower without one is never subscribed again.
         self._followers[request_id] = follower

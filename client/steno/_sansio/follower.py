@@ -27,7 +27,7 @@ class Follower:
         after: where to begin, until the first answer says where that is.
         position: everything before it was received; a resumption continues here.
         incarnation: which making of the session `position` speaks of.
-        checkpoint_floor: ids below it were given out before the lines after the beginning tell of
+        checkpoint_floor: ids below it were assigned before the lines after the beginning contain
             any.
         inbox: received and not yet consumed; the window bounds its bytes.
         is_live: the first backlog was received.

@@ -1,14 +1,14 @@
-"""Whose turn it is on a connection that several threads share, and how those who wait are woken.
+"""The lock of a connection that threads share, and the wake-up of waiting threads.
 
 A thread has the turn while it uses the connection. One that only waits for something to come sleeps
-beside the turnstile, on the connection's descriptors and on a bell of its own, so that nobody ever
+beside the lock, on the connection's descriptors and on a wakeup of its own, so that no thread ever
 has to get it out of the way. What it sleeps on may be used up by another thread's turn (libzmq's
-descriptors tell of a change once, to whoever asks first), so who takes the turn to use the
-connection rings the bells: each who sleeps then queues for a turn, and looks again.
+descriptors report a change once, to the first that asks), so a thread that takes the turn to use
+the connection rings the wakeups: each sleeping thread then queues for a turn, and checks again.
 
 Rejected: one waiting thread that polls with the turn in its hand and is asked for it. Each request
-would wait for two changes of threads before it could send, and what it took in for a second waiting
-thread, which queues behind the first, nobody would tell that one.
+would wait for two changes of threads before it could send, and a second waiting thread, which
+queues behind the first, would not be notified of messages that the first received for it.
 """
 
 import os

@@ -31,7 +31,8 @@ class BlockingLink:
     """A connection to a daemon that mends itself during calls; it stands when this is made.
 
     Threads take turns on it. A request has the turn until it has its answer; what only waits for
-    something to come (`wait_until`) has it for a look now and then, and keeps nobody waiting.
+    something to come (`wait_until`) holds it for a short check now and then, and delays no other
+    thread.
 
     Attributes:
         name: the author of changes.

@@ -96,7 +96,7 @@ class CompactingFile(FollowedFile):
 
         Returns:
             None when there is nothing to summarise, or when the file is not followed from its
-            first line, so that nobody here knows all that a summary would replace.
+            first line, so the messages that a summary would replace are not all known here.
 
         Raises:
             Busy: another compactor is at the session.

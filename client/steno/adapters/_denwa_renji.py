@@ -44,7 +44,7 @@ class DenwaRenji:
     The methods block until the daemon has answered, as the interface wants it: about a millisecond.
 
     Without a file it is what kimi-cli's own is: a box for one mail in this process, which ends with
-    it, and which only `set_n_checkpoints` tells what checkpoints there are.
+    it, and which knows its checkpoints only from `set_n_checkpoints`.
 
     Args:
         file_backend: the file that the Context has, too; None: there is none.

@@ -182,7 +182,7 @@ def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -
             key=command.key,
         )
     return OutcomeUnknown(
-        f"the command may have been applied when it was sent before, and nobody could look just"
+        f"the command may have been applied when it was sent before, and the lookup failed just"
         f" now ({error.message}): what became of it shows when it is sent again with its key",
         session=error.session,
         code=error.code,

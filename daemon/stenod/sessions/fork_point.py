@@ -245,7 +245,7 @@ def _before_checkpoint(source: Captured, checkpoint_id: int) -> Instant:
             found = _lines_before(source, generation, checkpoint_id)
             if found is not None:
                 chosen = _at_position(source, Position(generation, found))
-                # What is cut off gives its id free, and the first lines of a compaction tell of
+                # The cut part frees its id, and the first lines of a compaction contain
                 # none before it.
                 return msgspec.structs.replace(chosen, next_id=checkpoint_id)
     valid = f"0 to {count - 1} exist" if count else "the session has none yet"

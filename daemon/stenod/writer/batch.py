@@ -64,7 +64,7 @@ class Group(msgspec.Struct, eq=False):
 
 
 class Commit(msgspec.Struct, eq=False):
-    """A group's bytes on their way to the disk, and who is to be told.
+    """A group's bytes on their way to the disk, and the commands to reply to.
 
     Attributes:
         opened: the files that it goes to.

@@ -197,7 +197,7 @@ class Writer:
         return is_replied
 
     def conclude(self, commit: Commit) -> None:
-        """What was answered becomes the state, and those who follow are told."""
+        """Commit the acknowledged state and publish it to followers."""
         was_unsynced = self._files.is_unsynced
         self._remember(commit)
         is_due = self._files.is_recovery_point_due or self._files.unsynced.is_asked

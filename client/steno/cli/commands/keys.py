@@ -35,7 +35,7 @@ def new(options: Namespace, output: Output) -> int:
         output.write(str(path))
         output.say(
             f"{name} may {options.right}; send this file to the client over a channel that"
-            " nobody else can read"
+            " no other person can read"
         )
     return Exit.DONE
 

@@ -39,7 +39,7 @@ def _examine_list(path: Path) -> Iterator[Finding]:
     try:
         clients = credentials.decode_clients(read_private(str(path)), str(path))
     except StenoError as error:
-        told = f"{error.message}; until then nobody from another machine is let in"
+        told = f"{error.message}; until then no client of another machine is admitted"
         yield problem("keys", told, "mend it: `steno keys list` reads it as the daemon does")
     else:
         yield ok("keys", f"{count(len(clients), 'client')} may come from other machines")

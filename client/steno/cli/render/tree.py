@@ -39,7 +39,7 @@ class Generation:
     Attributes:
         number: of the generation.
         lines: its final number of lines, None if unknown.
-        bytes: at its end, None when nobody told.
+        bytes: its final size, None if unknown.
         made: the rewrite that began it; None for the first one.
         notes: what happened to it besides.
         children: generations that continue its content, oldest first.
@@ -190,7 +190,7 @@ class _Drawing:
 
 
 def _told(entry: TimelineEntry) -> str:
-    """One happening as a sentence: when, what, by whom, why."""
+    """One timeline entry as a sentence: time, change, author, reason."""
     when = f"{moment(entry.at)}  " if entry.at else ""
     by = f" by {entry.by}" if entry.by else ""
     why = f": {entry.why}" if entry.why else ""
