@@ -299,7 +299,7 @@ class Router:
             return
         if client is None:
             self.turn_away(peer)
-            who = f"the key {user} is not admitted any longer"
+            who = f"the key {user} is no longer admitted"
         else:
             who = f"{client.name} may {client.right.label}"
         raise Unauthorized(
