@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -28,7 +28,6 @@ from stenod.api.replies import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.idle_exit import Idleness
-from stenod.net.local import LocalTransport
 from stenod.net.transport import Sent, Transport
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
@@ -49,9 +48,6 @@ from stenod.store.posix import PosixDisk
 from stenod.store.usage import free_bytes
 from stenod.store.whole_sync import WholeSync
 from stenod.systemd import Supervisor
-
-if TYPE_CHECKING:
-    from stenod.net.remote import RemoteTransport
 
 _REMOTE_PART: Final = 4
 """A quarter of the handles is for other machines: half is for sessions, an eighth is kept free."""
@@ -74,9 +70,11 @@ class Daemon:
         self._on_ready = on_ready
         self._handles = process_limit()
         self._full_until = 0.0
-        self._transport = LocalTransport(self._has_room)
+        self._is_forgetting = False
+        self._local = Transport(lambda _: self._has_room(), self._forget_soon)
         self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.log)
-        self._remote = self._make_remote()
+        self._remote: Transport | None = None
+        self._transports = [self._local]
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
         self._lock: RootLock | None = None
@@ -106,19 +104,14 @@ class Daemon:
         """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
         self._lock = lock
         self._supervisor.check_listening(self._config.socket)
-        self._transport.bind(self._config.socket, self._supervisor.listening)
-        remote = self._remote
         try:
-            if remote is not None:
-                endpoint = remote.listen(self._config.settings.text("network.listen"))
-                self._reporter.remote_endpoint = endpoint
-                daemon_log.log("listening", endpoint=endpoint)
+            self._local.bind_ipc(self._config.socket, self._supervisor.listening)
+            self._listen_for_others()
             self._serve_metrics()
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                tasks.start_soon(self._transport.serve, self._router.handle, self._end_burst)
-                if remote is not None:
-                    tasks.start_soon(remote.serve, self._handle_remote, self._end_burst)
+                for transport in self._transports:
+                    tasks.start_soon(transport.serve, self._router.handle, self._end_burst)
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
@@ -139,9 +132,8 @@ class Daemon:
         finally:
             if self._metrics is not None:
                 await in_thread(self._metrics.close)
-            self._transport.close()
-            if remote is not None:
-                remote.close()
+            for transport in self._transports:
+                transport.close()
             daemon_log.log("ended", pid=os.getpid())
 
     def _note(self) -> bytes:
@@ -171,6 +163,18 @@ class Daemon:
             self._spawn(self._router.watch.look)
             self._look_around()
 
+    def _forget_soon(self) -> None:
+        """A connection ended: forget its client, and others that end about now."""
+        if not self._is_forgetting:
+            self._is_forgetting = True
+            self._spawn(self._forget_ended)
+
+    async def _forget_ended(self) -> None:
+        await anyio.sleep(limits.FORGET_S)
+        self._is_forgetting = False
+        self._router.forget_gone()
+        memory.give_back_free()
+
     def _look_around(self) -> None:
         """Take no more commands if the root is not there any longer, or may be another's.
 
@@ -183,7 +187,7 @@ class Daemon:
             daemon_log.log("root_lost", root=str(self._config.root))
             self._router.begin_drain()
             self._drained.set()
-        elif not self._transport.is_reachable:
+        elif not self._local.is_reachable:
             daemon_log.log("socket_lost", socket=str(self._config.socket))
             self._drained.set()
 
@@ -278,19 +282,22 @@ class Daemon:
         router.drain = self._drained.set
         return router
 
-    def _make_remote(self) -> "RemoteTransport | None":
-        """The socket for other machines, if one is wanted.
+    def _listen_for_others(self) -> None:
+        """Listen for clients on other machines, if that is configured.
 
         Raises:
             Unauthorized, BadRequest: the daemon has no key of its own that only it can read.
+            StorageFailed: the address cannot be had.
         """
-        if not self._config.settings.text("network.listen"):
-            return None
-        # Imported only now: most daemons serve their own machine only, and need no libzmq.
-        from stenod.net.remote import RemoteTransport  # noqa: PLC0415
-
+        wanted = self._config.settings.text("network.listen")
+        if not wanted:
+            return
         own = self._admission.own_key()
-        return RemoteTransport(own, self._admits, self._has_room, daemon_log.log)
+        self._remote = Transport(self._has_room, self._forget_soon)
+        self._transports.append(self._remote)
+        endpoint = self._remote.bind_tcp(wanted, own, self._admits, daemon_log.log)
+        self._reporter.remote_endpoint = endpoint
+        daemon_log.log("listening", endpoint=endpoint)
 
     def _has_room(self, beside: int = 0) -> bool:
         """Whether there is a handle for one more connection; the first refusal is logged.
@@ -320,10 +327,6 @@ class Daemon:
         client = self._admission.client(public)
         return client.name if client is not None else None
 
-    def _handle_remote(self, identity: bytes, frames: list[bytes]) -> int:
-        assert self._remote is not None
-        return self._router.handle(identity, frames, self._remote.user)
-
     def _end_burst(self) -> None:
         """Serve what a burst of messages brought, and send the answers."""
         if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
@@ -331,34 +334,31 @@ class Daemon:
         self._registry.serve_round()
         self._outbox.flush()
 
+    def _transport_of(self, peer: Peer) -> Transport:
+        """The socket by which a peer connected: clients on other machines have a key."""
+        return self._local if peer.user is None or self._remote is None else self._remote
+
     def _sender(self, peer: Peer) -> str:
-        return self._transport.sender() if peer.user is None else peer.user
+        return self._transport_of(peer).sender()
 
     def _link(self, peer: Peer) -> Link | None:
-        # A client with a user connected by the other socket.
-        transport = self._transport if peer.user is None else self._remote
-        return None if transport is None else transport.link()
+        return self._transport_of(peer).link()
 
     def _after_sends(self) -> None:
-        self._transport.after_sends()
-        if self._remote is not None:
-            self._remote.after_sends()
+        for transport in self._transports:
+            transport.after_sends()
 
     def _look_soon(self) -> None:
-        self._transport.look_soon()
-        if self._remote is not None:
-            self._remote.look_soon()
+        for transport in self._transports:
+            transport.look_soon()
 
     def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
-        transport: Transport = self._transport
-        if peer.user is not None:
-            if peer.subscriptions and self._admits(peer.user) is None:
-                # Revoked while it follows a session: it gets the error, and no later event.
-                self._router.turn_away(peer)
-                self._look_soon()
-                return False
-            assert self._remote is not None
-            transport = self._remote
+        if peer.user and peer.subscriptions and self._admits(peer.user) is None:
+            # Revoked while it follows a session: it gets the error, and no later event.
+            self._router.turn_away(peer)
+            self._look_soon()
+            return False
+        transport = self._transport_of(peer)
         # A REQ socket takes an answer only behind the empty frame that its request began with.
         addressed = [b"", *frames] if peer.is_req else frames
         match transport.send(peer.identity, addressed, peer.in_flight):

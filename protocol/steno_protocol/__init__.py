@@ -2,7 +2,6 @@
 
 Messages   commands, replies, events    the contents of a request, its reply and an event
            frames, bundles              messages as frames
-           zmtp                         the bytes of messages on a local socket
            errors, limits, hello        the tree of errors, every bound, the bounds in the hello
            rights, credentials          the rights of clients of other machines, and their keys
            positions, version           `generation:line`; the versions of protocol and program

@@ -1,9 +1,7 @@
 """Every bound of protocol, daemon and client: its unit in the name, its reason beside it.
 
-Those of a local socket stand in `steno_protocol.limits`, those of commits on their way to
-the disk in `steno_protocol.limits`. Those of which neither protocol nor daemon knows are the
-client's: of asking a model in `steno.llm_limits`, of the command line in
-`steno.cli.limits`.
+Bounds that neither the protocol nor the daemon knows are the client's: of asking a model in
+`steno.llm_limits`, of the command line in `steno.cli.command_limits`.
 """
 
 from typing import Final
@@ -225,15 +223,15 @@ HANDLES_PER_SESSION_MAX: Final = 4
 """Handles of an open session: its folder and its file, for the context and for the wire file."""
 
 HANDLES_PER_CONNECTION_MAX: Final = 12
-"""Handles for a client's first connection to another machine: libzmq, without them midway, ends the
+"""Handles for a client's first connection: libzmq, without them midway, ends the
 process."""
 
 HANDLES_MIN: Final = 48
 """File handles without which no daemon starts: 21 at rest with TCP, 12 to connect, 4 a session."""
 
 HANDLES_RESERVE_MAX: Final = 256
-"""File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients by
-TCP that libzmq takes in before the loop has looked: 10 000 a second came when it was tried."""
+"""File handles that are kept free at most (else an eighth), for reads, rewrites, and the clients
+that libzmq takes in before the loop has looked: 10 000 a second came when it was tried."""
 
 HANDLES_LOOK_S: Final = 0.01
 """No free handle is looked for so soon after there was none: to count 20 000 takes as long."""
@@ -264,8 +262,8 @@ and before a block is no larger than `CROWDED_BLOCK_BYTES`: without it forty tha
 CROWDED_BLOCK_BYTES: Final = 256 * KIB
 """Bytes of a block that is read while `UNTAKEN_BYTES_MAX` bytes lie untaken."""
 
-GIVE_BACK_S: Final = 1.0
-"""How long after a client that left much untaken is gone its memory goes back to the system."""
+FORGET_S: Final = 1.0
+"""How long after its end a connection is forgotten and the memory that it took is given back."""
 
 PEER_EVENTS_BYTES_MAX: Final = 8 * MIB
 """Bytes that one connection may leave untaken before its subscriptions wait: two windows."""
@@ -510,50 +508,6 @@ SOCKET_PATH_BYTES_MAX: Final = 107
 
 MESSAGE_FRAMES_MAX: Final = BATCH_RECORDS_MAX + 4
 """Frames of a message that are kept: those before the records, and one record that is too many."""
-
-MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX + HEADER_BYTES_MAX + KIB
-"""Bytes of a message after which no further frame is kept: the batch is too large by then."""
-
-UNFINISHED_BYTES_MAX: Final = 1024 * MIB
-"""Bytes of messages whose end did not come yet, of all connections: who goes beyond is hung up on,
-comes again, and sends it again. Fifteen of the largest batches; clients took 1.6 GiB without it."""
-
-COMMAND_FRAME_BYTES_MAX: Final = 16 * KIB
-"""A frame by which the ends speak of the connection itself: some names, 255 bytes of identity."""
-
-GATHERED_BYTES_MAX: Final = 64 * KIB
-"""Bytes that are copied together for one call of the kernel, and that it is asked for at a time."""
-
-RECEIVED_BYTES_MAX: Final = 1 * MIB
-"""Bytes that the kernel is asked for when so many more of a frame are known to come."""
-
-SOCKET_BYTES: Final = 512 * KIB
-"""Room that the kernel is asked for, for what is sent and not received yet: a block of a reader
-goes in a few pieces instead of ten, 60 MiB to a follower in 55 ms instead of 85. It gives what the
-system allows, 208 KiB mostly."""
-
-CALL_BYTES: Final = 16 * KIB
-"""Bytes of an unfinished message that pay for one call of the kernel."""
-
-FRAMES_OF_A_CALL_MAX: Final = 32
-"""Frames of an unfinished message that cost as much as one call of the kernel."""
-
-DEBT_MAX: Final = 256
-"""Calls of the kernel that bring no end of a message before a connection is set aside: twice as
-many as the largest batch needs."""
-
-ASIDE_S: Final = 0.005
-"""How often one of the connections that are set aside is looked at."""
-
-ASIDE_BYTES: Final = 4 * KIB
-"""Bytes that are taken in at such a look: as frames of one byte that is 1 ms of work."""
-
-PIECES_MAX: Final = 512
-"""Pieces of a frame before they are put together: the largest record comes in 256 of 64 KiB."""
-
-SEND_QUEUE_BYTES: Final = 2 * PEER_LOANS_BYTES_MAX
-"""Bytes that wait for one client before it loses the next message: what it asks for while it takes
-nothing is `busy` at half of it, but refusals and acks are not, and 4096 of those were 0.5 GiB."""
 
 CONNECTIONS_WAITING_MAX: Final = 1024
 """Connections that wait while the daemon is busy; the kernel refuses more, and they come again."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steno._connect.remote_connection import new_key_pair
+from steno._connect.connection import new_key_pair
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed
 from steno_protocol.rights import RIGHTS

@@ -19,7 +19,7 @@ import steno
 from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
-from steno._connect.endpoints import connection_to
+from steno._connect.connection import Connection
 from steno._sansio.keys import new_key
 from steno_protocol import frames, limits
 from steno_protocol.bundles import encode_bundle
@@ -261,7 +261,7 @@ class Raw(_Steno):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._connection = connection_to(task.endpoint)
+        self._connection = Connection(task.endpoint)
         assert self._connection.wait_until_ready(time.monotonic() + limits.PROBE_TIMEOUT_S)
 
     def send(self, message_frames: list[bytes]) -> None:

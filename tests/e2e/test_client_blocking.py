@@ -26,7 +26,7 @@ from steno import (
     Unreachable,
     connect_sync,
 )
-from steno._connect.local_connection import LocalConnection
+from steno._connect.connection import Connection
 from steno._sansio.request_builders import Followed
 from support.crowd import wait_until
 from support.session_files import contents_in, records_in
@@ -366,11 +366,11 @@ def test_events_that_never_end_keep_no_change_from_being_sent(
         session = client.open("demo")
         looks = 0
 
-        def more_is_there(_: LocalConnection) -> bool:
+        def more_is_there(_: Connection) -> bool:
             nonlocal looks
             looks += 1
             assert looks < 1000, "it looks for ever before it sends"
             return True
 
-        monkeypatch.setattr(LocalConnection, "has_messages", property(more_is_there))
+        monkeypatch.setattr(Connection, "has_messages", property(more_is_there))
         assert session.append_message(message("one")).head == Position(0, 1)

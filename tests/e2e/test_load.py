@@ -111,24 +111,6 @@ def test_a_thousand_connections_are_all_answered_and_forgotten(root: Path) -> No
         assert resident_bytes(daemon.pid) < 300 * limits.MIB
 
 
-def test_a_daemon_without_file_descriptors_goes_on_and_loses_nothing(root: Path) -> None:
-    """Whoever connects in crowds takes nobody's daemon away: not even a handle that is taken in."""
-    daemon = ForegroundDaemon(root)
-    daemon.handles_max = FEW_FILES
-    with daemon, steno.connect_sync(root, name="writer", spawn=False) as client:
-        session = client.open("demo", follow=False)
-        acked = [session.append_message({"role": "user", "content": "one"})]
-        with sockets(root, 2 * FEW_FILES) as peers:
-            for peer in peers:
-                ask(peer, command="status")
-            for number in range(50):
-                message = {"role": "user", "content": f"{number}"}
-                acked.append(session.append_message(message))
-        keys = [stamp.key for line in session.lines() if (stamp := stamp_of(line)) is not None]
-        assert keys == [ack.key for ack in acked]
-        assert client.status().pid == daemon.pid
-
-
 @pytest.mark.parametrize("handles", [6, 12, limits.HANDLES_MIN - 1])
 def test_a_daemon_that_could_hardly_open_anything_says_so_and_does_not_start(
     root: Path, handles: int

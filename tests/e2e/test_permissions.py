@@ -18,7 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 import steno
 from steno.adapters._address import find_address, prepare_root
 from steno_protocol import limits, paths
-from stenod.net.local import LocalTransport
+from stenod.net.transport import Transport
 from support.command import Steno
 from support.crowd import wait_until
 from support.daemons import end_daemon_of
@@ -178,9 +178,9 @@ def test_a_socket_whose_way_is_open_hears_its_own_user_and_hangs_up_on_others(
         own = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
         monkeypatch.setattr(paths, "check_socket_folder", lambda *_, **__: None)
-    transport = LocalTransport(lambda: True)
+    transport = Transport(lambda _: True)
     with closing(transport):
-        transport.bind(root / "stenod.sock")
+        transport.bind_ipc(root / "stenod.sock")
         assert anyio.run(knock) == is_own
 
 

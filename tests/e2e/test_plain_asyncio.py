@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 import steno
-from steno._connect.local_connection import LocalConnection
+from steno._connect.connection import Connection
 from steno._system.session_file import SourceFile
 from steno.adapters._file_session import FileSession
 from steno.adapters.kosong import StenoLinearStorage
@@ -80,13 +80,13 @@ def test_callers_answered_together_send_together(
 ) -> None:
     sent: list[Sequence[bytes]] = []
     received: list[list[bytes]] = []
-    send, receive = LocalConnection.send, LocalConnection.receive
+    send, receive = Connection.send, Connection.receive
 
-    def counted_send(connection: LocalConnection, frames: Sequence[bytes]) -> bool:
+    def counted_send(connection: Connection, frames: Sequence[bytes]) -> bool:
         sent.append(frames)
         return send(connection, frames)
 
-    def counted_receive(connection: LocalConnection, messages_max: int) -> list[list[bytes]]:
+    def counted_receive(connection: Connection, messages_max: int) -> list[list[bytes]]:
         messages = receive(connection, messages_max)
         received.extend(messages)
         return messages
@@ -99,8 +99,8 @@ def test_callers_answered_together_send_together(
                 for number in range(10):
                     await session.append_message({"role": "user", "content": str(number)})
 
-            monkeypatch.setattr(LocalConnection, "send", counted_send)
-            monkeypatch.setattr(LocalConnection, "receive", counted_receive)
+            monkeypatch.setattr(Connection, "send", counted_send)
+            monkeypatch.setattr(Connection, "receive", counted_receive)
             await asyncio.gather(*(agent() for _ in range(50)))
 
     asyncio.run(main())

@@ -4,7 +4,7 @@ import importlib
 
 from fuzz.engine import Check
 
-NAMES = ("gate", "zmtp", "frames", "recovery")
+NAMES = ("gate", "frames", "recovery")
 """Each is a module beside this one."""
 
 KEPT = {

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz import engine, frames, gate, recovery, zmtp
+from fuzz import engine, frames, gate, recovery
 from fuzz.__main__ import main
 from fuzz.mutation import mutated
 from fuzz.source import Source
 from fuzz.targets import KEPT, NAMES, load
 from steno_protocol import records, timeline_entries
-from steno_protocol import zmtp as protocol
 from steno_protocol.timeline_entries import TimelineEntry
-from steno_protocol.zmtp import Inbound, Outbound
 from stenod.api.router import Router
 from stenod.core import timeline
 from stenod.core.lines import Tail
@@ -31,15 +29,6 @@ MUTANTS: dict[str, tuple[str, Any, str, Any]] = {
     ),
     "a gate that keeps reserved keys": ("gate", records, "_without_reserved", lambda data: data),
     "a gate that keeps whitespace": ("gate", records, "compact", lambda data, record: data),
-    "a frame of any size": ("zmtp", Inbound, "_most_of", lambda self, flags: 1 << 64),
-    "a message of any number of frames": (
-        "zmtp", Inbound, "_keep", lambda self, frame: self._frames.append(frame),
-    ),
-    "pieces that are never put together": ("zmtp", Inbound, "_gather", lambda self: None),
-    "a sign of life of any size": ("zmtp", protocol, "_CONTEXT_BYTES_MAX", 1000),
-    "a cut that is never made": (
-        "zmtp", Outbound, "went", lambda self, count: self._pieces.popleft(),
-    ),
     "a router that stumbles over a refusal": (
         "frames", Router, "_count_refusal", lambda self, code, session: 1 / 0,
     ),
@@ -64,12 +53,6 @@ def _newest(entries: list[TimelineEntry]) -> TimelineEntry | None:
 @given(CASES)
 def test_a_record_is_refused_with_a_type_or_becomes_one_good_line(data: bytes) -> None:
     gate.check(data)
-
-
-@settings(max_examples=EXAMPLES)
-@given(CASES)
-def test_bytes_become_messages_or_end_the_connection_however_they_are_cut(data: bytes) -> None:
-    zmtp.check(data)
 
 
 @settings(max_examples=EXAMPLES // 3)

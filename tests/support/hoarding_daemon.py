@@ -16,6 +16,8 @@ def hoard() -> None:
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(memory._M_TRIM_THRESHOLD, 1024 * limits.MIB)
     mallopt(memory._M_MMAP_THRESHOLD, 32 * limits.MIB)
+    # Of the heaps of libzmq's threads glibc would trim only what is free in their middle.
+    mallopt(memory._M_ARENA_MAX, 1)
 
 
 if __name__ == "__main__":

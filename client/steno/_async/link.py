@@ -316,7 +316,7 @@ class Link:
 
     def _look(self, connection: Connection) -> None:
         # No callback would run for messages that are already there.
-        if connection.tells_once and connection.has_messages:
+        if connection.has_messages:
             self._take_in(connection)
 
     def _flush(self, connection: Connection) -> None:

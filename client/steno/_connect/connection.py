@@ -1,13 +1,67 @@
-"""One connection to a daemon, of whatever kind.
+"""One connection to a daemon; the only module of the client that imports pyzmq.
 
 A connection lives and ends once. It does not reconnect by itself: after its end a new one is made,
-so that nothing queued for an old daemon can reach a new one, and the address may change.
+so that nothing queued for an old daemon can reach a new one, and the address may change. A monitor
+reports its end at once; without it the client would notice a killed daemon only by a late reply.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
+import zmq
+
+from steno_protocol import limits, paths
 from steno_protocol.errors import Unreachable
+
+if TYPE_CHECKING:
+    from steno_protocol.credentials import ClientKey
+
+_SEND_QUEUE_MESSAGES: Final = 1024
+"""Messages that libzmq takes from us unsent; the rest waits in the exchange, and is counted."""
+
+_RECEIVE_QUEUE_MESSAGES: Final = 0
+"""No bound: replies are bounded by our requests and events by the windows of our subscriptions; a
+full queue here would make the daemon drop a reply."""
+
+# As plain integers: arithmetic with enum members costs more than the system call beside it.
+_POLLIN: Final = int(zmq.POLLIN)
+_POLLOUT: Final = int(zmq.POLLOUT)
+_LAST: Final = int(zmq.NOBLOCK)
+_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
+_BLOCKING: Final = 0
+
+_MONITORED: Final = struct.Struct("=hi")
+"""An event of the monitor and its value. pyzmq's own parser of it would import asyncio."""
+
+_CONNECTED: Final = zmq.EVENT_CONNECTED
+_HANDSHAKE: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED
+_REFUSALS: Final = (
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH),
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL),
+)
+"""The other end is there and wants another key, or one at all. One that wants us to know another
+key of its own only hangs up, as one that ends does."""
+
+_REFUSALS_OF_BARE: Final = (
+    *_REFUSALS,
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL),
+    int(zmq.EVENT_DISCONNECTED),
+)
+"""Over TCP every daemon wants a key, so one that hangs up on a client without any has said so."""
+
+_ENDS: Final = (
+    zmq.EVENT_CLOSED
+    | zmq.EVENT_CLOSE_FAILED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
 
 
 class OutOfHandles(Unreachable):
@@ -20,51 +74,99 @@ class OutOfHandles(Unreachable):
         )
 
 
-class Connection(Protocol):
-    """A socket that is connected to one daemon, or was."""
+class Connection:
+    """A DEALER socket that is connected to one daemon, or was.
 
-    @property
-    def endpoint(self) -> str:
-        """The daemon's address."""
-        ...
+    Args:
+        endpoint: `ipc://path`, or `tcp://host:port` with a key.
+        key: a client's key for a daemon of another machine.
 
-    @property
-    def fd(self) -> int:
-        """Readable when messages may have come or may go.
+    Raises:
+        Unreachable: ZeroMQ does not know the endpoint's form.
+        OutOfHandles: the process may open no more files or sockets.
 
-        It is only waited for after `receive` returned fewer messages than it was asked for.
-        """
-        ...
+    Attributes:
+        endpoint: the daemon's address.
+        fd: readable when messages may have come or may go; edge-triggered, so it is only waited for
+            after `receive` returned fewer messages than it was asked for.
+        monitor_fd: readable when the connection may have ended.
+        is_refused: the daemon refused the client's key.
+    """
 
-    @property
-    def tells_once(self) -> bool:
-        """`fd` is edge-triggered: it signals an arrival once, and a send consumes the signal."""
-        ...
+    def __init__(self, endpoint: str, key: "ClientKey | None" = None) -> None:
+        self.endpoint = endpoint
+        self.is_refused = False
+        is_bare = key is None and endpoint.startswith("tcp:")
+        self._refusals = _REFUSALS_OF_BARE if is_bare else _REFUSALS
+        self._is_ready = False
+        self._is_lost = False
+        self._handle: tuple[int, int] | None = None
+        self._pid = os.getpid()
+        _check_handles()
+        try:
+            self._socket = _context().socket(zmq.DEALER)
+            self._monitor = _context().socket(zmq.PAIR)
+        except zmq.ZMQError as error:
+            raise OutOfHandles(str(error.strerror)) from None
+        try:
+            self._set_up(key)
+        except BaseException:
+            self.close()
+            raise
 
-    @property
-    def monitor_fd(self) -> int:
-        """Readable when the connection may have ended."""
-        ...
+    def __del__(self) -> None:
+        # In a child after a fork it is the parent's.
+        with suppress(AttributeError):
+            if self._pid == os.getpid():
+                self.close()
 
-    @property
-    def is_refused(self) -> bool:
-        """The daemon refused the client's key."""
-        ...
+    def _set_up(self, key: "ClientKey | None") -> None:
+        # Without the layer for drafts of the protocol: as expensive, for each frame, as what it
+        # stands on.
+        self._send: Callable[..., object] = super(zmq.Socket, self._socket).send
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE_MESSAGES)
+        self._socket.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE_MESSAGES)
+        self._socket.setsockopt(zmq.RCVTIMEO, limits.ANSWER_SOON_MS)
+        if key is not None:
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, key.server.encode())
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, key.own.public.encode())
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, key.own.secret.encode())
+            self._socket.setsockopt(zmq.IPV6, int(paths.is_ipv6(self.endpoint)))
+            self._socket.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
+            # A vanished machine closes no connection; a local daemon always does, whatever ends it.
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
+            self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.HEARTBEAT_TIMEOUT_MS)
+            # A slow connection is silent for long, as a dead one is; TCP knows whether what was
+            # sent arrives. If not, a request goes by another one before its time is over.
+            self._socket.setsockopt(zmq.TCP_MAXRT, limits.HEARTBEAT_MS)
+        news = f"inproc://news-{next(_numbers)}"
+        self._socket.monitor(news, _ENDS | _HANDSHAKE | _CONNECTED)
+        self._monitor.connect(news)
+        # A poll without a wait reports the same as an option of the socket, at half the cost:
+        # pyzmq looks an option up first.
+        self._incoming = [(self._socket, _POLLIN)]
+        self._outgoing = [(self._socket, _POLLOUT)]
+        self._both_ways = [(self._socket, _POLLIN | _POLLOUT)]
+        self._news = [(self._monitor, _POLLIN)]
+        self.fd = int(self._socket.getsockopt(zmq.FD))
+        self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
+        try:
+            self._socket.connect(self.endpoint)
+        except zmq.ZMQError as error:
+            raise Unreachable(f"{self.endpoint} cannot be connected to: {error.strerror}") from None
 
     @property
     def has_messages(self) -> bool:
         """True when `receive` would give something."""
-        ...
-
-    @property
-    def expects_more(self) -> bool:
-        """True when more is likely to come at once: part of a message came, or very much."""
-        ...
+        return bool(zmq.zmq_poll(self._incoming, 0))
 
     @property
     def can_send(self) -> bool:
         """True when the daemon's end takes messages."""
-        ...
+        return bool(zmq.zmq_poll(self._outgoing, 0))
 
     @property
     def is_ready(self) -> bool:
@@ -73,29 +175,77 @@ class Connection(Protocol):
         Not the same as to ask for one and then for the other: each question may use up the sign on
         `fd` of what only the other would have told.
         """
-        ...
+        return bool(zmq.zmq_poll(self._both_ways, 0))
 
     def is_lost(self) -> bool:
         """True once the connection has ended, or could not be made."""
-        ...
+        while not self._is_lost and zmq.zmq_poll(self._news, 0):
+            event, value = _MONITORED.unpack(self._monitor.recv_multipart(_LAST)[0])
+            if event == _CONNECTED:
+                self._note_handle(value)
+            elif event == _HANDSHAKE:
+                self._is_ready = True
+            else:
+                self._is_lost = True
+                self.is_refused |= event in self._refusals
+        return self._is_lost
 
     def wait_until_ready(self, deadline: float) -> bool:
         """Block until the connection stands; False when it cannot be made before `deadline`."""
-        ...
+        while not self._is_ready:
+            if self.is_lost():
+                return False
+            if not self._is_ready and not self._monitor.poll(_milliseconds(deadline)):
+                return False
+        return not self.is_lost()
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Queue one message; False when it cannot go now. Frame sizes were checked before."""
-        ...
+        send = self._send
+        *firsts, last = frames
+        try:
+            for frame in firsts:
+                send(frame, _MORE)
+            send(last, _LAST)
+        except zmq.Again:
+            # Only the first frame can meet this: a message goes as a whole or not at all.
+            return False
+        return True
 
     def receive_soon(self) -> list[bytes] | None:
         """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks.
 
-        None at once while a message is still queued, because no other call would send it meanwhile.
+        By itself libzmq looks at a socket and sleeps on it with a third of the system calls that a
+        `wait` takes, which also watches how the connection is. Whether more is there is not told.
         """
+        try:
+            return self._next_message(_BLOCKING)
+        except zmq.Again:
+            return None
 
     def receive(self, messages_max: int) -> list[list[bytes]]:
         """Messages that are there now; fewer than asked for means that there were no more."""
-        ...
+        messages: list[list[bytes]] = []
+        for number in range(messages_max):
+            # Being told by an exception that nothing is there costs as much as asking three times;
+            # a caller mostly knows of one message, and mostly there is no other.
+            if number == 1 and not self.has_messages:
+                break
+            try:
+                messages.append(self._next_message(_LAST))
+            except zmq.Again:
+                break
+        return messages
+
+    def _next_message(self, how: int) -> list[bytes]:
+        receive = self._socket.recv
+        # A frame knows whether more follow; asking the socket costs ten times as much.
+        frame = receive(how, False)
+        frames = [frame.bytes]
+        while frame.more:
+            frame = receive(_LAST, False)
+            frames.append(frame.bytes)
+        return frames
 
     def wait(self, deadline: float, *, to_send: bool = False) -> tuple[bool, bool]:
         """Block until something came, the connection ended, or it is `deadline`.
@@ -107,11 +257,70 @@ class Connection(Protocol):
             Whether a message is there, and whether the connection may have ended, which `is_lost`
             checks.
         """
-        ...
+        watched = [(self._socket, _POLLIN | _POLLOUT if to_send else _POLLIN), *self._news]
+        stirred = dict(zmq.zmq_poll(watched, _milliseconds(deadline)))
+        return bool(stirred.get(self._socket, 0) & _POLLIN), self._monitor in stirred
 
     def close(self) -> None:
         """End the connection; what was queued is dropped, and nothing waits."""
-        ...
+        try:
+            self._close()
+        except BaseException:
+            # An interrupt. libzmq's thread stops for ever at an event that no monitor takes,
+            # so the socket is never left with a monitor that is closed.
+            self._close()
+            raise
 
     def let_go(self) -> None:
-        """In a child: have the connection end when the parent ends it, if that can be had."""
+        """In a child after a fork: the connection is to end when the parent ends it."""
+        with suppress(OSError):
+            if self._handle is not None and os.fstat(self._handle[0]).st_ino == self._handle[1]:
+                os.close(self._handle[0])
+
+    def _note_handle(self, handle: int) -> None:
+        with suppress(OSError):
+            self._handle = handle, os.fstat(handle).st_ino
+
+    def _close(self) -> None:
+        if not self._socket.closed:
+            self._socket.disable_monitor()
+        self._monitor.close(0)
+        self._socket.close(0)
+
+
+_numbers: Final = count()
+
+_contexts: Final[dict[int, zmq.Context[zmq.Socket[bytes]]]] = {}
+
+
+def _context() -> zmq.Context[zmq.Socket[bytes]]:
+    # One per process: a context is no good in a child after fork.
+    pid = os.getpid()
+    if pid not in _contexts:
+        _contexts[pid] = zmq.Context()
+    return _contexts[pid]
+
+
+def _check_handles() -> None:
+    # libzmq ends the process when it is out of handles in the middle of what it makes.
+    handles: list[int] = []
+    try:
+        for _ in range(limits.HANDLES_PER_CONNECTION_MAX):
+            handles.append(os.eventfd(0, os.EFD_CLOEXEC))  # noqa: PERF401 - closed if one fails
+    except OSError as error:
+        raise OutOfHandles(str(error.strerror)) from None
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def new_key_pair() -> tuple[str, str]:
+    """A new CURVE key, from the system's randomness: public and secret."""
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
+def _milliseconds(deadline: float) -> int:
+    # Rounded up: a wait that ends a moment too early would come back to find nothing to do.
+    # Cut before it becomes an integer: a deadline may be infinite.
+    return max(0, int(min(deadline - time.monotonic(), 1000.0) * 1000) + 1)

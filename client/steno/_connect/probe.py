@@ -6,7 +6,6 @@ import time
 import msgspec
 
 from steno._connect.connection import Connection, OutOfHandles
-from steno._connect.endpoints import connection_to
 from steno._connect.target import Target
 from steno_protocol import errors, limits, paths
 from steno_protocol.commands import Hello
@@ -86,7 +85,7 @@ class Attempt:
         if self._connection is None:
             endpoint = self._target.address()
             try:
-                self._connection = connection_to(endpoint, self._target.key)
+                self._connection = Connection(endpoint, self._target.key)
             except OutOfHandles:
                 raise
             except errors.Unreachable as error:

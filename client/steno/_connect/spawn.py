@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from steno._connect.absence import StartFailed, not_there
-from steno._connect.endpoints import connection_to
+from steno._connect.connection import Connection
 from steno._connect.lock_holder import holder_of
 from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_deadline
 from steno._connect.start_lock import StartLock
@@ -134,7 +134,7 @@ def _start(root: str, deadline: float, *, is_last: bool) -> None:
 
 def _drain(old: NeedsRestart, deadline: float) -> None:
     """Ask an old daemon to end, and wait until it hangs up; it is never killed."""
-    connection = connection_to(old.endpoint)
+    connection = Connection(old.endpoint)
     try:
         if connection.wait_until_ready(min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)):
             connection.send(encode_request(b"drain", Drain(), ()))

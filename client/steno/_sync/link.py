@@ -305,14 +305,10 @@ class BlockingLink:
             self._step(0.0)
 
     def _take_in_rest(self) -> None:
-        """Take in what is there, and what the daemon sends as soon as there is room for it."""
+        """Take in what is there."""
         end = time.monotonic() + limits.REFRESH_S_MAX
-        has_come = True
-        while self._connection is not None and time.monotonic() < end:
-            wait_s = limits.ANSWER_SOON_MS / 1000 if self._connection.expects_more else 0.0
-            if not has_come and not wait_s:
-                return
-            has_come = self._step(time.monotonic() + wait_s)
+        while self._connection is not None and time.monotonic() < end and self._step(0.0):
+            pass
 
     def _is_stirred(self, connection: Connection, *, to_send: bool = False) -> bool:
         """Whether a message has arrived or can be sent; the check receives bytes."""

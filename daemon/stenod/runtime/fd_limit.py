@@ -28,8 +28,8 @@ def open_handles() -> int:
 class HandleLimit:
     """Code that asks before it takes handles leaves some to code that does not.
 
-    An eighth, of `HANDLES_RESERVE_MAX` at most, is kept for reads and rewrites, and for clients on
-    other machines: libzmq takes them in by itself, and ends a process that has no handle for one.
+    An eighth, of `HANDLES_RESERVE_MAX` at most, is kept for reads and rewrites, and for new
+    connections: libzmq accepts them by itself, and ends a process that has no handle for one.
 
     Handles are counted only when those that were left at the last count may have been taken by now.
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from steno._connect.remote_connection import new_key_pair
+from steno._connect.connection import new_key_pair
 from steno._system.folders import make_private
 from steno._system.key_files import locked, read_private, replace
 from steno.cli.connection import root_in_use

@@ -1,0 +1,140 @@
+"""A transport of the daemon, served beside a test whose peers are plain sockets of libzmq."""
+
+import struct
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import anyio
+import zmq
+
+from steno._connect.connection import new_key_pair
+from steno_protocol import limits
+from steno_protocol.credentials import KeyPair
+from stenod.api.clients import InFlightFrames
+from stenod.net.transport import Sent, SocketLink, Transport
+
+LARGE = b"x" * limits.LENT_FRAME_BYTES
+FAULT = b"what makes the handler fail"
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
+READY_OF_DEALER = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+"""What a client sends first, and when it is greeted (ZMTP 3.0, RFC 23 of ZeroMQ)."""
+
+
+def large_frame(size: int, *, more: bool = True) -> bytes:
+    """The head of a ZMTP frame of so many bytes."""
+    return struct.pack(">BQ", 0x03 if more else 0x02, size)
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    """Return once it is."""
+    with anyio.fail_after(20):
+        while not is_true():
+            await anyio.lowlevel.checkpoint()
+
+
+def ignore(*_: object, **__: object) -> None:
+    """Takes what is logged."""
+
+
+class Served:
+    """A transport that is served, and what its peers sent.
+
+    Attributes:
+        transport: on an ipc path or a TCP address.
+        endpoint: of the socket.
+        messages: what came, in order, with the identity of its sender.
+        bursts: how many messages had come at the end of each burst.
+        links: the connections of the peers, by the first frame of their first message.
+        keys: their public keys, likewise.
+        senders: what the log says of them, likewise.
+        has_room: whether a new connection may stay.
+        counts: how many others there were beside each new connection.
+        cost: how many requests each message is.
+    """
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.has_room = True
+        self.counts: list[int] = []
+        self.cost = 1
+        self.own, self.client = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
+        self.is_remote = kind == "tcp"
+        self.transport = Transport(self._decide_room)
+        if self.is_remote:
+            self.endpoint = self.transport.bind_tcp(
+                "tcp://127.0.0.1:0", self.own, lambda _: "name", ignore
+            )
+        else:
+            self.path = folder / "stenod.sock"
+            self.transport.bind_ipc(self.path)
+            self.endpoint = f"ipc://{self.path}"
+        self.messages: list[tuple[bytes, list[bytes]]] = []
+        self.bursts: list[int] = []
+        self.links: dict[bytes, SocketLink | None] = {}
+        self.keys: dict[bytes, str | None] = {}
+        self.senders: dict[bytes, str] = {}
+        self._context = zmq.Context()
+        self._peers: list[zmq.Socket[bytes]] = []
+
+    def _decide_room(self, others: int) -> bool:
+        self.counts.append(others)
+        return self.has_room
+
+    def take(self, identity: bytes, frames: list[bytes], user: str | None) -> int:
+        """Remember what came."""
+        if frames == [FAULT]:
+            raise RuntimeError("a fault of ours")
+        self.messages.append((identity, frames))
+        self.links.setdefault(frames[0], self.transport.link())
+        self.senders.setdefault(frames[0], self.transport.sender())
+        self.keys[frames[0]] = user
+        return self.cost
+
+    def end_burst(self) -> None:
+        """Remember how much had come."""
+        self.bursts.append(len(self.messages))
+
+    def connect(self) -> "zmq.Socket[bytes]":
+        """A peer whose handshake may not be over."""
+        peer = self._context.socket(zmq.DEALER)
+        self._peers.append(peer)
+        peer.set(zmq.LINGER, 0)
+        peer.set(zmq.RCVTIMEO, 10_000)
+        if self.is_remote:
+            peer.set(zmq.CURVE_SERVERKEY, self.own.public.encode())
+            peer.set(zmq.CURVE_PUBLICKEY, self.client.public.encode())
+            peer.set(zmq.CURVE_SECRETKEY, self.client.secret.encode())
+        peer.connect(self.endpoint)
+        return peer
+
+    async def come(self, name: bytes) -> "tuple[zmq.Socket[bytes], bytes]":
+        """Connect a peer that sends its name; returns its identity, too."""
+        peer = self.connect()
+        peer.send(name)
+        await until(lambda: name in self.links)
+        return peer, next(identity for identity, frames in self.messages if frames == [name])
+
+    def send(
+        self, identity: bytes, *frames: bytes, in_flight: InFlightFrames | None = None
+    ) -> Sent:
+        """Send a message at once."""
+        sent = self.transport.send(identity, frames, in_flight or InFlightFrames())
+        self.transport.after_sends()
+        return sent
+
+    def close(self) -> None:
+        """End the peers that are still there, and the transport."""
+        self._context.destroy(linger=0)
+        self.transport.close()
+
+
+@asynccontextmanager
+async def served(kind: str, folder: Path) -> AsyncGenerator[Served]:
+    """A transport that is served in the block."""
+    one = Served(kind, folder)
+    with closing(one):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.transport.serve, one.take, one.end_burst)
+            yield one
+            tasks.cancel_scope.cancel()
