@@ -1,7 +1,7 @@
 """The contract between client and daemon: messages and the files on disk, as pure functions.
 
 Messages   commands, replies, events    the contents of a request, its reply and an event
-           frames, bundles              messages as frames
+           messages                     messages as frames
            errors, limits, hello        the tree of errors, every bound, the bounds in the hello
            rights, credentials          the rights of clients of other machines, and their keys
            positions, version           `generation:line`; the versions of protocol and program

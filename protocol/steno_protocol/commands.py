@@ -1,7 +1,7 @@
 """Requests of clients: one frozen struct per command, tagged by the field `command`.
 
-A header is the JSON of one of these; the records of an append are frames of their own and are
-never encoded twice. PROTOCOL.md describes each command; a test ties the two together.
+A request has the JSON of one of these; the records of an append travel as lines of their own and
+are never encoded twice. PROTOCOL.md describes each command; a test ties the two together.
 """
 
 import re
@@ -146,7 +146,7 @@ class Open(SessionCommand, frozen=True, kw_only=True):
 
 
 class Append(Mutation, frozen=True, kw_only=True):
-    """Append the message records that follow as frames: one atomic batch."""
+    """Append the message records that follow: one atomic batch."""
 
 
 class Checkpoint(Mutation, frozen=True, kw_only=True):
@@ -372,7 +372,7 @@ class Read(SessionCommand, frozen=True, kw_only=True):
 
 
 class AppendWire(Mutation, frozen=True, kw_only=True):
-    """Append the wire events that follow as frames: one atomic batch of `wire.jsonl`.
+    """Append the wire events that follow: one atomic batch of `wire.jsonl`.
 
     `expect` is a position of the wire file. Its durability is `written` unless it says otherwise:
     the bytes are synced within a second, within 50 ms while the file has subscribers.
@@ -487,7 +487,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_command(header: bytes) -> AnyCommand:
-    """Decode a request header; raises what msgspec raises, which `frames` turns into errors."""
+    """Decode a request header; raises what msgspec raises, which `messages` turns into errors."""
     return _decode(header)
 
 

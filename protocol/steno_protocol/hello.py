@@ -11,7 +11,7 @@ def told_in_hello() -> dict[str, int]:
         "batch_records_max": limits.BATCH_RECORDS_MAX,
         "batch_bytes_max": limits.BATCH_BYTES_MAX,
         "header_bytes_max": limits.HEADER_BYTES_MAX,
-        "bundle_requests_max": limits.BUNDLE_REQUESTS_MAX,
+        "message_requests_max": limits.MESSAGE_REQUESTS_MAX,
         "frame_bytes_max": limits.FRAME_BYTES_MAX,
         "request_id_bytes_max": limits.REQUEST_ID_BYTES_MAX,
         "key_chars_max": limits.KEY_CHARS_MAX,

@@ -24,20 +24,23 @@ BATCH_BYTES_MAX: Final = 64 * MIB
 """Bytes of one atomic batch: it is written with one call and kept in memory until it is synced."""
 
 TOGETHER_BYTES_MAX: Final = 1 * MIB
-"""Records that are looked at together: decoded they take up to thirty times as much memory. What
-is larger a client sends as frames, which need no copy, and not as a bundle."""
+"""Records that are looked at together: decoded they take up to thirty times as much memory. A
+larger request travels in a message of its own."""
 
-FRAME_BYTES_MAX: Final = RECORD_BYTES_MAX + KIB
-"""One frame; a record that is a little too large is still refused by name."""
+FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB
+"""One frame; a batch that is a little too large is still refused by name."""
 
-BUNDLE_REQUESTS_MAX: Final = 256
-"""Requests in one frame: as many as are taken in before the writers get their turn."""
-
-BUNDLE_REFUSALS_MAX: Final = 1024
-"""Requests of a too large bundle that get an error each, in 10 ms; 95 000 would take a second."""
+MESSAGE_REQUESTS_MAX: Final = 256
+"""Requests in one message: as many as are taken in before the writers get their turn."""
 
 HEADER_BYTES_MAX: Final = 1 * MIB
-"""The header frame; its largest field is a system prompt."""
+"""The command of a request as JSON; its largest field is a system prompt."""
+
+MESSAGE_HEADER_BYTES_MAX: Final = 2 * HEADER_BYTES_MAX
+"""The header frame of a message, with all its requests; a longer one is not read."""
+
+MESSAGE_REFUSALS_MAX: Final = 1024
+"""Requests of a too large message that get an error each, in 10 ms; 95 000 would take a second."""
 
 REQUEST_ID_BYTES_MAX: Final = 64
 """The request id frame, which the daemon echoes and does not read."""
@@ -111,7 +114,11 @@ HEARTBEAT_MS: Final = 10_000
 """Between two signs of life over TCP, where a dead machine does not hang up."""
 
 HEARTBEAT_TIMEOUT_MS: Final = 3 * HEARTBEAT_MS
-"""Silence over TCP that ends a connection: whole frames are heard, a record at 5 Mbit/s or more."""
+"""Silence over TCP after which a client gives up its connection; only whole frames are noticed."""
+
+CLIENT_SILENCE_MS: Final = 12 * HEARTBEAT_MS
+"""Silence over TCP after which the daemon gives up a connection: the largest batch is one frame,
+and arrives in time at 4.5 Mbit/s."""
 
 ANSWER_SOON_MS: Final = 20
 """So long a blocking client waits for an answer alone, before it watches the connection, too."""
@@ -469,6 +476,9 @@ SPAWN_TIMEOUT_S: Final = 15.0
 STARTS_MAX: Final = 3
 """One killed start does not predict that the next one fails; three in a row do."""
 
+VERSION_1_S: Final = 0.5
+"""How long a daemon may leave a greeting unanswered before it is greeted in protocol version 1."""
+
 PROBE_TIMEOUT_S: Final = 2.0
 """A daemon that does not answer `hello` for so long is unreachable."""
 
@@ -506,8 +516,8 @@ SOCKET_PATH_BYTES_MAX: Final = 107
 
 # --- sockets of this machine -------------------------------------------------------------------
 
-MESSAGE_FRAMES_MAX: Final = BATCH_RECORDS_MAX + 4
-"""Frames of a message that are kept: those before the records, and one record that is too many."""
+MESSAGE_FRAMES_MAX: Final = 4
+"""Frames of a message that are kept: a REQ socket's empty one, header, records, one too many."""
 
 CONNECTIONS_WAITING_MAX: Final = 1024
 """Connections that wait while the daemon is busy; the kernel refuses more, and they come again."""

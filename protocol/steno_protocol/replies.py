@@ -11,13 +11,7 @@ from steno_protocol.timeline_entries import TimelineEntry
 class Reply(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
-    """Any reply.
-
-    Attributes:
-        id: the request id, on its way in an array of replies; None once it was taken apart.
-    """
-
-    id: str | None = None
+    """Any reply."""
 
 
 class Welcome(Reply, frozen=True, kw_only=True):

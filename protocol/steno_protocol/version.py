@@ -4,8 +4,8 @@ from typing import Final
 
 __version__: Final = "0.1.0"
 
-PROTOCOL_MAGIC: Final = b"STENO/1"
-"""The first frame of every message; its number changes only with the frame layout."""
+PROTOCOL_MAGIC: Final = b"STENO/2"
+"""The first line of every message; its number changes only with the form of messages."""
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 """Raised when an old client and a new daemon could misunderstand each other; part of `hello`."""

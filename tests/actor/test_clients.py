@@ -9,7 +9,7 @@ import pytest
 from steno_protocol import limits
 from steno_protocol.commands import Open, Status, Unsubscribe
 from steno_protocol.errors import Busy, StenoError
-from steno_protocol.frames import encode_request
+from steno_protocol.messages import encode_request
 from steno_protocol.positions import Position
 from stenod.api.clients import Crowded, InFlightFrames, Peer, SendBudget, Subscription
 from stenod.feed.feed import Subscriber

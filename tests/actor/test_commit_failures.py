@@ -12,7 +12,7 @@ from steno_protocol import limits
 from steno_protocol.commands import Append, Command, Open, Subscribe
 from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
-from steno_protocol.frames import encode_request
+from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
 from stenod.api.clients import Peer
 from stenod.runtime.error_mapping import doubted, remedy_of

@@ -9,7 +9,7 @@ import pytest
 
 from steno_protocol import limits, paths
 from steno_protocol.commands import Command, Open
-from steno_protocol.frames import encode_request
+from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, foreign, revert, user, uuid7

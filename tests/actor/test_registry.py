@@ -5,7 +5,7 @@ import pytest
 
 from steno_protocol import limits
 from steno_protocol.commands import Append, Command, Open, Subscribe
-from steno_protocol.frames import encode_request
+from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, AnyReply, ErrorReply, SessionStat
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user

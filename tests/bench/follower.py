@@ -12,7 +12,7 @@ import zmq
 
 from steno_protocol.commands import Subscribe
 from steno_protocol.events import Live, Records
-from steno_protocol.frames import decode_answers, encode_request
+from steno_protocol.messages import decode_answers, encode_request
 from steno_protocol.positions import Position
 
 

@@ -21,9 +21,15 @@ from bench.peers import Redis, Sqlite
 from bench.tasks import Task
 from steno._connect.connection import Connection
 from steno._sansio.keys import new_key
-from steno_protocol import frames, limits
-from steno_protocol.bundles import encode_bundle
-from steno_protocol.commands import Append, Durability, Hello, Open
+from steno_protocol import limits
+from steno_protocol.commands import Append, Durability, Hello, Open, encode_command
+from steno_protocol.messages import (
+    OutgoingRequest,
+    decode_answers,
+    encode_request,
+    encode_requests,
+)
+from steno_protocol.version import PROTOCOL_VERSION
 
 Latencies = list[float]
 
@@ -211,12 +217,11 @@ class Echo(Floor):
         super().__init__(task, task.echo)
 
 
-class _Answer(msgspec.Struct):
+class _Body(msgspec.Struct):
     kind: str
-    id: str = ""
 
 
-_decode_answers = msgspec.json.Decoder(list[_Answer]).decode
+_decode_answers = msgspec.json.Decoder(list[tuple[str, _Body]]).decode
 
 
 class _Steno(_Bare):
@@ -227,33 +232,32 @@ class _Steno(_Bare):
     def greet(self) -> None:
         """See `_Bare`."""
         self._records = [self._line] * self._task.batch
-        self._ask(b"hello", Hello(protocol=1, name="bench"))
+        self._ask(b"hello", Hello(protocol=PROTOCOL_VERSION, name="bench"))
         self._ask(b"open", Open(session=self._task.session))
 
     def _ask(self, request_id: bytes, command: Hello | Open) -> None:
-        self.send(frames.encode_request(request_id, command, ()))
-        # The daemon also asks now and then whether we are there: those messages bear no id.
-        while self.receive()[1:2] != [request_id]:
+        self.send(encode_request(request_id, command, ()))
+        # The daemon also asks now and then whether the client is there: without an id.
+        while [each.id for each in decode_answers(self.receive())] != [request_id]:
             pass
 
     def messages(self, request_ids: Sequence[bytes]) -> list[list[bytes]]:
         """See `_Bare`."""
-        return [[encode_bundle([self._request(each) for each in request_ids])]]
+        return [encode_requests([self._request(each) for each in request_ids])]
 
     def answered(self, message_frames: list[bytes]) -> list[bytes]:
         """See `_Bare`."""
-        # In frames or in a bundle, as the daemon likes: the replies come last.
-        header = message_frames[-1].rpartition(b"\n")[2]
+        header = message_frames[0].partition(b"\n")[2]
         answers = _decode_answers(header)
-        for answer in answers:
-            assert answer.kind == "ack", header
-        return [answer.id.encode() for answer in answers]
+        for _, body in answers:
+            assert body.kind == "ack", header
+        return [request_id.encode() for request_id, _ in answers]
 
-    def _request(self, request_id: bytes) -> list[bytes]:
+    def _request(self, request_id: bytes) -> OutgoingRequest:
         command = Append(
             session=self._task.session, key=new_key(), by="bench", durability=self.durability
         )
-        return frames.encode_request(request_id, command, self._records)
+        return OutgoingRequest(request_id, encode_command(command), self._records)
 
 
 class Raw(_Steno):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steno_protocol.commands import Append
-from steno_protocol.frames import Request
+from steno_protocol.messages import Request
 from support.command import Steno
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in, records_in

@@ -9,8 +9,9 @@ import zmq
 from steno import connect_sync
 from steno_protocol import PROTOCOL_VERSION
 from steno_protocol.commands import Hello
-from steno_protocol.frames import decode_request, encode_answer, encode_together
+from steno_protocol.messages import encode_replies
 from steno_protocol.replies import Welcome
+from support.framing import answer_frames, only_request
 
 
 def welcome() -> Welcome:
@@ -28,10 +29,10 @@ def test_a_message_without_any_answer_is_no_answer_to_hello(root: Path) -> None:
 
         def greet() -> None:
             peer, *frames = router.recv_multipart()
-            request = decode_request(frames)
+            request = only_request(frames)
             assert isinstance(request.command, Hello)
-            router.send_multipart([peer, *encode_together([])])
-            router.send_multipart([peer, *encode_answer(request.id, welcome())])
+            router.send_multipart([peer, *encode_replies([])])
+            router.send_multipart([peer, *answer_frames(request.id, welcome())])
 
         thread = threading.Thread(target=greet)
         thread.start()

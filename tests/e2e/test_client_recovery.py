@@ -27,7 +27,7 @@ from steno import (
 )
 from steno_protocol import commands, events, limits, replies
 from steno_protocol.errors import ErrorCode
-from steno_protocol.frames import Request
+from steno_protocol.messages import Request
 from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in, records_in

@@ -23,7 +23,7 @@ from steno import (
 )
 from steno_protocol import commands, replies
 from steno_protocol.errors import Outcome
-from steno_protocol.frames import Request
+from steno_protocol.messages import Request
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import contents_in
 

@@ -30,7 +30,7 @@ from steno import (
 )
 from steno.values import SubscriptionEvent
 from steno_protocol import commands, limits
-from steno_protocol.frames import Request
+from steno_protocol.messages import Request
 from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, ScriptedDaemon
 from support.session_files import records_in

@@ -23,7 +23,7 @@ from steno.cli.doctor.root import examine_disk, examine_links, examine_root
 from steno.cli.doctor.sessions import examine_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
-from steno_protocol.frames import Request
+from steno_protocol.messages import Request
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.scripted_daemon import Answers, Script, ScriptedDaemon

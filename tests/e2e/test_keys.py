@@ -18,6 +18,7 @@ from steno._system.key_files import client_key
 from steno_protocol import commands, credentials, limits, paths
 from steno_protocol.commands import Read, command_name
 from steno_protocol.credentials import ClientKey, KeyPair
+from steno_protocol.messages import encode_request
 from steno_protocol.replies import Lines
 from steno_protocol.rights import Right, right_needed
 from support.command import Steno
@@ -307,6 +308,5 @@ def _ask_as_stranger(path: Path) -> bytes:
     """Whether a daemon answers somebody else's hello."""
     socket = zmq.Context().socket(zmq.DEALER)
     socket.connect(f"ipc://{path}")
-    hello = commands.encode_command(commands.Hello(protocol=1))
-    socket.send_multipart([b"STENO/1", b"1", hello])
+    socket.send_multipart(encode_request(b"1", commands.Hello(protocol=2), ()))
     return b"answer" if socket.poll(limits.HANDSHAKE_MS) else b"silence"

@@ -20,12 +20,13 @@ import zmq
 
 import steno
 from steno.cli.doctor.daemon import examine_daemon
-from steno_protocol import PROTOCOL_MAGIC, limits, paths
+from steno_protocol import limits, paths
 from steno_protocol.commands import Stats
 from steno_protocol.records import stamp_of
 from steno_protocol.replies import StatsReport
 from support.crowd import wait_until
 from support.foreground import ForegroundDaemon
+from support.framing import answers_of, request_frames
 from support.raw_peer import RawPeer
 from support.resident import resident_bytes
 
@@ -67,12 +68,12 @@ def sockets(
 
 
 def ask(socket: "zmq.Socket[bytes]", *records: bytes, **header: object) -> None:
-    socket.send_multipart([PROTOCOL_MAGIC, b"1", json.dumps(header).encode(), *records])
+    socket.send_multipart(request_frames(b"1", json.dumps(header).encode(), *records))
 
 
 def answer(socket: "zmq.Socket[bytes]") -> str:
-    body = json.loads(socket.recv_multipart()[2])
-    return str((body[0] if isinstance(body, list) else body)["kind"])
+    [(_, body)] = answers_of(socket.recv_multipart())
+    return str(body["kind"])
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
         with sockets(root, DEAF_READERS, receive_messages=1) as peers:
             for peer in peers:
                 for number in range(limits.PEER_LOANS_BYTES_MAX // limits.READ_AHEAD_BYTES_MAX):
-                    peer.send_multipart([PROTOCOL_MAGIC, b"%d" % number, json.dumps(read).encode()])
+                    peer.send_multipart(request_frames(b"%d" % number, json.dumps(read).encode()))
             while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < DEAF_READERS:
                 assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
             # Whoever takes what is sent is answered meanwhile.
@@ -316,7 +317,7 @@ def test_a_storm_of_repeats_behind_a_proxy_that_loses_answers_applies_each_once(
         for _ in range(100):
             for key in keys:
                 header = {"command": "append", "session": "demo", "key": key, "repeat": True}
-                peer.send(PROTOCOL_MAGIC, key.encode(), json.dumps(header).encode(), record)
+                peer.send(*request_frames(key.encode(), json.dumps(header).encode(), record))
         assert peer.ask("status")["kind"] == "status"
         peer.close()
         with steno.connect_sync(root) as client:

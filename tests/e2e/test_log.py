@@ -69,7 +69,7 @@ def _lie(root: Path) -> None:
         peer.ask("write_system_prompt", session="demo", key="lie", prompt=CANARY, expect="0:0")
         peer.ask_bytes(b'{"command":"append","' + secret + b'":1}')
         peer.ask_bytes(secret)
-        peer.send(b"STENO/1", b"", secret)
+        peer.send(b"STENO/2\n" + secret)
 
 
 def _interfere(root: Path, client: steno.BlockingClient) -> None:

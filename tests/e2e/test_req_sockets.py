@@ -10,9 +10,10 @@ import pytest
 import zmq
 
 from steno._system.key_files import client_key
-from steno_protocol import PROTOCOL_MAGIC, credentials, paths
+from steno_protocol import PROTOCOL_VERSION, credentials, paths
 from support.command import Steno
 from support.foreground import ForegroundDaemon
+from support.framing import answers_of, request_frames
 from support.lines import user
 from support.raw_peer import ANSWER_MS
 
@@ -44,19 +45,19 @@ def socket(root: Path, request: pytest.FixtureRequest) -> Iterator["zmq.Socket[b
 
 
 def ask(socket: "zmq.Socket[bytes]", *records: bytes, **fields: Any) -> list[bytes]:
-    socket.send_multipart([PROTOCOL_MAGIC, b"1", json.dumps(fields).encode(), *records])
+    socket.send_multipart(request_frames(b"1", json.dumps(fields).encode(), *records))
     return socket.recv_multipart()
 
 
 def test_a_req_socket_is_answered_as_often_as_it_asks(socket: "zmq.Socket[bytes]") -> None:
     session = {"session": "demo"}
-    ask(socket, command="hello", protocol=1, name="req", pid=1)
+    ask(socket, command="hello", protocol=PROTOCOL_VERSION, name="req", pid=1)
     ask(socket, command="open", key="o", **session)
     for number in range(3):
-        magic, name, header = ask(socket, user("hi"), command="append", key=f"k{number}", **session)
-        assert (magic, name) == (PROTOCOL_MAGIC, b"1")
-        assert json.loads(header)["head"] == f"0:{number + 1}"
+        frames = ask(socket, user("hi"), command="append", key=f"k{number}", **session)
+        [(name, body)] = answers_of(frames)
+        assert (name, body["head"]) == (b"1", f"0:{number + 1}")
     *_, block = ask(socket, command="read", **session)
     assert block.count(b"\n") == 3
-    refused = json.loads(ask(socket, command="stat", session="nobody")[2])
+    [(_, refused)] = answers_of(ask(socket, command="stat", session="nobody"))
     assert refused["code"] == "not_found"

@@ -10,16 +10,15 @@ import anyio
 from fuzz.gate import EVENTS, MESSAGES
 from fuzz.mutation import mutated
 from fuzz.source import Source
-from steno_protocol import PROTOCOL_MAGIC, paths
-from steno_protocol.bundles import can_be_bundled, decode_bundle, encode_bundle
-from steno_protocol.commands import COMMANDS, AnyCommand, Drain, Grant, Status
+from steno_protocol import paths
+from steno_protocol.commands import COMMANDS, AnyCommand, Drain, Grant
 from steno_protocol.errors import StenoError
-from steno_protocol.frames import (
-    HEADER_FRAMES,
+from steno_protocol.messages import (
+    OutgoingRequest,
     Request,
     Unreadable,
-    decode_message,
-    encode_request,
+    decode_requests,
+    encode_requests,
 )
 from steno_protocol.records import MESSAGE_ROLES
 from steno_protocol.replies import Ack, ErrorReply
@@ -90,45 +89,41 @@ def messages(source: Source) -> Iterator[Sent]:
     """A few messages, each nearly right."""
     for number in range(1 + source.number(MESSAGES_MAX)):
         frames = _frames(source, b"m%d" % number)
-        if source.flip(4) and len(frames) >= HEADER_FRAMES and can_be_bundled(frames):
-            yield _bundled(frames, source)
-            continue
         try:
-            yield Sent(frames, [decode_message(frames)])
+            yield Sent(frames, decode_requests(frames))
         except StenoError:
             yield Sent(frames, [])
 
 
-def _bundled(frames: list[bytes], source: Source) -> Sent:
-    status = encode_request(b"beside-%b" % frames[1], Status(), ())
-    frame = encode_bundle([frames, status] if source.flip() else [status, frames])
-    if source.flip(8):
-        frame = mutated(frame, source)
-    try:
-        return Sent([frame], decode_bundle(frame))
-    except StenoError:
-        return Sent([frame], [])
-
-
 def _frames(source: Source, request_id: bytes) -> list[bytes]:
-    name = source.pick(tuple(COMMANDS))
-    header = _header(source, name)
-    records = [
-        mutated(source.pick(RECORDS[name]), source) if source.flip() else source.pick(RECORDS[name])
-        for _ in range(source.number(4) if name in RECORDS else source.flip(16))
-        if name in RECORDS
-    ]
-    frames = [PROTOCOL_MAGIC, request_id, header, *records]
+    requests = [_request(source, request_id)]
+    if source.flip(4):
+        status = OutgoingRequest(b"beside-%b" % request_id, b'{"command":"status"}')
+        requests.insert(source.number(2), status)
+    frames = encode_requests(requests)
     match source.number(24):
-        case 0:
+        case 0 if len(frames) > 1:
             frames.pop(source.number(len(frames)))
         case 1:
             frames[source.number(len(frames))] = source.take(12)
         case 2:
             frames.insert(source.number(len(frames)), source.take(12))
+        case 3:
+            place = source.number(len(frames))
+            frames[place] = mutated(frames[place], source)
         case _:
             pass
     return frames
+
+
+def _request(source: Source, request_id: bytes) -> OutgoingRequest:
+    name = source.pick(tuple(COMMANDS))
+    records = [
+        mutated(source.pick(RECORDS[name]), source) if source.flip() else source.pick(RECORDS[name])
+        for _ in range(source.number(4) if name in RECORDS else source.flip(16))
+        if name in RECORDS
+    ]
+    return OutgoingRequest(request_id, _header(source, name), records)
 
 
 def _header(source: Source, name: str) -> bytes:
@@ -166,8 +161,8 @@ async def _play(sent: Sequence[Sent]) -> None:
 async def _check_alive(daemon: DaemonInProcess, *, is_drained: bool) -> None:
     header = json.dumps({"command": "append", "session": "keeper", "key": "alive"}).encode()
     opening = json.dumps({"command": "open", "session": "keeper"}).encode()
-    for name, frames in ((b"last-1", [opening]), (b"last-2", [header, MESSAGES[0]])):
-        daemon.handle([PROTOCOL_MAGIC, name, *frames])
+    for name, command, taken in ((b"last-1", opening, []), (b"last-2", header, [MESSAGES[0]])):
+        daemon.handle(encode_requests([OutgoingRequest(name, command, taken)]))
         await daemon.wait_for_answer(name)
     answer = daemon.answers[b"last-2"][0]
     if is_drained:

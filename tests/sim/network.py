@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from steno._sansio.exchange import Exchange
-from steno_protocol.commands import Hello, encode_command
-from steno_protocol.frames import decode_answers
+from steno_protocol.commands import Hello
+from steno_protocol.messages import decode_answers, encode_request
 from steno_protocol.replies import Welcome
-from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION
+from steno_protocol.version import PROTOCOL_VERSION
 
 UNDER_WAY_MAX = 24
 """Messages that a connection takes in one direction: a sender behind more is told that it is full,
@@ -38,8 +38,8 @@ class Connection:
         self._exchange = exchange
         self._under_way_max = under_way_max
         self._is_greeted = False
-        hello = encode_command(Hello(protocol=PROTOCOL_VERSION, name=name))
-        self.up.append([PROTOCOL_MAGIC, HELLO_ID, hello])
+        hello = Hello(protocol=PROTOCOL_VERSION, name=name)
+        self.up.append(encode_request(HELLO_ID, hello, ()))
 
     def send_up(self, frames: Sequence[bytes]) -> bool:
         """What the client sends with."""

@@ -2,7 +2,7 @@
 
 from steno_protocol.commands import Command
 from steno_protocol.events import AnyEvent
-from steno_protocol.frames import encode_request
+from steno_protocol.messages import encode_request
 from steno_protocol.replies import AnyReply
 from support.daemon_in_process import DaemonInProcess
 

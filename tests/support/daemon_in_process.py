@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from steno_protocol import credentials, limits, paths
 from steno_protocol.events import AnyEvent
-from steno_protocol.frames import decode_answers
+from steno_protocol.messages import decode_answers
 from steno_protocol.replies import AnyReply
 from stenod.api.auth import Admission
 from stenod.api.clients import Peer

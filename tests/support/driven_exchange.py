@@ -8,7 +8,8 @@ from steno._sansio.pending import Pending
 from steno_protocol import events, replies
 from steno_protocol.commands import AnyCommand, Append, Command, Hello, Stat
 from steno_protocol.errors import ErrorCode, Outcome
-from steno_protocol.frames import decode_request, encode_answer
+from steno_protocol.messages import encode_requests
+from support.framing import answer_frames, only_request
 
 ACK = replies.Ack(first="0:0", last="0:0", head="0:1")
 RECORD = b'{"role":"user","content":"hi"}'
@@ -17,9 +18,8 @@ RECORD = b'{"role":"user","content":"hi"}'
 class Driver:
     """An exchange with a clock that the test turns, and the requests that it sends."""
 
-    def __init__(self, *, connected: bool = True, bundle_requests: int = 0) -> None:
-        self.bundle_requests = bundle_requests
-        self.exchange = Exchange(Hello(protocol=1))
+    def __init__(self, *, connected: bool = True) -> None:
+        self.exchange = Exchange(Hello(protocol=2))
         self.now = 100.0
         self.woken: list[str] = []
         if connected:
@@ -31,12 +31,12 @@ class Driver:
     def welcome(self) -> replies.Welcome:
         return replies.Welcome(
             version="0",
-            protocol=1,
+            protocol=2,
             pid=1,
             root="/",
             started_at=0.0,
             clock_ms=5_000_000,
-            limits={"bundle_requests_max": self.bundle_requests},
+            limits={},
         )
 
     def append(self, key: str = "k1", timeout_s: float = 30.0) -> Pending:
@@ -58,7 +58,7 @@ class Driver:
         return follower
 
     def sent(self) -> list[tuple[bytes, AnyCommand]]:
-        requests = [decode_request(frames) for frames in self.exchange.outbox]
+        requests = [only_request(encode_requests([each])) for each in self.exchange.outbox]
         self.exchange.outbox.clear()
         return [(request.id, request.command) for request in requests]
 
@@ -68,7 +68,7 @@ class Driver:
         body: replies.Reply | events.Event,
         block: bytes | None = None,
     ) -> None:
-        self.exchange.receive(encode_answer(request_id, body, block), self.now)
+        self.exchange.receive(answer_frames(request_id, body, block), self.now)
 
     def refuse(
         self, request_id: bytes, code: ErrorCode, outcome: Outcome = Outcome.NOT_APPLIED

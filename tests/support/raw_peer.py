@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from steno_protocol import PROTOCOL_MAGIC
+from support.framing import answers_of, command_frames, request_frames
 
 ANSWER_MS = 20_000
 """A daemon under test answers long before; a silence this long is a failure."""
@@ -34,7 +34,7 @@ class RawPeer:
         """Send a header as bytes and return the answer's header."""
         self._number += 1
         name = str(self._number).encode()
-        self.send(PROTOCOL_MAGIC, name, header, *records)
+        self.send(*request_frames(name, header, *records))
         return self.answer(name)
 
     def ask(self, command: str, *records: bytes, **fields: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class RawPeer:
 
     def begin(self, name: bytes, command: str, **fields: Any) -> None:
         """Send a command under a name of the caller's; its answers are for the caller to take."""
-        self.send(PROTOCOL_MAGIC, name, json.dumps({"command": command, **fields}).encode())
+        self.send(*command_frames(name, command, **fields))
 
     def answer(self, name: bytes) -> dict[str, Any]:
         """The answer to one request; others that come first are passed over."""
@@ -60,14 +60,8 @@ class RawPeer:
         return found
 
     def receive(self) -> list[tuple[bytes, dict[str, Any]]]:
-        """The next message: request ids, and the header of what each is told."""
-        frames = self.socket.recv_multipart()
-        if len(frames) == 1:
-            frames = [*frames[0].partition(b"\n")]
-        body = json.loads(frames[2])
-        if isinstance(body, list):
-            return [(reply["id"].encode(), reply) for reply in body]
-        return [(frames[1], body)]
+        """The next message: request ids, and the body of each reply or event."""
+        return answers_of(self.socket.recv_multipart())
 
     def close(self) -> None:
         """Hang up."""

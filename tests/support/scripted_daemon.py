@@ -10,8 +10,9 @@ from typing import Self
 import zmq
 
 from steno_protocol import commands, events, replies
-from steno_protocol.frames import Request, decode_request, encode_answer
+from steno_protocol.messages import Request, decode_requests
 from steno_protocol.version import PROTOCOL_VERSION
+from support.framing import answer_frames
 
 Answers = list[tuple[replies.Reply | events.Event, bytes | None]]
 Script = Callable[[Request], Answers | None]
@@ -65,7 +66,9 @@ class ScriptedDaemon:
         while not self._stop.is_set():
             if router.poll(5):
                 peer, *frames = router.recv_multipart()
-                self._take(router, peer, decode_request(frames))
+                for request in decode_requests(frames):
+                    assert isinstance(request, Request), request
+                    self._take(router, peer, request)
         router.close()
         context.term()
 
@@ -76,7 +79,7 @@ class ScriptedDaemon:
         if answers is None:
             answers = self._answer(peer, request)
         for body, block in answers:
-            router.send_multipart([peer, *encode_answer(request.id, body, block)])
+            router.send_multipart([peer, *answer_frames(request.id, body, block)])
         if len(self.lines) > known:
             self._publish(router, len(self.lines) - known)
 
@@ -87,7 +90,7 @@ class ScriptedDaemon:
         if self.gone is not None:
             event, block = events.Gone(why=self.gone), None
         for peer, request_id in self._followers:
-            router.send_multipart([peer, *encode_answer(request_id, event, block)])
+            router.send_multipart([peer, *answer_frames(request_id, event, block)])
 
     def _answer(self, peer: bytes, request: Request) -> Answers:
         head = f"0:{len(self.lines)}"

@@ -10,7 +10,6 @@ import pytest
 from steno._sansio.follower import Follower
 from steno.values import DmailEvent, Live, RecordsEvent, Reset
 from steno_protocol import events, limits, replies
-from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
     Append,
     Command,
@@ -43,12 +42,7 @@ from steno_protocol.errors import (
     TooLarge,
     Unreachable,
 )
-from steno_protocol.frames import (
-    Request,
-    bundle_answers,
-    decode_message,
-    encode_together,
-)
+from steno_protocol.messages import Request, decode_requests, encode_replies
 from steno_protocol.positions import Position
 from support.driven_exchange import ACK, RECORD, Driver, only
 
@@ -70,7 +64,7 @@ def test_several_acks_in_one_message_reach_their_requests() -> None:
     pendings = [driver.append(f"k{number}") for number in range(3)]
     acks = [msgspec.structs.replace(ACK, head=f"0:{number}") for number in range(3)]
     names = [pending.id for pending in pendings]
-    driver.exchange.receive(encode_together(list(zip(names, acks, strict=True))), driver.now)
+    driver.exchange.receive(encode_replies(list(zip(names, acks, strict=True))), driver.now)
     assert [pending.result()[0] for pending in pendings] == acks
 
 
@@ -198,7 +192,7 @@ def test_expired_too_early_asks_for_the_clock_and_tries_again() -> None:
     driver.answer(
         hello_id,
         replies.Welcome(
-            version="0", protocol=1, pid=1, root="/", started_at=0.0, clock_ms=9_000_000, limits={}
+            version="0", protocol=2, pid=1, root="/", started_at=0.0, clock_ms=9_000_000, limits={}
         ),
     )
     driver.wait(driver.exchange.alarm - driver.now)
@@ -329,7 +323,7 @@ def test_what_ends_the_exchange_reaches_everybody_and_whoever_comes_later() -> N
 
 def test_what_is_no_message_of_ours_is_incompatible() -> None:
     driver = Driver()
-    for frames in ([], [b"STENO/2", b"r1", b"{}"], [b"STENO/1", b"r1", b"{"]):
+    for frames in ([], [b"STENO/1", b"r1", b"{}"], [b"STENO/2\n["]):
         with pytest.raises(Incompatible):
             driver.exchange.receive(frames, driver.now)
 
@@ -594,7 +588,7 @@ def test_an_abandoned_subscription_ends_at_the_next_tick() -> None:
     assert not driver.exchange.wants_connection
 
 
-# --- bundles -------------------------------------------------------------------------------------
+# --- several requests in one message -------------------------------------------------------------
 
 
 class Socket:
@@ -612,32 +606,26 @@ class Socket:
 
 
 def keys_of(message: Sequence[bytes]) -> list[str]:
-    requests = decode_bundle(message[0]) if len(message) == 1 else [decode_message(message)]
-    commands = [each.command for each in requests if isinstance(each, Request)]
+    commands = [each.command for each in decode_requests(message) if isinstance(each, Request)]
     return [command.key for command in commands if isinstance(command, Append)]
 
 
-def test_what_waits_together_goes_as_one_bundle_where_the_daemon_takes_them() -> None:
-    driver, socket = Driver(bundle_requests=2), Socket()
+def test_requests_that_wait_together_go_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MESSAGE_REQUESTS_MAX", 2)
+    driver, socket = Driver(), Socket()
     for key in ("a", "b", "c"):
         driver.append(key)
     driver.exchange.flush(socket.send)
-    assert [len(message) for message in socket.taken] == [1, 1]
+    assert [len(message) for message in socket.taken] == [2, 2]
     assert [keys_of(message) for message in socket.taken] == [["a", "b"], ["c"]]
     assert not driver.exchange.outbox
 
 
-def test_an_older_daemon_is_sent_frames() -> None:
-    driver, socket = Driver(), Socket()
-    driver.append("a")
-    driver.append("b")
-    driver.exchange.flush(socket.send)
-    assert [len(message) for message in socket.taken] == [4, 4]
-    assert [keys_of(message) for message in socket.taken] == [["a"], ["b"]]
-
-
-def test_what_the_socket_does_not_take_waits_in_its_order() -> None:
-    driver, socket = Driver(bundle_requests=2), Socket(room=1)
+def test_what_the_socket_does_not_take_waits_in_its_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MESSAGE_REQUESTS_MAX", 2)
+    driver, socket = Driver(), Socket(room=1)
     for key in ("a", "b", "c", "d", "e"):
         driver.append(key)
     driver.exchange.flush(socket.send)
@@ -648,25 +636,20 @@ def test_what_the_socket_does_not_take_waits_in_its_order() -> None:
     assert [keys_of(message) for message in socket.taken] == [["a", "b"], ["c", "d"], ["e"]]
 
 
-@pytest.mark.parametrize(
-    "record", [b'{"role":"user",\n"content":"hi"}', b"x" * limits.TOGETHER_BYTES_MAX]
-)
-def test_a_record_that_is_no_line_or_large_goes_in_frames_and_the_order_stays(
-    record: bytes,
-) -> None:
-    driver, socket = Driver(bundle_requests=100), Socket()
-    for key, each in (("a", RECORD), ("b", record), ("c", RECORD), ("d", RECORD)):
+def test_a_large_request_goes_in_a_message_of_its_own_and_the_order_stays() -> None:
+    driver, socket = Driver(), Socket()
+    large = b"x" * limits.TOGETHER_BYTES_MAX
+    for key, each in (("a", RECORD), ("b", large), ("c", RECORD), ("d", RECORD)):
         command = Append(session="demo", key=key)
         driver.exchange.submit(command, [each], lambda: None, driver.now, 30.0)
     driver.exchange.flush(socket.send)
     assert [keys_of(message) for message in socket.taken] == [["a"], ["b"], ["c", "d"]]
-    assert [len(message) for message in socket.taken] == [1, 4, 1]
 
 
-def test_replies_in_a_bundle_end_their_requests() -> None:
-    driver = Driver(bundle_requests=100)
+def test_replies_in_one_message_end_their_requests() -> None:
+    driver = Driver()
     pendings = [driver.append("a"), driver.append("b")]
     acks = [msgspec.structs.replace(ACK, head=f"0:{number}") for number in range(2)]
     names = [pending.id for pending in pendings]
-    driver.exchange.receive(bundle_answers(list(zip(names, acks, strict=True))), driver.now)
+    driver.exchange.receive(encode_replies(list(zip(names, acks, strict=True))), driver.now)
     assert [pending.result()[0] for pending in pendings] == acks

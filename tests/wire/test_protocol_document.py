@@ -1,6 +1,7 @@
 """PROTOCOL.md says what the code says: every example is decoded, every table is compared."""
 
 import inspect as python_inspect
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steno_protocol import PROTOCOL_MAGIC, PROTOCOL_VERSION, errors, limits, paths, records, wire
-from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
     COMMANDS,
     Append,
@@ -24,22 +24,23 @@ from steno_protocol.commands import (
 )
 from steno_protocol.context import Damaged, parse_line
 from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
-from steno_protocol.errors import BadRequest, ErrorCode, Outcome
+from steno_protocol.errors import BadRequest, ErrorCode, Outcome, Refused
 from steno_protocol.events import AnyEvent
-from steno_protocol.frames import Answer, Request, decode_answers, decode_request
 from steno_protocol.hello import told_in_hello
+from steno_protocol.messages import Answer, Request, decode_answers, decode_requests
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
+    Ack,
     AnyReply,
     CheckedFile,
     CheckFinding,
     ClientEntry,
+    ErrorReply,
     GarbageEntry,
     HistogramReport,
     Lines,
     Mail,
     OptionEntry,
-    Reply,
     SessionEntry,
     SessionStat,
     Source,
@@ -47,6 +48,7 @@ from steno_protocol.replies import (
 from steno_protocol.rights import Right, right_needed
 from steno_protocol.timeline_entries import FACTS, REWRITES, TimelineEntry
 from support import abnf
+from support.framing import only_request, request_frames
 from support.happenings import check_facts
 from support.project import PROJECT
 from support.protocol_document import Example, Section, chapters, code, codes, fields_of
@@ -90,20 +92,20 @@ def _examples(kind: str) -> Any:
 
 
 def _answer(example: Example) -> Answer:
-    [answer] = decode_answers([PROTOCOL_MAGIC, b"r1", example.text.encode()])
+    [answer] = decode_answers([b'%b\n[["r1",%b]]' % (PROTOCOL_MAGIC, example.text.encode())])
     return answer
 
 
 def _request(example: Example, taken: list[Example]) -> Request:
     header = example.text.encode()
-    return decode_request([PROTOCOL_MAGIC, b"r1", header, *(each.text.encode() for each in taken)])
+    return only_request(request_frames(b"r1", header, *(each.text.encode() for each in taken)))
 
 
 # --- examples ------------------------------------------------------------------------------------
 
 
 def test_every_block_of_code_is_of_a_kind_that_is_tested_here() -> None:
-    tested = {"request", "record", "reply", "event", "replies", "lock", "grammar", "bundle"}
+    tested = {"request", "record", "reply", "event", "message", "lines", "lock", "grammar"}
     assert {each.kind for each in EXAMPLES} == {
         *tested, "block", "line", "happening", "text", "wire-event", "wire-line", "node-client"
     }  # fmt: skip
@@ -136,15 +138,9 @@ def test_an_example_of_an_event_is_decoded_as_its_kind(example: Example) -> None
     assert type(_answer(example).body) is EVENTS[example.name]
 
 
-@_examples("replies")
-def test_an_example_of_several_replies_is_decoded_with_their_ids(example: Example) -> None:
-    answers = decode_answers([PROTOCOL_MAGIC, b"", example.text.encode()])
-    assert [answer.id for answer in answers] == [b"r1", b"r2"]
-
-
 @pytest.mark.parametrize(
     "example",
-    [each for each in EXAMPLES if each.kind in {"request", "reply", "event", "replies"}],
+    [each for each in EXAMPLES if each.kind in {"request", "reply", "event"}],
     ids=lambda example: f"line {example.line}",
 )
 def test_an_example_has_no_field_that_the_code_does_not_know(example: Example) -> None:
@@ -241,25 +237,19 @@ def test_the_example_of_the_lock_is_decoded(example: Example) -> None:
     assert msgspec.json.decode(example.text, type=paths.LockNote).endpoint.startswith("ipc:///")
 
 
-def test_the_example_of_a_whole_message_is_decoded_and_its_sizes_are_true() -> None:
-    shown = [each.text for each in CHAPTERS["Messages"].examples if each.kind == "text"]
-    frames: list[list[bytes]] = []
-    for text in shown:
-        parts = re.findall(r"^\[\d\] +(\d+) bytes  (.*)$", text, re.MULTILINE)
-        assert [int(size) for size, _ in parts] == [len(frame) for _, frame in parts]
-        frames.append([frame.encode() for _, frame in parts])
-    request, answer = frames
-    assert len(decode_request(request).records) == 2
-    assert decode_answers(answer)[0].id == request[1]
-
-
-@_examples("bundle")
-def test_the_example_of_a_bundle_is_decoded(example: Example) -> None:
-    first, second = decode_bundle(f"{example.text}\n".encode())
+def test_the_example_of_a_message_of_requests_is_decoded() -> None:
+    header, lines = (each.text for each in CHAPTERS["Messages"].examples[:2])
+    first, second = decode_requests([header.encode(), f"{lines}\n".encode()])
     assert isinstance(first, Request)
     assert isinstance(second, Request)
     assert (first.id, type(first.command), len(first.records)) == (b"r1", Append, 2)
     assert (second.id, type(second.command), len(second.records)) == (b"r2", Stat, 0)
+
+
+def test_the_example_of_a_message_of_answers_is_decoded() -> None:
+    header = CHAPTERS["Messages"].examples[2].text
+    answers = decode_answers([header.encode()])
+    assert [(each.id, type(each.body)) for each in answers] == [(b"r1", Ack), (b"r2", ErrorReply)]
 
 
 def test_the_example_of_a_record_becomes_the_line_that_is_shown() -> None:
@@ -369,15 +359,9 @@ def test_every_reply_and_event_has_a_section_and_every_section_one() -> None:
     assert list(EVENT_SECTIONS) == list(EVENTS)
 
 
-def test_the_field_of_every_reply_is_told_once() -> None:
-    assert _table(CHAPTERS["Replies"], "field of every reply") == fields_of(Reply)
-
-
 @pytest.mark.parametrize("kind", [*REPLIES, *ENTRIES])
 def test_a_reply_section_has_the_fields_of_the_reply(kind: str) -> None:
     expected = fields_of({**REPLIES, **ENTRIES}[kind])
-    if kind in REPLIES:
-        expected.pop("id", None)
     assert _table(REPLY_SECTIONS[kind]) == expected
 
 
@@ -478,7 +462,7 @@ def test_every_rule_that_the_grammar_uses_is_defined() -> None:
     given_elsewhere = {"ALPHA", "DIGIT", "HEXDIG", "LF", "json-object", "json-array", "octets"}
     used = set[str]().union(*map(abnf.names_in, GRAMMAR.values()))
     assert used <= {*GRAMMAR, *given_elsewhere}
-    assert {*GRAMMAR} - used <= {"connection", "position", "session", "name", "stamp"}
+    assert {*GRAMMAR} - used <= {"connection", "position", "request-id", "session", "name", "stamp"}
 
 
 def _accepts(check: Any, text: str) -> bool:
@@ -491,8 +475,8 @@ def _accepts(check: Any, text: str) -> bool:
 
 def _is_request_id(text: str) -> bool:
     try:
-        decode_request([PROTOCOL_MAGIC, text.encode(), b'{"command":"status"}'])
-    except BadRequest:
+        only_request(request_frames(json.dumps(text).encode()[1:-1], b'{"command":"status"}'))
+    except Refused:
         return False
     return True
 
@@ -554,5 +538,5 @@ def test_the_fields_of_stat_are_the_same_for_open() -> None:
 def test_only_answers_that_are_said_to_have_a_block_document_one() -> None:
     documented = python_inspect.getdoc(Lines) or ""
     assert "one frame follows" in documented
-    row = CHAPTERS["Messages"].table("frame")[3]
-    assert codes(row["in a reply or an event"]) == ["lines", "records"]
+    row = CHAPTERS["Messages"].table("frame")[1]
+    assert codes(row["from the daemon"]) == ["lines", "records"]

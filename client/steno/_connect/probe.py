@@ -2,6 +2,7 @@
 
 import os
 import time
+from math import inf
 
 import msgspec
 
@@ -10,7 +11,12 @@ from steno._connect.target import Target
 from steno_protocol import errors, limits, paths
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
-from steno_protocol.frames import decode_answers, encode_request
+from steno_protocol.messages import (
+    MAGIC_1,
+    decode_answers,
+    encode_request,
+    encode_request_1,
+)
 from steno_protocol.replies import ErrorReply, Welcome
 from steno_protocol.version import PROTOCOL_VERSION
 
@@ -27,6 +33,7 @@ class NeedsRestart(msgspec.Struct, frozen=True):
 
     endpoint: str
     why: str
+    is_version_1: bool = False
 
 
 class Unreachable(msgspec.Struct, frozen=True):
@@ -75,6 +82,7 @@ class Attempt:
         self._deadline = deadline
         self._connection: Connection | None = None
         self._has_greeted = False
+        self._asks_version_1_at = time.monotonic() + limits.VERSION_1_S
 
     def go_on(self, until: float) -> Outcome | None:
         """Block until there is an outcome, at most until `until`: None if there is none by then.
@@ -122,8 +130,10 @@ class Attempt:
     def _await_welcome(self, connection: Connection, until: float) -> Outcome | None:
         endpoint = connection.endpoint
         while True:
-            # The daemon may ask first whether we are there, by a message that holds no answer.
+            # The daemon may first ask whether the client is there, by a message without an answer.
             for frames in connection.receive(1):
+                if frames[0] == MAGIC_1:
+                    return NeedsRestart(endpoint, "it speaks protocol 1", is_version_1=True)
                 for answer in decode_answers(frames):
                     return _judge(connection, self._target, answer.body)
             if connection.is_lost():
@@ -131,9 +141,13 @@ class Attempt:
             now = time.monotonic()
             if now >= self._deadline:
                 return Unreachable(endpoint, f"the daemon at {endpoint} did not answer in time")
+            if now >= self._asks_version_1_at:
+                # A daemon of version 1 ignores what it cannot read.
+                self._asks_version_1_at = inf
+                connection.send(encode_request_1(b"hello", hello_of(self._target)))
             if now >= until:
                 return None
-            connection.wait(until)
+            connection.wait(min(until, self._asks_version_1_at))
 
 
 def _silence(target: Target, endpoint: str) -> str:

@@ -28,7 +28,7 @@ from steno._connect.target import Target
 from steno._system.folders import make_private
 from steno_protocol import limits, paths
 from steno_protocol.commands import Drain
-from steno_protocol.frames import encode_request
+from steno_protocol.messages import encode_request, encode_request_1
 
 _EXIT_HELD: Final = 3
 """`stenod` says so when another daemon holds the root."""
@@ -137,7 +137,12 @@ def _drain(old: NeedsRestart, deadline: float) -> None:
     connection = Connection(old.endpoint)
     try:
         if connection.wait_until_ready(min(deadline, time.monotonic() + limits.PROBE_TIMEOUT_S)):
-            connection.send(encode_request(b"drain", Drain(), ()))
+            is_old = old.is_version_1
+            connection.send(
+                encode_request_1(b"drain", Drain())
+                if is_old
+                else encode_request(b"drain", Drain(), ())
+            )
         while not connection.is_lost() and time.monotonic() < deadline:
             connection.receive(limits.CLIENT_TURN_MESSAGES)
             connection.wait(deadline)

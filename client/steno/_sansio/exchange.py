@@ -30,7 +30,6 @@ from steno._sansio.headers import encode_header
 from steno._sansio.pending import Pending
 from steno._sansio.slow_requests import Lookups
 from steno_protocol import events, limits
-from steno_protocol.bundles import can_be_bundled, encode_bundle
 from steno_protocol.commands import (
     Command,
     Drain,
@@ -47,9 +46,8 @@ from steno_protocol.errors import (
     Outcome,
     StenoError,
 )
-from steno_protocol.frames import Answer, decode_answers
+from steno_protocol.messages import Answer, OutgoingRequest, decode_answers, encode_requests
 from steno_protocol.replies import AnyReply, Done, ErrorReply, Subscribed, Welcome
-from steno_protocol.version import PROTOCOL_MAGIC
 
 _BLOCK_WAY_S: Final = limits.BLOCK_BYTES / limits.SLOW_BYTES_S
 """How long nothing is heard of a slow connection at the most, while it carries events."""
@@ -59,13 +57,13 @@ class Exchange:
     """All requests and subscriptions of one client.
 
     Attributes:
-        outbox: requests to send, each as its frames; empty while there is no connection.
+        outbox: requests to send; empty while there is no connection.
         alarm: when `tick` has to be called next, on the caller's clock in seconds; `inf` for never.
         trouble: why there is no connection, for the error of a request that waited in vain.
     """
 
     def __init__(self, hello: Hello) -> None:
-        self.outbox: deque[list[bytes]] = deque()
+        self.outbox: deque[OutgoingRequest] = deque()
         self.alarm = inf
         self.trouble: str | None = None
         self._hello = hello
@@ -76,7 +74,6 @@ class Exchange:
         self._followers: dict[bytes, Follower] = {}
         self._abandoned: deque[Follower] = deque()
         self._failure: StenoError | None = None
-        self._bundle_requests = 0
         self._heard_at = -inf
         # Of this connection: all that was asked, and what was before the last answer.
         self._asked_bytes = self._answered_bytes = 0
@@ -128,7 +125,8 @@ class Exchange:
             raise self._failure
         if len(self._pending) >= limits.CLIENT_REQUESTS_MAX:
             raise Busy(f"this client has {len(self._pending)} requests under way: wait for some")
-        pending = Pending(self._next_id(b"r"), command, records, wake, now, timeout_s)
+        lines = [_one_line(each) if b"\n" in each else each for each in records]
+        pending = Pending(self._next_id(b"r"), command, lines, wake, now, timeout_s)
         if self.is_connected:
             self._send(pending, now)
         else:
@@ -160,7 +158,6 @@ class Exchange:
     def connected(self, welcome: Welcome, now: float) -> None:
         """The daemon of this welcome is there: send what waits, follow again."""
         self._clock_offset_ms = welcome.clock_ms - int(now * 1000)
-        self._bundle_requests = welcome.limits.get("bundle_requests_max", 0)
         self.trouble = None
         for pending in list(self._pending.values()):
             self._send(pending, now)
@@ -278,16 +275,14 @@ class Exchange:
 
     def _next_message(self) -> tuple[int, Sequence[bytes]]:
         """The number of waiting requests to send next, and their message."""
-        bundled: list[Sequence[bytes]] = []
-        size = 0
-        for request in islice(self.outbox, self._bundle_requests):
-            size += sum(map(len, request))
-            if size > limits.TOGETHER_BYTES_MAX or not can_be_bundled(request):
+        together = [self.outbox[0]]
+        size = together[0].size
+        for request in islice(self.outbox, 1, limits.MESSAGE_REQUESTS_MAX):
+            size += request.size
+            if size > limits.TOGETHER_BYTES_MAX:
                 break
-            bundled.append(request)
-        if not bundled:
-            return 1, self.outbox[0]
-        return len(bundled), [encode_bundle(bundled)]
+            together.append(request)
+        return len(together), encode_requests(together)
 
     def _go_on_looking(self, now: float) -> None:
         while (pending := self._lookups.next()) is not None:
@@ -309,7 +304,7 @@ class Exchange:
         else:
             command = msgspec.structs.replace(command, deadline_ms=deadline_ms)
         header = encode_header(command)
-        self.outbox.append([PROTOCOL_MAGIC, pending.id, header, *pending.records])
+        self.outbox.append(OutgoingRequest(pending.id, header, pending.records))
         pending.copies += 1
         self._asked_bytes += len(header) + pending.size
         pending.asked_bytes = self._asked_bytes
@@ -333,7 +328,7 @@ class Exchange:
         elif isinstance(answer.body, Subscribed):
             # The reply of an abandoned attempt arrived after all: its events are dropped.
             command = Unsubscribe(subscription=answer.id.decode())
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
+            self.outbox.append(OutgoingRequest(self._next_id(b"u"), encode_header(command)))
         elif isinstance(answer.body, Welcome):
             self._clock_offset_ms = answer.body.clock_ms - int(now * 1000)
 
@@ -362,7 +357,7 @@ class Exchange:
         pending.refusal = body.exception(pending.key)
         if body.code is ErrorCode.EXPIRED:
             # Our idea of its clock is wrong, for instance after one of the machines slept.
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"h"), encode_header(self._hello)])
+            self.outbox.append(OutgoingRequest(self._next_id(b"h"), encode_header(self._hello)))
         if not pending.copies:
             # Clients that were refused together should not come back together.
             pending.due = now + pending.backoff_s * (1 + self._number % 8 / 16)
@@ -438,7 +433,7 @@ class Exchange:
         follower.interval_s = min(2 * follower.interval_s, limits.RESEND_S_MAX)
         self._arm(min(follower.due, follower.deadline))
         asked = follower.asked_as(follower.name)
-        self.outbox.append([PROTOCOL_MAGIC, request_id, encode_header(asked)])
+        self.outbox.append(OutgoingRequest(request_id, encode_header(asked)))
 
     def _subscribe_later(self, follower: Follower, now: float) -> None:
         follower.name = None
@@ -470,7 +465,7 @@ class Exchange:
     def _unsubscribe(self, follower: Follower) -> None:
         if follower.name is not None and self.is_connected:
             command = Unsubscribe(subscription=follower.name)
-            self.outbox.append([PROTOCOL_MAGIC, self._next_id(b"u"), encode_header(command)])
+            self.outbox.append(OutgoingRequest(self._next_id(b"u"), encode_header(command)))
         follower.name = None
 
     def _grant(self, name: str, owed_bytes: int) -> None:
@@ -478,7 +473,7 @@ class Exchange:
             portion = min(owed_bytes, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
             command = Grant(subscription=name, bytes=portion)
             # Under the id of its subscription: a daemon that forgot it answers with an event.
-            self.outbox.append([PROTOCOL_MAGIC, name.encode(), encode_header(command)])
+            self.outbox.append(OutgoingRequest(name.encode(), encode_header(command)))
             owed_bytes -= portion
 
     def _drop_ids(self, follower: Follower, but: bytes | None = None) -> bool:
@@ -494,3 +489,11 @@ class Exchange:
 
     def _arm(self, due: float) -> None:
         self.alarm = min(self.alarm, due)
+
+
+def _one_line(record: bytes) -> bytes:
+    """A record that the caller wrote on several lines; between JSON's tokens they mean nothing."""
+    try:
+        return msgspec.json.format(record, indent=-1)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the record is not a JSON object: {error}") from None

@@ -1,4 +1,4 @@
-"""Messages as record frames: encoded once, and checked against the limits before they are sent.
+"""Messages as records: encoded once, and checked against the limits before they are sent.
 
 A frame over the daemon's limit would not be refused but end the connection without a word, so the
 sizes are checked here, where the caller gets the error.
@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def encode_messages(records: Message | Sequence[Message]) -> list[bytes]:
-    """The record frames of one append.
+    """The records of one append, as bytes.
 
     Args:
         records: one message, or a sequence of them, which becomes one atomic batch.

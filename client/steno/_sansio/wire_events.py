@@ -32,7 +32,7 @@ TURN_BEGIN = "TurnBegin"
 def encode_events(
     event: str | Sequence[WireEvent], payload: Payload | None, timestamp: float | None
 ) -> list[bytes]:
-    """The record frames of one append to a wire file.
+    """The records of one append to a wire file, as bytes.
 
     Args:
         event: the type of one event, or a sequence of events, which becomes one atomic batch.

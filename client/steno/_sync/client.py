@@ -195,7 +195,7 @@ class BlockingClient(NotPicklable):
 
         Args:
             kind: what the reply has to be.
-            records: the record frames that go with the command.
+            records: the records of the command, each the bytes of a JSON object.
 
         Returns:
             The reply, and the block of lines that came with it.

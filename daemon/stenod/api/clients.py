@@ -189,7 +189,6 @@ class Peer(msgspec.Struct, eq=False):
         user: the public key of a client on another machine; None for one on this machine.
         link: its connection; None if it is unknown.
         dropped: messages that it was too slow, or gone, to get.
-        is_bundling: its last message was a bundle, so it is answered by bundles.
         is_req: its last message began with an empty frame, as those of a REQ socket do.
         looking: ids of its requests for which files are being looked at.
         reading: held while a block is read for it: a few at a time.
@@ -204,7 +203,6 @@ class Peer(msgspec.Struct, eq=False):
     pid: int | None = None
     requests: int = 0
     dropped: int = 0
-    is_bundling: bool = False
     is_req: bool = False
     looking: set[bytes] = msgspec.field(default_factory=set[bytes])
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict[str, Subscription])

@@ -4,13 +4,7 @@ from collections.abc import Callable, Sequence
 
 from steno_protocol import limits
 from steno_protocol.events import Event
-from steno_protocol.frames import (
-    bundle_answers,
-    encode_answer,
-    encode_body,
-    encode_together,
-    frame_answer,
-)
+from steno_protocol.messages import encode_answer, encode_body, encode_replies
 from steno_protocol.replies import Reply
 from stenod.api.clients import Peer
 
@@ -46,7 +40,7 @@ class Outbox:
     def reply_block(self, peer: Peer, request_id: bytes, body: Reply, block: bytes) -> None:
         """Send a reply with its block at once, behind what is queued."""
         self._send_waiting()
-        self._send(peer, encode_answer(request_id, body, block))
+        self._send(peer, encode_answer(request_id, encode_body(body), block))
         self._after_sends()
 
     def event(self, peer: Peer, request_id: bytes, body: Event, block: bytes | None) -> bool:
@@ -56,14 +50,20 @@ class Outbox:
         if body is not self._event:
             # The next follower of the session gets the very same one.
             self._event, self._encoded = body, encode_body(body)
-        sent = self._send(peer, frame_answer(request_id, self._encoded, block))
+        sent = self._send(peer, encode_answer(request_id, self._encoded, block))
         self._after_events()
         return sent
+
+    def message(self, peer: Peer, frames: Sequence[bytes]) -> None:
+        """Send a message as it is, behind what is queued."""
+        self._send_waiting()
+        self._send(peer, frames)
+        self._after_sends()
 
     def probe(self, peers: Sequence[Peer]) -> None:
         """Send a message that says nothing, to learn whether the peers are still there."""
         for peer in peers:
-            self._send(peer, encode_together([]))
+            self._send(peer, encode_replies([]))
         self._after_sends()
 
     def flush(self) -> None:
@@ -75,9 +75,7 @@ class Outbox:
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for peer, answers in waiting.items():
-            if len(answers) == 1 and not peer.is_bundling:
-                self._send(peer, encode_answer(*answers[0]))
-                continue
-            encode = bundle_answers if peer.is_bundling else encode_together
             for start in range(0, len(answers), limits.ANSWERS_TOGETHER_MAX):
-                self._send(peer, encode(answers[start : start + limits.ANSWERS_TOGETHER_MAX]))
+                self._send(
+                    peer, encode_replies(answers[start : start + limits.ANSWERS_TOGETHER_MAX])
+                )

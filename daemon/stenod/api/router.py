@@ -6,7 +6,6 @@ from typing import Final, assert_never
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.bundles import decode_bundle
 from steno_protocol.commands import (
     AnyCommand,
     Append,
@@ -57,7 +56,7 @@ from steno_protocol.errors import (
     Unauthorized,
 )
 from steno_protocol.events import Event, Lagged, Reset
-from steno_protocol.frames import Request, Unreadable, decode_message
+from steno_protocol.messages import Request, Unreadable, decode_requests, refuse_version_1
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
     Done,
@@ -187,16 +186,22 @@ class Router:
         peer = self._peer(identity, user)
         peer.is_req = len(frames) > 1 and not frames[0]
         frames = frames[1:] if peer.is_req else frames
-        peer.is_bundling = len(frames) == 1
         try:
-            requests = decode_bundle(frames[0]) if peer.is_bundling else [decode_message(frames)]
+            requests = decode_requests(frames)
         except StenoError:
-            # No reply is possible: without a request id no client could match it.
-            self.ignored += 1
+            self._refuse_message(peer, frames)
             return 1
         for request in requests:
             self._handle(peer, request, user)
         return max(1, len(requests))
+
+    def _refuse_message(self, peer: Peer, frames: list[bytes]) -> None:
+        refusal = refuse_version_1(frames)
+        if refusal is None:
+            # No reply is possible: without a request id no client could match it.
+            self.ignored += 1
+        else:
+            self._outbox.message(peer, refusal)
 
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1

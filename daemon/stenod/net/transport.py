@@ -189,7 +189,7 @@ class Transport:
             zmq.CURVE_PUBLICKEY: own.public.encode(),
             zmq.CURVE_SECRETKEY: own.secret.encode(),
             zmq.HEARTBEAT_IVL: limits.HEARTBEAT_MS,
-            zmq.HEARTBEAT_TIMEOUT: limits.HEARTBEAT_TIMEOUT_MS,
+            zmq.HEARTBEAT_TIMEOUT: limits.CLIENT_SILENCE_MS,
             # Only for an address that is one: a name would then mean another address than before.
             zmq.IPV6: int(paths.is_ipv6(endpoint)),
         }
