@@ -46,7 +46,6 @@ from stenod.sessions.session_folders import SessionFolders
 from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.store.usage import free_bytes
-from stenod.store.whole_sync import WholeSync
 from stenod.systemd import Supervisor
 
 _REMOTE_PART: Final = 4
@@ -82,7 +81,7 @@ class Daemon:
         self._tasks: TaskGroup | None = None
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
-        disk = PosixDisk(WholeSync(str(config.root)))
+        disk = PosixDisk()
         trees = SessionFolders(config, disk)
         self._quotas = Quotas(
             lambda: config.settings,

@@ -347,9 +347,6 @@ COPY_BYTES: Final = 8 * MIB
 READ_THREADS_MAX: Final = 16
 """Reads, copies and recoveries at a time; more would only wait for the disk, or for each other."""
 
-OUT_OF_MEMORY_PAUSE_S: Final = 0.01
-"""A thread without memory to report its result to the event loop retries after this long."""
-
 SWITCH_S: Final = 0.0005
 """How long a thread that decodes may hold the interpreter while the loop waits; Python's own 5 ms
 would be added to every ack beside it."""
@@ -533,16 +530,3 @@ as one after the other, and with 16 hardly more."""
 
 SYNCS_REMEMBERED_MAX: Final = 7
 """Commits whose fastest quarter gives the speed of the disk, despite single slow ones."""
-
-WHOLE_SYNC_FILES_MIN: Final = 3
-"""Files that are synced by one call for their file system; two take as long by themselves."""
-
-UNWRITTEN_BYTES_MAX: Final = 4 * MIB
-"""Bytes that the programs of the machine have written and its disks have not: with more, sessions
-are synced file by file, and do not wait for others. So many take 2 to 40 ms, and only once."""
-
-WHOLE_SYNC_S_MAX: Final = 0.004
-"""A sync of a file system that took longer waited for others; for 16 sessions it is 0.5 ms."""
-
-WHOLE_SYNC_PAUSE_S: Final = 1.0
-"""Pause after a slow one: a program that writes without a pause delays a group a second."""

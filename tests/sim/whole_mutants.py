@@ -58,7 +58,7 @@ def _given_back_in_silence(self: KeyTable, count: int) -> None:
 
 
 def _each_log_by_itself(logs: Sequence[JsonlLog]) -> list[OSError | None]:
-    errors = logs[0]._disk.fdatasync_all([(log._file.handle, log.synced) for log in logs])
+    errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
     for log, error in zip(logs, errors, strict=True):
         if error is None:
             log._synced()

@@ -660,14 +660,14 @@ def test_files_that_are_synced_together_are_all_durable(
     disk: Disk, root: int, world: DiskWorld, count: int
 ) -> None:
     handles = [appended(disk, root, f"f{number}", b"x") for number in range(count)]
-    assert disk.fdatasync_all([(handle, 0) for handle in handles]) == [None] * count
+    assert disk.fdatasync_all(handles) == [None] * count
 
 
 def test_a_sync_that_fails_is_reported_among_those_of_its_group(disk: Disk, root: int) -> None:
     handles = [appended(disk, root, f"f{number}", b"x") for number in range(5)]
     disk.close(handles[2])
 
-    outcomes = disk.fdatasync_all([(handle, 0) for handle in handles])
+    outcomes = disk.fdatasync_all(handles)
 
     assert len(outcomes) == len(handles)
     assert outcomes[2] is not None

@@ -2,16 +2,16 @@
 
 import errno
 import os
-import platform
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stenod.store import kernel_syncs
+from steno_protocol import limits
 from stenod.store.posix import PosixDisk
 from support.disk_worlds import close_handles_below
 
@@ -189,7 +189,6 @@ def test_every_folder_that_is_made_is_synced_into_its_parent(
 
 LIMITED = """
 import resource, signal, sys
-from stenod.store import kernel_syncs
 from stenod.store.posix import PosixDisk
 disk = PosixDisk()
 root = disk.open_root(sys.argv[1])
@@ -222,44 +221,24 @@ def _same_path() -> dict[str, str]:
 # --- several files at once ---------------------------------------------------------------------
 
 
-def test_a_kernel_that_begins_no_syncs_or_only_some_is_helped_out(
+def test_files_are_synced_one_by_one_when_there_is_no_thread(
     disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
     handles = [disk.open_new(root, f"f{number}") for number in range(5)]
     synced: list[int] = []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     monkeypatch.setattr(os, "fdatasync", synced.append)
-
-    monkeypatch.setattr(kernel_syncs, "_context", lambda: None)
-    assert disk.fdatasync_all([(handle, 0) for handle in handles]) == [None] * 5
-    assert synced == handles
-
-    monkeypatch.setattr(kernel_syncs, "_context", lambda: Reluctant(2))
-    synced.clear()
-    outcomes = disk.fdatasync_all([(handle, 0) for handle in handles])
-    assert all(isinstance(outcome, OSError) for outcome in outcomes)
-    assert synced == handles[2:]
-
-    monkeypatch.setattr(kernel_syncs, "_context", lambda: Reluctant(0))
-    synced.clear()
-    assert disk.fdatasync_all([(handle, 0) for handle in handles]) == [None] * 5
+    assert disk.fdatasync_all(handles) == [None] * 5
     assert synced == handles
 
 
-class Reluctant:
-    """A kernel that begins so many syncs, and fails at each of them."""
-
-    def __init__(self, begins: int) -> None:
-        self._begins = begins
-
-    def fdatasync(self, handles: Sequence[int]) -> list[OSError | None]:
-        if not self._begins:
-            raise OSError(errno.EAGAIN, "no")
-        return [OSError(errno.EIO, "bad") for _ in handles[: self._begins]]
-
-
-def test_a_machine_whose_calls_are_not_known_has_no_syncs_in_the_kernel(
-    monkeypatch: pytest.MonkeyPatch,
+def test_files_are_synced_at_the_same_time(
+    disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "abacus")
-    with pytest.raises(OSError, match="not known"):
-        kernel_syncs.KernelSyncs()
+    handles = [disk.open_new(root, f"f{number}") for number in range(limits.COMMIT_THREADS_MAX)]
+    together = threading.Barrier(len(handles))
+    monkeypatch.setattr(os, "fdatasync", lambda _: together.wait(30))
+    assert disk.fdatasync_all(handles) == [None] * len(handles)

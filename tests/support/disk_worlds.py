@@ -6,7 +6,6 @@ from typing import Protocol
 
 from stenod.store.disk import Disk
 from stenod.store.posix import PosixDisk
-from stenod.store.whole_sync import WholeSync
 from support.simulated_disk import SimulatedDisk
 
 
@@ -56,7 +55,7 @@ class RealWorld:
     """A temporary folder of the machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.disk: Disk = PosixDisk(WholeSync(str(folder.parent)))
+        self.disk: Disk = PosixDisk()
         self.path = str(folder)
 
     def put(self, name: str, data: bytes) -> None:

@@ -271,13 +271,13 @@ class SimulatedDisk:
         """
         self._sync("fdatasync", handle)
 
-    def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """See `Disk`; once one has failed, any that follows may lose its bytes and report success.
 
         That is what ext4 and XFS do over a disk that fails a flush.
         """
         outcomes: list[OSError | None] = []
-        for handle, _ in tails:
+        for handle in handles:
             if any(outcomes) and self._chance.random() < 0.5:
                 self._file(handle).drop_dirty()
             try:

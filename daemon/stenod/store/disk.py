@@ -126,13 +126,10 @@ class Disk(Protocol):
         """
         ...
 
-    def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """As `fdatasync` for several files, together: what became of each of them.
 
         If one of them failed, the success of another proves nothing: its bytes may be lost.
-
-        Args:
-            tails: of each file a handle, and from which byte on it is not durable.
         """
         ...
 

@@ -159,7 +159,7 @@ class JsonlLog:
         Returns:
             What became of each: None when it is durable, and then all are.
         """
-        errors = logs[0]._disk.fdatasync_all([(log._file.handle, log.synced) for log in logs])
+        errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
         first = next((error for error in errors if error is not None), None)
         if first is None:
             for log in logs:

@@ -5,16 +5,15 @@ import fcntl
 import os
 import stat
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from steno_protocol.file_types import kind_of
-from steno_protocol.limits import COPY_BYTES
-from stenod.store import kernel_syncs
+from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
 from stenod.store.disk import FileStat
 from stenod.store.overlap import Overlap
-from stenod.store.whole_sync import WholeSync
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK changes nothing for a regular file, and keeps a FIFO from holding the open for ever.
@@ -35,16 +34,13 @@ _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 class PosixDisk:
     """The `Disk` of a Linux file system; handles are file descriptors.
 
-    Args:
-        whole: syncs several files of its file system at once, which has to be there before them.
-
     Attributes:
         overlap: the syncs that are under way; those that overlap share one verdict.
     """
 
-    def __init__(self, whole: WholeSync | None = None) -> None:
+    def __init__(self) -> None:
         self.overlap = Overlap()
-        self._whole = whole
+        self._threads = ThreadPoolExecutor(COMMIT_THREADS_MAX, "sync")
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """Open a folder by its path; with `create`, it and its parents are there durably."""
@@ -148,17 +144,29 @@ class PosixDisk:
         with self.overlap.sync(os.fstat(handle).st_dev):
             os.fdatasync(handle)
 
-    def fdatasync_all(self, tails: Sequence[tuple[int, int]]) -> list[OSError | None]:
-        """As `fdatasync` for several files: by one call for all, or at the same time."""
+    def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
+        """As `fdatasync` for several files at the same time: they share a commit of the journal."""
         outcomes: list[OSError | None] = []
         try:
-            with self.overlap.sync(_device_of(tails)):
-                if self._whole is not None and self._whole.sync(tails):
-                    return [None] * len(tails)
-                outcomes = kernel_syncs.fdatasync_all([handle for handle, _ in tails])
+            with self.overlap.sync(_device_of(handles)):
+                outcomes = self._fdatasync_in_threads(handles)
                 _raise_first(outcomes)
         except OSError as error:
-            return [error if each is None else each for each in outcomes or [None] * len(tails)]
+            return [error if each is None else each for each in outcomes or [None] * len(handles)]
+        return outcomes
+
+    def _fdatasync_in_threads(self, handles: Sequence[int]) -> list[OSError | None]:
+        """Sync each file; the caller's thread does its share."""
+        own, *others = [handles[start::COMMIT_THREADS_MAX] for start in range(COMMIT_THREADS_MAX)]
+        try:
+            begun = [self._threads.submit(_fdatasync_each, part) for part in others if part]
+        except RuntimeError:
+            # The system has no thread left.
+            return _fdatasync_each(handles)
+        parts = [_fdatasync_each(own), *(each.result() for each in begun)]
+        outcomes: list[OSError | None] = [None] * len(handles)
+        for start, part in enumerate(parts):
+            outcomes[start::COMMIT_THREADS_MAX] = part
         return outcomes
 
     def fsync(self, handle: int) -> None:
@@ -211,12 +219,24 @@ class PosixDisk:
         return True
 
 
-def _device_of(tails: Sequence[tuple[int, int]]) -> int:
+def _fdatasync_each(handles: Sequence[int]) -> list[OSError | None]:
+    outcomes: list[OSError | None] = []
+    for handle in handles:
+        try:
+            os.fdatasync(handle)
+        except OSError as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(None)
+    return outcomes
+
+
+def _device_of(handles: Sequence[int]) -> int:
     """The device of the first file that is open; the files of one group are on one device.
 
     A group over several devices shares one verdict all the same, which is too strict at worst.
     """
-    for handle, _ in tails:
+    for handle in handles:
         with suppress(OSError):
             return os.fstat(handle).st_dev
     return 0
