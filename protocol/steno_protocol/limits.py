@@ -393,6 +393,9 @@ WELD_TOKENS_MAX: Final = 1_000_000
 WELD_DEPTH_MAX: Final = 1000
 """Nesting up to which a broken line is looked into; readers die there, too."""
 
+TIME_FALL_S: Final = 1.0
+"""Seconds by which the timestamp of an event may fall unreported: two clients write at a time."""
+
 CHECKED_KEYS_MAX: Final = 262_144
 """Commands of one file among which a check sees one that is there twice; about 25 MiB."""
 

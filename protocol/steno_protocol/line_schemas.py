@@ -202,9 +202,12 @@ class WireSchema:
         return self._stamps.finish(end)
 
     def _check_timestamp(self, timestamp: float, spot: Spot) -> Iterator[Remark]:
-        """Compare with the event before, so that a clock set back is reported once."""
+        """Compare with the event before, so that a clock set back is reported once.
+
+        Clients date their events before the daemon orders them, so a small fall is normal.
+        """
         before, self._timestamp = self._timestamp, timestamp
-        if before is not None and timestamp < before:
+        if before is not None and timestamp < before - limits.TIME_FALL_S:
             yield Remark("time_order", f"the timestamp falls from {before} to {timestamp}", spot)
 
     def _check_at(self, text: str, spot: Spot) -> Iterator[Remark]:

@@ -34,7 +34,9 @@ class Interrupts:
         """Have the work interrupted at this place of its own, counted from 0."""
         self.has_come = False
         self._left = place
-        sys.setprofile(self._look)
+        # Kept: CPython goes on to use the function after it has forgotten it.
+        self._hook = self._look
+        sys.setprofile(self._hook)
         try:
             work()
         except Interrupt:
@@ -45,8 +47,9 @@ class Interrupts:
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
         if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(_OURS):
             return
+        if self.has_come:
+            return
         if self._left == 0:
-            sys.setprofile(None)
             self.has_come = True
             raise Interrupt
         self._left -= 1

@@ -205,7 +205,7 @@ def test_wire_events_whose_position_falls_and_a_second_header_are_told() -> None
 def test_wire_events_whose_time_goes_back_are_noted_and_are_no_damage() -> None:
     header = b'{"type":"metadata","protocol_version":"1.10"}\n'
     event = b'{"timestamp":%b,"message":{"type":"A","payload":{}}}\n'
-    times = (b"5", b"5.0", b"7.5", b"6", b"6.5", b"8")
+    times = (b"5", b"5.0", b"7.5", b"6", b"6.5", b"8", b"7.0")
     data = header + b"".join(event % each for each in times)
     (found,) = scan(data, schema_of("wire.jsonl", in_session=True))[1]
     assert (found.kind, found.is_damage, found.line) == ("time_order", False, 5)
