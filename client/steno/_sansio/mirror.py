@@ -10,6 +10,7 @@ from steno.values import DmailEvent, Live, RecordsEvent, Reset, SubscriptionEven
 from steno_protocol.context import ContextState, Message
 from steno_protocol.errors import NotFound, StenoError
 from steno_protocol.positions import Position
+from steno_protocol.replies import Ack, AnyReply
 
 _PASSED_OVER = b"a line too long for any reader\n"
 
@@ -53,6 +54,10 @@ class Mirror:
     def contains(self, position: Position) -> bool:
         """True when everything before `position` is here, and will be kept up to date."""
         return self.follower.error is None and self.state.head >= position
+
+    def lacks(self, reply: AnyReply) -> bool:
+        """True while the event of a change is still to come, whose reply this is."""
+        return isinstance(reply, Ack) and not self.contains(Position.parse(reply.head))
 
     def has_taken_in(self, event: SubscriptionEvent, incarnation: str | None) -> bool:
         """True when `state` contains the records of an event of another subscription, or is beyond

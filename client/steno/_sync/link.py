@@ -115,10 +115,13 @@ class BlockingLink:
         timeout: float | None = None,
         *,
         check: Callable[[], None] | None = None,
+        is_event_due: Callable[[replies.AnyReply], bool] | None = None,
     ) -> tuple[ReplyT, bytes]:
         """As `ask`, with records that go with the command and the block that comes back.
 
         Args:
+            is_event_due: whether an event of this change is still to come; it mostly follows the
+                reply at once, and is taken in in the same turn then.
             check: called before it is sent, once all is taken in that has arrived; what it raises
                 keeps the command from being sent.
 
@@ -131,6 +134,9 @@ class BlockingLink:
         try:
             pending = self._begin(command, records, timeout_s, check)
             self._finish(pending)
+            answer = pending.reply
+            if is_event_due is not None and answer is not None and is_event_due(answer):
+                self._take_in_soon()
         finally:
             self._turns.give_back()
         reply, block = pending.result()
@@ -324,6 +330,15 @@ class BlockingLink:
                 self._step(inf)
         finally:
             self._exchange.forget(pending)
+
+    def _take_in_soon(self) -> None:
+        """Take in one message, if it comes at once."""
+        try:
+            if self._connection is not None:
+                self._receive_soon(self._connection, inf)
+        except BaseException:
+            self._break_off()
+            raise
 
     def _step(self, deadline: float) -> bool:
         """Wait for something to happen, at most until `deadline`, and deal with it.

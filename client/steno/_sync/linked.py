@@ -75,8 +75,13 @@ class BlockingLinkedSession(SessionView):
         mirror = self._mirror
         command = mutation(kind, self.id, self._link.name, key, expect, durability, **fields)
         self._is_changed = True
-        check = self._history_check
-        reply, _ = self._link.request(command, replies.Ack, records, check=check)
+        reply, _ = self._link.request(
+            command,
+            replies.Ack,
+            records,
+            check=self._history_check,
+            is_event_due=None if mirror is None else mirror.lacks,
+        )
         ack = ack_of(reply, command.key)
         if mirror is not None and not mirror.contains(ack.head):
             self._contain(mirror, ack)
