@@ -1,15 +1,11 @@
-"""The numbers of `stats` as metrics: name, kind and help text of each, and Prometheus' text format.
+"""The numbers of `stats` as metrics: name, kind and help text of each.
 
-    # HELP steno_appended_records_total Lines that were stored.
-    # TYPE steno_appended_records_total counter
-    steno_appended_records_total 1201
-
-Source: the text format 0.0.4, which every collector understands.
+prometheus-client writes them, for `/metrics` and for `steno stats`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -69,17 +65,26 @@ def metrics(report: StatsReport) -> Iterator[Metric]:
     yield _histogram("sync_seconds", "How long each sync took.", report.sync_s)
 
 
-def prometheus_text(report: StatsReport) -> str:
-    """A report in the text format of Prometheus."""
-    lines: list[str] = []
-    for metric in metrics(report):
-        lines.append(f"# HELP {metric.name} {metric.meaning}")
-        lines.append(f"# TYPE {metric.name} {metric.kind}")
-        for sample in metric.samples:
-            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
-            braces = f"{{{labels}}}" if labels else ""
-            lines.append(f"{metric.name}{sample.suffix}{braces} {sample.value:.16g}")
-    return "\n".join(lines) + "\n"
+class Collector:
+    """The numbers as prometheus-client collects them.
+
+    Args:
+        take: takes the numbers.
+        kind: prometheus-client's `Metric`, which this module does not import.
+    """
+
+    def __init__(self, take: Callable[[], StatsReport], kind: Callable[..., Any]) -> None:
+        self._take = take
+        self._kind = kind
+
+    def collect(self) -> Iterator[Any]:
+        """Every metric with its samples."""
+        for metric in metrics(self._take()):
+            # The library adds the ending of a counter's name itself.
+            made = self._kind(metric.name.removesuffix("_total"), metric.meaning, metric.kind)
+            for sample in metric.samples:
+                made.add_sample(metric.name + sample.suffix, dict(sample.labels), sample.value)
+            yield made
 
 
 def _counter(name: str, meaning: str, samples: Sequence[Sample]) -> Metric:

@@ -320,6 +320,7 @@ def test_an_interrupted_follower_says_so_with_its_exit_code(root: Path) -> None:
 
 
 @pytest.mark.parametrize("session", ["demo", "tree:demo"])
+@pytest.mark.slow
 def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str) -> None:
     steno = Steno(root)
     (root / "config.toml").write_text(f'[mounts]\ntree = "{root}/tree"\n')

@@ -211,6 +211,7 @@ async def test_a_task_that_only_waits_starts_a_killed_daemon_again(root: Path, w
         assert [each["content"] for each in seen] == ["hi"]
 
 
+@pytest.mark.slow
 def test_a_thread_that_only_waits_starts_a_killed_daemon_again(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,6 +245,7 @@ async def test_a_follower_alone_starts_no_daemon_and_returns_when_one_is_there(
         assert mirror.history == [message("hi")]
 
 
+@pytest.mark.slow
 async def test_a_mutation_that_gets_no_answer_ends_as_unknown_with_its_key(root: Path) -> None:
     def mute(request: Request) -> Answers | None:
         return [] if isinstance(request.command, commands.Append) else None
@@ -260,6 +262,7 @@ async def test_a_mutation_that_gets_no_answer_ends_as_unknown_with_its_key(root:
             assert raised.value.key == "mine"
 
 
+@pytest.mark.slow
 async def test_without_its_daemon_a_request_at_an_endpoint_is_unreachable_in_time(
     root: Path,
 ) -> None:

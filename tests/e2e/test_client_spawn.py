@@ -147,6 +147,7 @@ def test_a_daemon_of_another_user_is_not_to_be_killed(
         assert silence.remedy.startswith("run steno as that user")
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_used_notices_soon_that_its_socket_was_removed(root: Path) -> None:
     with (
         ForegroundDaemon(root) as daemon,
@@ -173,6 +174,7 @@ def test_a_slow_start_is_an_error_with_the_time_waited(
         connect_sync(root, timeout=0)
 
 
+@pytest.mark.slow
 def test_a_start_that_takes_too_long_is_tried_again(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_daemon_outlives_its_killed_starter(root: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout", [30.0, 4.0])
+@pytest.mark.slow
 def test_a_held_start_lock_blocks_no_start_for_ever(
     root: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:

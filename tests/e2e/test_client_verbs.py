@@ -394,6 +394,7 @@ async def test_a_second_task_waiting_on_a_subscription_gets_an_error(root: Path)
         assert isinstance(await anext(events), RecordsEvent)
 
 
+@pytest.mark.slow
 async def test_entering_a_subscription_twice_does_not_end_it(
     root: Path,
 ) -> None:

@@ -124,6 +124,7 @@ def check_compaction(details: dict[str, Any], old: list[bytes], new: list[bytes]
     assert all(json.loads(line)["role"] in CONTROL for line in rest)
 
 
+@pytest.mark.slow
 def test_four_processes_write_through_twenty_compactions(root: Path) -> None:
     with steno.connect_sync(root, name="compactor") as client:
         session = client.open("race", follow=False)
@@ -210,6 +211,7 @@ def test_a_daemon_that_is_killed_about_the_commit_leaves_one_compaction(
         assert check(folder, [{"key": done.ack.key}]) == 1
 
 
+@pytest.mark.slow
 def test_a_compactor_that_is_killed_is_waited_for_until_its_lease_ends(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = talk(client)

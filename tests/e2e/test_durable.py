@@ -15,4 +15,4 @@ def test_every_acknowledged_commit_was_synced(root: Path) -> None:
         session = client.open("demo", follow=False)
         for number, text in enumerate(("first", "second", "third"), 1):
             session.append_message(user(text))
-            daemon.wait_for("together 1", number)
+            daemon.wait_for("demo/context.jsonl", number)

@@ -40,6 +40,7 @@ def test_by_default_a_daemon_never_ends_by_itself(root: Path) -> None:
     assert {each["name"]: each["value"] for each in options}["life.idle_exit_s"] == 0
 
 
+@pytest.mark.slow
 def test_clients_that_come_while_the_daemon_ends_lose_nothing_and_meet_no_error(
     root: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -283,6 +283,7 @@ def test_a_flood_of_refused_handshakes_blocks_no_client(root: Path, endpoint: st
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.slow
 def test_another_user_of_the_machine_is_not_heard_even_where_the_folder_is_open(
     root: Path,
 ) -> None:

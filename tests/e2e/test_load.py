@@ -301,6 +301,7 @@ class LossyProxy:
             self._front.send_multipart([client, *frames])
 
 
+@pytest.mark.slow
 def test_a_storm_of_repeats_behind_a_proxy_that_loses_answers_applies_each_once(
     root: Path,
 ) -> None:
@@ -329,6 +330,7 @@ def test_a_storm_of_repeats_behind_a_proxy_that_loses_answers_applies_each_once(
 ROUNDS = 12
 
 
+@pytest.mark.slow
 def test_an_end_under_load_loses_nothing_however_often_it_comes(root: Path) -> None:
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     writers = [

@@ -71,6 +71,7 @@ def _contents(lines: str) -> list[str]:
     return [json.loads(line)["content"] for line in lines.splitlines()]
 
 
+@pytest.mark.slow
 def test_each_message_of_node_is_stored_once_while_the_daemon_is_killed(
     root: Path, program: Path
 ) -> None:

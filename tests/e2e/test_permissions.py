@@ -227,6 +227,7 @@ def test_a_daemon_leaves_no_core_file(root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+@pytest.mark.slow
 def test_what_is_no_file_of_a_session_is_never_read(command: Steno, kind: str) -> None:
     command("append", "demo", "hi")
     command("stop")

@@ -37,6 +37,7 @@ def _lines(file: Path) -> list[bytes]:
     return file.read_bytes().splitlines(keepends=True)
 
 
+@pytest.mark.slow
 def test_no_acknowledged_record_is_lost_beside_reverts(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = client.open("race", follow=False)

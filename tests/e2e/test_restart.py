@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import steno
 from steno_protocol import paths
 from steno_protocol.records import stamp_of
@@ -72,6 +74,7 @@ def _racers(root: Path) -> Iterator[list[_Racer]]:
             racer.kill()
 
 
+@pytest.mark.slow
 def test_clients_write_through_restarts_without_an_error_and_nothing_is_lost(root: Path) -> None:
     steno_call = Steno(root)
     pids = {steno_call("start", "--json").document["pid"]}
@@ -100,6 +103,7 @@ def test_clients_write_through_restarts_without_an_error_and_nothing_is_lost(roo
             assert stamp.key == ack["key"]
 
 
+@pytest.mark.slow
 def test_a_follower_sees_one_sequence_across_restarts(root: Path) -> None:
     steno_call = Steno(root)
     seen: list[str] = []

@@ -139,6 +139,7 @@ def test_a_blocking_client_over_tcp_notices_the_silence_while_it_waits(
 
 
 @pytest.mark.usefixtures("endpoint")
+@pytest.mark.slow
 def test_a_local_daemon_that_stands_still_is_waited_for_on_the_same_connection(root: Path) -> None:
     with steno.connect_sync(root, timeout=2.0) as client:
         session = client.open("demo")
@@ -150,6 +151,7 @@ def test_a_local_daemon_that_stands_still_is_waited_for_on_the_same_connection(r
         assert client.welcome is before
 
 
+@pytest.mark.slow
 def test_a_handshake_that_takes_its_time_is_waited_for(endpoint: str, key_file: Path) -> None:
     with steno.connect_sync(endpoint=endpoint, key_file=key_file) as client:
         pid = pid_of(client)

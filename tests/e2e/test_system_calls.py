@@ -116,6 +116,7 @@ def faults(counts: dict[str, int]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.slow
 def test_a_daemon_whose_calls_fail_one_by_one_tells_the_truth(
     root: Path, tmp_path: Path, operation: Operation
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_source_decides_the_same_way_each_time_and_never_runs_dry(data: bytes)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.slow
 def test_a_missing_guard_is_found(mutant: str) -> None:
     name, target, attribute, instead = MUTANTS[mutant]
     with patch.object(target, attribute, instead):

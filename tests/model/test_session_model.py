@@ -563,6 +563,7 @@ def _given(record: Record) -> Record:
     return {key: value for key, value in record.items() if not key.startswith("_")}
 
 
+@pytest.mark.slow
 def test_a_session_is_what_a_model_of_lists_says_whatever_happens_to_its_daemon() -> None:
     run_state_machine_as_test(
         WholeSession,

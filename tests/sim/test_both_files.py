@@ -69,6 +69,7 @@ def test_every_promise_holds_for_both_files_for_seeds_that_nobody_chose(seed: in
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.slow
 def test_a_missing_guard_of_the_wire_file_is_noticed(mutant: str) -> None:
     with patch.object(*MUTANTS[mutant]):
         assert any(_fails(seed) for seed in SEEDS), f"nothing noticed {mutant}"

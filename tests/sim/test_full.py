@@ -38,6 +38,7 @@ def test_all_parts_of_a_session_keep_every_promise_for_seeds_that_nobody_chose(s
 
 
 @pytest.mark.parametrize("name", FULL_MUTANTS)
+@pytest.mark.slow
 def test_the_full_simulation_notices(name: str) -> None:
     assert first_failing_whole_seed(FULL_MUTANTS[name], SEEDS, play_full) is not None
 
@@ -48,6 +49,7 @@ def test_a_seed_is_played_the_same_way_each_time() -> None:
     assert first.now_s == again.now_s
 
 
+@pytest.mark.slow
 def test_in_some_seeds_everything_happens() -> None:
     happened = Counter[str]()
     done = Counter[str]()

@@ -9,10 +9,12 @@ SEEDS = range(200)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.slow
 def test_the_simulation_notices(name: str) -> None:
     assert first_failing_seed(MUTANTS[name], SEEDS) is not None
 
 
 @pytest.mark.parametrize("name", WHOLE_MUTANTS)
+@pytest.mark.slow
 def test_the_whole_simulation_notices(name: str) -> None:
     assert first_failing_whole_seed(WHOLE_MUTANTS[name], SEEDS) is not None

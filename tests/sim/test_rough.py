@@ -130,6 +130,7 @@ def test_what_was_promised_is_kept_through_deaths_and_faults_for_seeds_that_nobo
 
 
 @pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.slow
 def test_the_rough_world_notices_when_nobody_looks_at(name: str) -> None:
     with patch.object(*GUARDS[name]):
         assert first_failing([TRY_FIRST.get(name, 0), *range(SEEDS_MAX)]) is not None

@@ -79,6 +79,7 @@ def scene() -> tuple[World, dict[str, bytes], dict[str, bytes]]:
     return world, rehearsal.files(OTHER), world.files(PATH)
 
 
+@pytest.mark.slow
 def test_a_fork_that_dies_at_any_call_is_there_or_is_not() -> None:
     world, after, source = scene()
     outcomes = set[bool]()

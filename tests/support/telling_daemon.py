@@ -1,24 +1,24 @@
-"""`python -m support.telling_daemon`: a daemon that reports how many files it syncs together."""
+"""`python -m support.telling_daemon`: a daemon that reports each sync of a session's file."""
 
+import os
 import sys
-from collections.abc import Sequence
 from math import inf
+from pathlib import Path
 
 from steno_protocol import limits
 from stenod.cli import main
-from stenod.store.posix import PosixDisk
 
-sync_all = PosixDisk.fdatasync_all
+fdatasync = os.fdatasync
 
 
-def report(disk: PosixDisk, handles: Sequence[int]) -> list[OSError | None]:
-    """Report it, then do it."""
-    print("together", len(handles), file=sys.stderr, flush=True)
-    return sync_all(disk, handles)
+def report(handle: int) -> None:
+    """Do it, then report it."""
+    fdatasync(handle)
+    print("synced", Path(f"/proc/self/fd/{handle}").readlink(), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    # However slow the disk is: else sessions are synced in threads, each by itself.
+    # However slow the disk is: else sessions are synced in threads.
     limits.INLINE_SYNC_S = inf  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
-    PosixDisk.fdatasync_all = report  # type: ignore[method-assign]
+    os.fdatasync = report
     sys.exit(main())

@@ -6,13 +6,13 @@ nothing changes meanwhile.
 
 import asyncio
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
 from steno_protocol import limits
 from steno_protocol.errors import BadRequest
-from steno_protocol.metrics import metrics
+from steno_protocol.metrics import Collector
 from steno_protocol.replies import StatsReport
 
 _ADDRESS: Final = "127.0.0.1"
@@ -40,7 +40,7 @@ class MetricsServer:
                 " 'stenod[metrics]', or set the port to 0"
             ) from None
         registry = client.CollectorRegistry(auto_describe=False)
-        registry.register(_Collector(self.take, client.Metric))
+        registry.register(Collector(self.take, client.Metric))
         try:
             self._server, self._thread = client.start_http_server(port, _ADDRESS, registry)
         except OSError as error:
@@ -67,20 +67,3 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-class _Collector:
-    """What prometheus-client asks for the metrics at each request."""
-
-    def __init__(self, take: Callable[[], StatsReport], kind: Callable[..., Any]) -> None:
-        self._take = take
-        self._kind = kind
-
-    def collect(self) -> Iterator[Any]:
-        """Every metric with its samples."""
-        for metric in metrics(self._take()):
-            # The library puts the ending of a counter's name back itself.
-            made = self._kind(metric.name.removesuffix("_total"), metric.meaning, metric.kind)
-            for sample in metric.samples:
-                made.add_sample(metric.name + sample.suffix, dict(sample.labels), sample.value)
-            yield made

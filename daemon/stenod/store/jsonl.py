@@ -159,6 +159,12 @@ class JsonlLog:
         Returns:
             What became of each: None when it is durable, and then all are.
         """
+        if len(logs) == 1:
+            try:
+                logs[0].sync()
+            except OSError as error:
+                return [error]
+            return [None]
         errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
         first = next((error for error in errors if error is not None), None)
         if first is None:

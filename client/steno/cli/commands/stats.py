@@ -1,6 +1,8 @@
 """The subcommand `stats`: what the daemon did, for people, programs and Prometheus."""
 
+import importlib
 from argparse import Namespace
+from typing import Any
 
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
@@ -8,7 +10,8 @@ from steno.cli.render import contract
 from steno.cli.render.output import Output, printable, table
 from steno.cli.render.wording import count, duration, number, size
 from steno_protocol.commands import Stats
-from steno_protocol.metrics import prometheus_text
+from steno_protocol.errors import BadRequest
+from steno_protocol.metrics import Collector
 from steno_protocol.replies import HistogramReport, StatsReport
 
 _BAR_CHARS = 30
@@ -21,12 +24,25 @@ def stats(options: Namespace, output: Output) -> int:
     with connected(options, spawn=False) as client:
         report, _ = client.request(Stats(), StatsReport)
     if options.format == "prometheus":
-        output.raw(prometheus_text(report).encode())
+        output.raw(_prometheus_text(report))
     elif output.as_json:
         output.document(contract.stats(report))
     else:
         _show(report, output)
     return Exit.DONE
+
+
+def _prometheus_text(report: StatsReport) -> bytes:
+    try:
+        client: Any = importlib.import_module("prometheus_client")
+    except ImportError:
+        raise BadRequest(
+            "--format prometheus needs prometheus-client: pip install 'stenod[metrics]'"
+        ) from None
+    registry = client.CollectorRegistry(auto_describe=False)
+    registry.register(Collector(lambda: report, client.Metric))
+    text: bytes = client.generate_latest(registry)
+    return text
 
 
 def _show(report: StatsReport, output: Output) -> None:

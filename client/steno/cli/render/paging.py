@@ -1,109 +1,70 @@
-"""Long text for a person: through the pager once it is higher than the screen."""
+"""Long text for a terminal: through the pager once it is higher than the screen."""
 
 import os
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from contextlib import contextmanager
 
 from steno.cli.render.output import Output
 from steno.cli.stdin import is_typed
+from steno_protocol.errors import StenoError
 
 
 class Screen:
-    """Lines that wait until it is known whether they fit on the screen.
+    """Lines that are paged if they do not fit on the screen.
 
     Args:
-        output: where they go if they do.
-        command: the pager, for when they do not.
-        rows: of the screen.
+        output: where they go if they fit.
     """
 
-    def __init__(self, output: Output, command: list[str], rows: int) -> None:
+    def __init__(self, output: Output) -> None:
         self._output = output
-        self._command = command
-        self._rows = rows
-        self._waiting: list[str] = []
-        self._pager: subprocess.Popen[bytes] | None = None
+        self._lines: list[str] = []
 
     def write(self, line: str) -> None:
-        """One line.
-
-        Raises:
-            BrokenPipeError: the reader has seen enough.
-        """
-        if self._pager is not None:
-            self._to_pager(line)
-            return
-        self._waiting.append(line)
-        # One row is left for the prompt of the shell.
-        if len(self._waiting) >= self._rows:
-            self._begin()
+        """One line."""
+        self._lines.append(self._output.fitted(line))
 
     def close(self) -> None:
-        """Give out what still waits; return when the reader has left the pager."""
-        if self._pager is None:
-            for line in self._waiting:
+        """Show the lines; return when the user has left the pager."""
+        pager = os.environ.get("PAGER", "less")
+        # One row is left for the prompt of the shell.
+        is_long = len(self._lines) >= shutil.get_terminal_size().lines - 1
+        if is_long and os.environ.get("PAGER") and not _is_there(pager):
+            self._output.say(f"the pager {pager} cannot be run: it is not on the PATH")
+        if not (is_long and _is_there(pager)):
+            for line in self._lines:
                 self._output.write(line)
             return
-        with suppress(BrokenPipeError):
-            assert self._pager.stdin is not None
-            self._pager.stdin.close()
-        self._pager.wait()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Imported only now: it takes as long as a short command.
+        import pydoc  # noqa: PLC0415
 
-    def _begin(self) -> None:
-        # The paged text has colours, which `less` passes on only with an option.
-        environment = {"LESS": "FRX", "LV": "-c", **os.environ}
-        try:
-            self._pager = subprocess.Popen(  # noqa: S603 (the user's own choice)
-                self._command, stdin=subprocess.PIPE, env=environment
-            )
-        except OSError as error:
-            self._output.say(f"the pager {self._command[0]} cannot be run: {error.strerror}")
-            self._rows = sys.maxsize
-            return
-        # Ctrl-C is the pager's now: it ends a search there, and must not tear it from the screen.
-        signal.signal(signal.SIGINT, _ignore)
-        for line in self._waiting:
-            self._to_pager(line)
-
-    def _to_pager(self, line: str) -> None:
-        assert self._pager is not None
-        assert self._pager.stdin is not None
-        self._pager.stdin.write(f"{self._output.fitted(line)}\n".encode(errors="backslashreplace"))
-        self._pager.stdin.flush()
+        # The text has colours, which `less` passes on only with an option.
+        os.environ.setdefault("LESS", "FRX")
+        self._output.flush()
+        pydoc.pager("".join(f"{line}\n" for line in self._lines))
 
 
 @contextmanager
 def paged(output: Output, *, wanted: bool) -> Generator[Screen | Output]:
     """What to write the lines of a long text to.
 
-    Output is not paged when the user declines, when a program reads it, without a keyboard,
-    or when there is no pager.
+    Output is not paged when the user declines, when a program reads it, or without a keyboard.
     """
-    command = _command()
-    if not (wanted and command and output.is_terminal and is_typed()):
+    if not (wanted and output.is_terminal and is_typed()):
         yield output
         return
-    screen = Screen(output, command, shutil.get_terminal_size().lines - 1)
+    screen = Screen(output)
     try:
-        with suppress(BrokenPipeError):
-            yield screen
-    finally:
+        yield screen
+    except StenoError:
+        # What came before it is worth a look, too.
         screen.close()
+        raise
+    screen.close()
 
 
-def _command() -> list[str]:
-    given = os.environ.get("PAGER")
-    if given is not None:
-        return shlex.split(given)
-    return ["less"] if shutil.which("less") else []
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Not SIG_IGN, which the pager would inherit."""
+def _is_there(pager: str) -> bool:
+    words = shlex.split(pager)
+    return bool(words) and shutil.which(words[0]) is not None
