@@ -352,7 +352,7 @@ def test_a_start_without_memory_for_its_output_is_an_error(
 
 def test_what_stands_in_the_lock_may_be_anything(root: Path) -> None:
     (root / paths.LOCK).write_bytes(b'{"pid":1,"version":"\xff"}')
-    (found,) = [each.told for each in examine_daemon(Namespace(), root)]
+    (found,) = [each.text for each in examine_daemon(Namespace(), root)]
     assert found == "no daemon holds the root: one is started when it is needed"
     with connect_sync(root) as client:
         client.drain()

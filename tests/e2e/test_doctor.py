@@ -63,7 +63,7 @@ def test_a_root_that_cannot_be_made_is_a_problem(
     monkeypatch.setattr(os, "access", lambda path, _: path != root)
     (finding,) = examine_root(Namespace(), root / "not" / "there")
     assert finding.state == "problem"
-    assert f"in {root} you can make nothing" in finding.told
+    assert f"in {root} you can make nothing" in finding.text
 
 
 @pytest.mark.parametrize("name", ["", "not there"])
@@ -250,7 +250,7 @@ def test_a_small_disk_without_inodes_is_a_problem_whatever_bytes_are_left(
     monkeypatch.setattr(os, "statvfs", lambda _: found)
     (finding,) = examine_disk(Namespace(), root)
     assert finding.state == "problem"
-    assert "63 MB free of 67 MB, and no inode" in finding.told
+    assert "63 MB free of 67 MB, and no inode" in finding.text
 
 
 def test_doctor_accepts_a_file_system_without_a_size(
@@ -259,7 +259,7 @@ def test_doctor_accepts_a_file_system_without_a_size(
     found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: found)
     (finding,) = examine_disk(Namespace(), root)
-    assert (finding.state, "does not report" in finding.told) == ("ok", True)
+    assert (finding.state, "does not report" in finding.text) == ("ok", True)
 
 
 def test_files_that_cannot_have_two_names_are_a_problem(
@@ -329,7 +329,7 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
     monkeypatch.setattr(
         Path, "lstat", lambda path: Foreign if path.parent.name == "a" else really_lstat(path)
     )
-    first, second, third = [each.told for each in examine_sessions(Namespace(), root)]
+    first, second, third = [each.text for each in examine_sessions(Namespace(), root)]
     assert "a: its files belong to uid" in first
     assert f"b: {root}/sessions/b/context.jsonl cannot be read: Permission denied" in second
     assert third == "c: its last line is not finished"

@@ -158,7 +158,7 @@ def test_clients_beyond_the_handle_limit_are_refused_until_others_leave(root: Pa
         mute.close()
         with steno.connect_sync(root) as late:
             assert late.session("demo").append_message(message).head.line == 2
-        told = [found.told for found in examine_daemon(Namespace(timeout=None), root)]
+        told = [found.text for found in examine_daemon(Namespace(timeout=None), root)]
         assert any("ended at once since it was started: no file handle" in each for each in told)
 
 

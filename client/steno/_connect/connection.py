@@ -173,7 +173,7 @@ class Connection:
         """True when `receive` would give something, or the daemon's end takes messages.
 
         Not the same as to ask for one and then for the other: each question may use up the sign on
-        `fd` of what only the other would have told.
+        `fd` of what only the other would have reported.
         """
         return bool(zmq.zmq_poll(self._both_ways, 0))
 
@@ -216,7 +216,7 @@ class Connection:
         """One message that is there or comes within `ANSWER_SOON_MS`, else None; blocks.
 
         By itself libzmq looks at a socket and sleeps on it with a third of the system calls that a
-        `wait` takes, which also watches how the connection is. Whether more is there is not told.
+        `wait` takes, which also watches the connection. It does not report whether more is there.
         """
         try:
             return self._next_message(_BLOCKING)
@@ -227,8 +227,8 @@ class Connection:
         """Messages that are there now; fewer than asked for means that there were no more."""
         messages: list[list[bytes]] = []
         for number in range(messages_max):
-            # Being told by an exception that nothing is there costs as much as asking three times;
-            # a caller mostly knows of one message, and mostly there is no other.
+            # The exception for an empty socket costs as much as three polls; a caller mostly knows
+            # of one message, and mostly there is no other.
             if number == 1 and not self.has_messages:
                 break
             try:

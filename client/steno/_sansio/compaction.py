@@ -135,7 +135,7 @@ class Begun(msgspec.Struct, frozen=True):
         }
 
     def result(self, ack: Ack, summary: str | Summary) -> Compacted:
-        """What the caller is told."""
+        """What the caller gets."""
         text = summary_text(summary_parts(summary))
         tokens = summary_tokens(summary)
         number = ack.checkpoint_id
@@ -187,7 +187,7 @@ class Applied(msgspec.Struct, frozen=True):
         }
 
     def result(self, ack: Ack, made: ContextState, summarised: ContextState) -> Compacted:
-        """What the caller is told."""
+        """What the caller gets."""
         summary, *kept = made.history
         text = recorded_summary(summary)
         kept_chars = sum(text_chars(message["content"]) for message in kept)

@@ -29,8 +29,8 @@ def config(options: Namespace, output: Output) -> int:
     root, entries, pid = _in_force(options)
     rows = [_root_entry(options, root), *entries]
     if output.as_json:
-        told = [msgspec.structs.asdict(row) for row in rows]
-        output.document({"file": str(root / paths.CONFIG), "pid": pid, "options": told})
+        shown = [msgspec.structs.asdict(row) for row in rows]
+        output.document({"file": str(root / paths.CONFIG), "pid": pid, "options": shown})
         return Exit.DONE
     for line in table([(row.name, shown_value(row.value), row.source) for row in rows]):
         output.write(printable(line))

@@ -65,8 +65,8 @@ def deliver(options: Namespace, output: Output) -> int:
             mail_id, add_user_message=options.add_user_message, **_how(options)
         )
     if output.as_json:
-        told = contract.mail(options.session, mail)["mail"]
-        output.document({**contract.ack(options.session, ack), "mail_id": mail_id, "mail": told})
+        shown = contract.mail(options.session, mail)["mail"]
+        output.document({**contract.ack(options.session, ack), "mail_id": mail_id, "mail": shown})
         return Exit.DONE
     if mail is not None:
         output.say(f"delivered {mail.id}: {mail.message}")

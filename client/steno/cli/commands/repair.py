@@ -4,7 +4,7 @@ from argparse import Namespace
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from steno.cli.commands.verify import patient, told, verify_session
+from steno.cli.commands.verify import described, patient, verify_session
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
@@ -156,8 +156,8 @@ def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
 
 def _check_ours_to_repair(found: Transcripts, name: str) -> None:
     """Refuse to change, behind the daemon's back, what its timeline speaks of."""
-    is_told_of = name in (paths.CONTEXT, paths.TIMELINE) or paths.generation_of(name) is not None
-    if found.is_owned and is_told_of:
+    is_recorded = name in (paths.CONTEXT, paths.TIMELINE) or paths.generation_of(name) is not None
+    if found.is_owned and is_recorded:
         raise BadRequest(
             f"{found.folder / name} belongs to a session that a daemon of steno looks after, and"
             " its timeline contains positions in it: `steno repair SESSION` repairs it, with"
@@ -186,7 +186,7 @@ def _print_result(
             place = f"{where}/{finding.file}{line}"
             output.write(printable(f"{place}: {finding.what}: {_done(finding)}", one_line=True))
         elif finding.damage:
-            output.say(told(finding, where, where))
+            output.say(described(finding, where, where))
 
 
 def _done(finding: CheckFinding) -> str:

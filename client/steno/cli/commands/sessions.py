@@ -65,12 +65,12 @@ def _listed(
 
 
 def _lines(output: Output, entries: list[SessionEntry], flat: list[SessionEntry]) -> list[str]:
-    told = [(entry.session, _row(entry)) for entry in entries]
-    told += [
+    shown = [(entry.session, _row(entry)) for entry in entries]
+    shown += [
         (entry.session, (*_row(entry)[:-1], f"(old format) {_work_dir(entry)}".rstrip()))
         for entry in flat
     ]
-    rows = [row for _, row in sorted(told)]
+    rows = [row for _, row in sorted(shown)]
     if rows and output.is_terminal:
         rows.insert(0, _HEADER)
     lines = table(rows, right=frozenset({1, 2}))
@@ -79,13 +79,13 @@ def _lines(output: Output, entries: list[SessionEntry], flat: list[SessionEntry]
 
 def _row(entry: SessionEntry) -> tuple[str, ...]:
     labels = [f"#{label}" for label in entry.labels]
-    told = [entry.title, *labels, *(["(archived)"] if entry.archived else []), _work_dir(entry)]
+    shown = [entry.title, *labels, *(["(archived)"] if entry.archived else []), _work_dir(entry)]
     return (
         printable(entry.session),
         size(entry.bytes),
         number(entry.generations),
         moment(entry.modified_at),
-        printable(" ".join(each for each in told if each), one_line=True),
+        printable(" ".join(each for each in shown if each), one_line=True),
     )
 
 

@@ -28,14 +28,14 @@ def verify(options: Namespace, output: Output) -> int:
     """Check sessions and paths, and say what was found."""
     if options.all == bool(options.targets):
         raise WrongUsage("name sessions, files or folders, or give --all for every session")
-    told = _Told(output)
+    results = _Results(output)
     paths = [target for target in options.targets if not is_session_id(target)]
     sessions = [target for target in options.targets if is_session_id(target)]
     if sessions or options.all:
-        _verify_sessions(options, sessions, told)
+        _verify_sessions(options, sessions, results)
     for path in paths:
-        _verify_path(path, told)
-    return told.exit
+        _verify_path(path, results)
+    return results.exit
 
 
 class Checked(NamedTuple):
@@ -51,7 +51,7 @@ class Checked(NamedTuple):
     path: str | None
 
 
-class _Told:
+class _Results:
     """The reported findings so far, and their exit code."""
 
     def __init__(self, output: Output) -> None:
@@ -73,7 +73,7 @@ class _Told:
             self.output.document(contract.checked(report, path))
             return
         for finding in report.findings:
-            self.output.write(printable(told(finding, found.where, target), one_line=True))
+            self.output.write(printable(described(finding, found.where, target), one_line=True))
         self.output.flush()
         self.output.say(_summary(report, path or found.where))
 
@@ -162,7 +162,7 @@ def patient(options: Namespace) -> Namespace:
     return options
 
 
-def told(finding: CheckFinding, where: str, repair: str) -> str:
+def described(finding: CheckFinding, where: str, repair: str) -> str:
     """One line about a finding: where it is, what it is, what to do."""
     line = f":{finding.line}" if finding.line else ""
     place = f" (byte {finding.offset}, {count(finding.bytes, 'byte')})" if finding.bytes else ""
@@ -196,8 +196,8 @@ def _summary(report: Verification, where: str) -> str:
     return f"{where}: {count(records, 'record')} in {files}, {found}{notes}"
 
 
-def _verify_sessions(options: Namespace, sessions: list[str], told: _Told) -> None:
-    with connected(patient(options)) as client, Progress(told.output, "checking") as progress:
+def _verify_sessions(options: Namespace, sessions: list[str], results: _Results) -> None:
+    with connected(patient(options)) as client, Progress(results.output, "checking") as progress:
         if options.all:
             found, lost = _sessions(client)
             sessions = sorted([*found, *lost])
@@ -207,15 +207,15 @@ def _verify_sessions(options: Namespace, sessions: list[str], told: _Told) -> No
             except StenoError as error:
                 if not options.all:
                     raise
-                told.failed(error)
+                results.failed(error)
                 continue
             progress.make_room()
-            told.report(Checked(report, session, None), session)
+            results.report(Checked(report, session, None), session)
 
 
-def _verify_path(path: str, told: _Told) -> None:
-    with Progress(told.output, "checking") as progress:
+def _verify_path(path: str, results: _Results) -> None:
+    with Progress(results.output, "checking") as progress:
         for found in transcripts_at(path):
             for checked in _check_local(found, progress):
                 progress.make_room()
-                told.report(checked, path)
+                results.report(checked, path)

@@ -39,7 +39,7 @@ def wire(options: Namespace, output: Output) -> int:
 
 
 def turns(options: Namespace, output: Output) -> int:
-    """List the turns, with the numbers that a fork is told."""
+    """List the turns, with the numbers that `fork --turn` takes."""
     with connected(options) as client:
         found = client.session(options.session).turns()
     for turn_number, turn in enumerate(found):

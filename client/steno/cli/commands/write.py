@@ -77,7 +77,7 @@ def emit(options: Namespace, output: Output) -> int:
 
 
 def usage(options: Namespace, output: Output) -> int:
-    """Append a token count, or print those that were told."""
+    """Append a token count, or print the recorded ones."""
     tokens = options.tokens
     if tokens is not None:
         return _change(

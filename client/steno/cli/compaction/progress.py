@@ -27,7 +27,7 @@ class Progress:
     def around(self, summarize: "Summarize") -> "Summarize":
         """Wrap `summarize` with the display of its progress."""
 
-        async def told(messages: list[Message]) -> str | Summary:
+        async def shown(messages: list[Message]) -> str | Summary:
             began = anyio.current_time()
             self._output.say(f"{self._session}: asking {self._what}")
             answer = await self._asked(summarize, messages, began)
@@ -37,7 +37,7 @@ class Progress:
             self._output.say(f"{self._session}: the model answered after {took}, committing")
             return answer
 
-        return told
+        return shown
 
     async def _asked(
         self, summarize: "Summarize", messages: list[Message], began: float

@@ -29,7 +29,7 @@ def main(root: str, session_id: str, name: str, turns: int) -> None:
             records = turn(name, number)
             key = f"{name}-{number}"
             ack = session.append_message(records, key=key)
-            told = Acked(
+            acked = Acked(
                 writer=name,
                 key=key,
                 first=str(ack.first),
@@ -37,7 +37,7 @@ def main(root: str, session_id: str, name: str, turns: int) -> None:
                 duplicate=ack.duplicate,
                 sent=records,
             )
-            _print(msgspec.json.encode(told))
+            _print(msgspec.json.encode(acked))
 
 
 def turn(name: str, number: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ class Progress:
         self._output = output
         self._agents = agents
         self._total = agents * turns
-        self._told = 0
+        self._shown = 0
         self._is_updating = False
 
     def watch(self, phase: str, evidence: Evidence) -> None:
@@ -43,13 +43,13 @@ class Progress:
 
     def _count(self, done: int) -> None:
         step = max(1, self._total // (100 if self._output.talks_to_terminal else _QUARTERS))
-        if done // step == self._told // step and done != self._total:
+        if done // step == self._shown // step and done != self._total:
             return
-        self._told = done
-        told = f"{number(done)} of {number(self._total)} turns acknowledged"
+        self._shown = done
+        text = f"{number(done)} of {number(self._total)} turns acknowledged"
         if not self._output.talks_to_terminal:
-            self._output.say(told)
+            self._output.say(text)
             return
         filled = _BAR_CHARS * done // self._total
         self._is_updating = True
-        self._output.update(f"{'█' * filled}{'░' * (_BAR_CHARS - filled)} {told}")
+        self._output.update(f"{'█' * filled}{'░' * (_BAR_CHARS - filled)} {text}")

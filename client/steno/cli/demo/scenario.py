@@ -27,7 +27,7 @@ _seen = msgspec.json.Decoder(Seen)
 
 @dataclass(slots=True)
 class Evidence:
-    """What happened, as far as it was told.
+    """What happened, as far as the agents reported it.
 
     Attributes:
         root: the folder that the daemon owned.

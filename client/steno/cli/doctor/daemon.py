@@ -108,10 +108,10 @@ def _failures(stats: StatsReport) -> Iterator[Finding]:
 
 
 def _version(report: StatusReport) -> Finding:
-    told = f"stenod {report.version}, pid {report.pid}, up for {duration(report.uptime_s)}"
+    text = f"stenod {report.version}, pid {report.pid}, up for {duration(report.uptime_s)}"
     if report.version != __version__:
-        return warning("daemon", f"{told}; this command is {__version__}", "steno restart")
-    return ok("daemon", told)
+        return warning("daemon", f"{text}; this command is {__version__}", "steno restart")
+    return ok("daemon", text)
 
 
 def _state(report: StatusReport) -> Iterator[Finding]:

@@ -20,30 +20,30 @@ class Finding:
 
     Attributes:
         check: what was looked at.
-        told: what was found.
+        text: what was found.
         state: whether it is well.
         remedy: what to do; empty when nothing needs to be done.
     """
 
     check: str
-    told: str
+    text: str
     state: State = "ok"
     remedy: str = ""
 
 
-def ok(check: str, told: str) -> Finding:
+def ok(check: str, text: str) -> Finding:
     """It is well."""
-    return Finding(check, told)
+    return Finding(check, text)
 
 
-def warning(check: str, told: str, remedy: str) -> Finding:
+def warning(check: str, text: str, remedy: str) -> Finding:
     """A finding about something that works, with a risk."""
-    return Finding(check, told, "warning", remedy)
+    return Finding(check, text, "warning", remedy)
 
 
-def problem(check: str, told: str, remedy: str) -> Finding:
+def problem(check: str, text: str, remedy: str) -> Finding:
     """It does not work, or soon will not."""
-    return Finding(check, told, "problem", remedy)
+    return Finding(check, text, "problem", remedy)
 
 
 def count_of(findings: Sequence[Finding], state: State) -> int:
@@ -57,7 +57,7 @@ def document(findings: Sequence[Finding]) -> dict[str, Any]:
         "problems": count_of(findings, "problem"),
         "warnings": count_of(findings, "warning"),
         "findings": [
-            {"check": each.check, "state": each.state, "told": each.told, "remedy": each.remedy}
+            {"check": each.check, "state": each.state, "told": each.text, "remedy": each.remedy}
             for each in findings
         ],
     }
@@ -70,7 +70,7 @@ def show(findings: Sequence[Finding], output: Output) -> None:
     for finding in findings:
         sign = output.style(_SIGNS[finding.state], _STYLES[finding.state])
         name = f"{sign} {finding.check.ljust(width)}  "
-        lines = [*beside(name, finding.told, margin, output.width)]
+        lines = [*beside(name, finding.text, margin, output.width)]
         if finding.remedy:
             lines += beside(f"{' ' * margin}→ ", finding.remedy, margin + 2, output.width)
         for line in lines:

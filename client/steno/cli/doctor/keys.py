@@ -26,10 +26,10 @@ def _examine_own(path: Path, address: str) -> Iterator[Finding]:
     try:
         credentials.decode_pair(read_private(str(path)), str(path))
     except StenoError as error:
-        told = error.message
+        text = error.message
         if address:
-            told += f"; a daemon that is to listen at {address} does not start without it"
-        yield problem("keys", told, "mend it, or move it away and let `steno keys new` make one")
+            text += f"; a daemon that is to listen at {address} does not start without it"
+        yield problem("keys", text, "mend it, or move it away and let `steno keys new` make one")
 
 
 def _examine_list(path: Path) -> Iterator[Finding]:
@@ -39,8 +39,8 @@ def _examine_list(path: Path) -> Iterator[Finding]:
     try:
         clients = credentials.decode_clients(read_private(str(path)), str(path))
     except StenoError as error:
-        told = f"{error.message}; until then no client of another machine is admitted"
-        yield problem("keys", told, "mend it: `steno keys list` reads it as the daemon does")
+        text = f"{error.message}; until then no client of another machine is admitted"
+        yield problem("keys", text, "mend it: `steno keys list` reads it as the daemon does")
     else:
         yield ok("keys", f"{count(len(clients), 'client')} may come from other machines")
 

@@ -36,11 +36,11 @@ _PACKAGES: Final = ("pyzmq", "msgspec", "anyio")
 
 def examine_versions(_: Namespace, __: Path) -> Iterator[Finding]:
     """Which versions this command runs on."""
-    told = [f"steno {__version__}", f"python {sys.version.split()[0]}"]
+    text = [f"steno {__version__}", f"python {sys.version.split()[0]}"]
     missing: list[str] = []
     for package in _PACKAGES:
         try:
-            told.append(f"{package} {version(package)}")
+            text.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             missing.append(package)
     if missing:
@@ -49,7 +49,7 @@ def examine_versions(_: Namespace, __: Path) -> Iterator[Finding]:
             f"{', '.join(missing)} cannot be found",
             f"pip install {' '.join(missing)}, or install stenod again",
         )
-    yield ok("versions", ", ".join(told))
+    yield ok("versions", ", ".join(text))
 
 
 def examine_root(_: Namespace, root: Path) -> Iterator[Finding]:
@@ -88,14 +88,14 @@ def _missing(root: Path) -> Finding:
     if os.statvfs(above).f_flag & os.ST_RDONLY:
         return _read_only(above)
     if not os.access(above, os.W_OK | os.X_OK):
-        told = f"{root} is not there, and in {above} you can make nothing"
-        return problem("root", told, "make the root, or choose another --root")
+        text = f"{root} is not there, and in {above} you can make nothing"
+        return problem("root", text, "make the root, or choose another --root")
     return ok("root", f"{root} is not there yet: the first daemon makes it")
 
 
 def _read_only(folder: Path) -> Finding:
-    told = f"the file system of {folder} is read-only"
-    return problem("root", told, "mount it for writing (the kernel's log says why it is not)")
+    text = f"the file system of {folder} is read-only"
+    return problem("root", text, "mount it for writing (the kernel's log says why it is not)")
 
 
 def _misplaced(root: Path) -> Iterator[Finding]:
@@ -132,8 +132,8 @@ def examine_config(_: Namespace, root: Path) -> Iterator[Finding]:
         yield problem("config", error.message, remedy)
         return
     if path.is_symlink() and not path.exists():
-        told = f"{path} is a symbolic link to nothing, so that all defaults are in force"
-        yield warning("config", told, "put a file where it leads, or remove it")
+        text = f"{path} is a symbolic link to nothing, so that all defaults are in force"
+        yield warning("config", text, "put a file where it leads, or remove it")
         return
     for name, place in settings.folders.items():
         if not os.path.isdir(place):  # noqa: PTH112  # a Path raises where it may not look
@@ -156,17 +156,17 @@ def examine_disk(_: Namespace, root: Path) -> Iterator[Finding]:
         floor = read_file(root, dict(os.environ)).count("disk.free_bytes")
     except BadRequest:
         floor = limits.FREE_BYTES
-    told = f"{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
+    text = f"{size(free)} free of {size(found.f_blocks * found.f_frsize)}"
     remedy = "make room: `steno gc --dry-run` says what steno could give up"
     if free < floor:
-        floor_told = f"{told}, less than the floor of {size(floor)}: appends are refused"
-        yield problem("disk", floor_told, remedy)
+        floor_text = f"{text}, less than the floor of {size(floor)}: appends are refused"
+        yield problem("disk", floor_text, remedy)
     elif found.f_files and found.f_favail == 0:
-        yield problem("disk", f"no file can be made: {told}, and no inode (see `df -i`)", remedy)
+        yield problem("disk", f"no file can be made: {text}, and no inode (see `df -i`)", remedy)
     elif free < DISK_ALMOST_FULL_BYTES:
-        yield warning("disk", told, remedy)
+        yield warning("disk", text, remedy)
     else:
-        yield ok("disk", told)
+        yield ok("disk", text)
 
 
 def examine_sync(_: Namespace, root: Path) -> Iterator[Finding]:
@@ -174,12 +174,12 @@ def examine_sync(_: Namespace, root: Path) -> Iterator[Finding]:
     if not root.is_dir():
         return
     took_s = median(_time_syncs(root))
-    told = f"append and fdatasync take {1000 * took_s:.2f} ms"
+    text = f"append and fdatasync take {1000 * took_s:.2f} ms"
     if took_s > limits.SLOW_SYNC_S:
         remedy = "see what else writes to this disk, or put the root on another one with --root"
-        yield warning("sync", told, remedy)
+        yield warning("sync", text, remedy)
     else:
-        yield ok("sync", told)
+        yield ok("sync", text)
 
 
 def examine_links(_: Namespace, root: Path) -> Iterator[Finding]:

@@ -101,8 +101,8 @@ def _is_session(there: set[str]) -> bool:
 
 
 def _unreadable(path: str, error: OSError) -> Finding:
-    told = f"{path} cannot be read: {error.strerror}"
-    return warning("sessions", told, f"chmod -R u+rwX {path}")
+    text = f"{path} cannot be read: {error.strerror}"
+    return warning("sessions", text, f"chmod -R u+rwX {path}")
 
 
 def _in_the_way(folder: Path, there: set[str]) -> Iterator[Finding]:
@@ -127,8 +127,8 @@ def _examined(session: str, folder: Path, there: set[str]) -> list[Finding]:
         try:
             found.extend(_examine(session, folder))
         except PermissionError as error:
-            told = f"{session}: {error.filename or folder} cannot be read: {error.strerror}"
-            found.append(warning("sessions", told, f"chmod -R u+rwX {folder}"))
+            text = f"{session}: {error.filename or folder} cannot be read: {error.strerror}"
+            found.append(warning("sessions", text, f"chmod -R u+rwX {folder}"))
     return found
 
 

@@ -187,8 +187,8 @@ def mail(session: str, value: Mail | None) -> dict[str, Any]:
     """The D-Mail that waits in a session."""
     if value is None:
         return {"session": session, "mail": None}
-    told = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
-    return {"session": session, "mail": {**told, "cursor": str(value.cursor)}}
+    fields = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
+    return {"session": session, "mail": {**fields, "cursor": str(value.cursor)}}
 
 
 def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> dict[str, Any]:
@@ -280,8 +280,8 @@ def garbage(report: GcReport) -> dict[str, Any]:
 
 def stats(report: StatsReport) -> dict[str, Any]:
     """What the daemon did."""
-    told = reply(report)
-    return {**told, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
+    fields = reply(report)
+    return {**fields, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
 
 
 def reply(value: msgspec.Struct) -> dict[str, Any]:

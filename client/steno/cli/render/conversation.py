@@ -81,18 +81,18 @@ class Conversation:
 
     def _message(self, role: str, record: Record) -> list[str]:
         value = record.record
-        who = role
+        author = role
         if role == "tool" and (name := self._called.get(str(value.get("tool_call_id")))):
-            who = f"tool · {name}"
+            author = f"tool · {name}"
         body = self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")
         for call in calls if is_array(calls) else []:
             body += self._call(call)
-        return [self._heading(who, _ROLE_STYLES.get(role, "bold"), record), *body, ""]
+        return [self._heading(author, _ROLE_STYLES.get(role, "bold"), record), *body, ""]
 
-    def _heading(self, who: str, colour: str, record: Record) -> str:
+    def _heading(self, author: str, colour: str, record: Record) -> str:
         by = record.record.get("_by")
-        plain = f"{who} · {by}" if isinstance(by, str) else who
+        plain = f"{author} · {by}" if isinstance(by, str) else author
         plain = printable(plain, one_line=True)
         cursor = str(record.cursor)
         room = min(self._width or _RULE_CHARS, _RULE_CHARS) - len(plain) - len(cursor)

@@ -16,12 +16,12 @@ def head_of(stat: SessionStat) -> Iterator[str]:
     """The lines before the first message."""
     yield f"# {stat.title or stat.session}"
     yield ""
-    told = [f"session `{stat.session}`", f"up to `{stat.head}`"]
+    parts = [f"session `{stat.session}`", f"up to `{stat.head}`"]
     if stat.labels:
-        told.append("labels " + ", ".join(stat.labels))
+        parts.append("labels " + ", ".join(stat.labels))
     if stat.forked_from:
-        told.append(f"made of `{stat.forked_from}`")
-    yield ", ".join(told)
+        parts.append(f"made of `{stat.forked_from}`")
+    yield ", ".join(parts)
     yield ""
 
 
@@ -52,9 +52,9 @@ class Markdown:
     def _message(self, role: str, value: dict[str, Any]) -> Iterator[str]:
         at, by = written_at(value), value.get("_by")
         name = self._called.get(str(value.get("tool_call_id"))) if role == "tool" else None
-        who = [role, name, by if isinstance(by, str) else None]
+        heading = [role, name, by if isinstance(by, str) else None]
         when = [moment(at)] if at is not None else []
-        yield "## " + " · ".join([*(each for each in who if each), *when])
+        yield "## " + " · ".join([*(each for each in heading if each), *when])
         yield ""
         yield from self._content(value.get("content"), is_result=role == "tool")
         calls = value.get("tool_calls")

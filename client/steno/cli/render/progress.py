@@ -1,4 +1,4 @@
-"""How far a long command is, told on a terminal only."""
+"""The progress of a long command, shown on a terminal only."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class Progress:
         self.clear()
 
     def over(self, items: Sequence[Item]) -> Iterator[Item]:
-        """The items one by one, told as so many of all."""
+        """The items one by one; shows how many of all are done."""
         for done, item in enumerate(items):
             self._place = f"{done} of {len(items)}"
             self.show("")
@@ -56,8 +56,8 @@ class Progress:
             return
         self._next = now + _PAUSE_S
         self._is_shown = True
-        told = ", ".join(part for part in (self._place, how_far) if part)
-        self._output.update(f"{self._doing}: {told}")
+        text = ", ".join(part for part in (self._place, how_far) if part)
+        self._output.update(f"{self._doing}: {text}")
 
     def make_room(self) -> None:
         """Take the line away if data are about to be written to the same terminal."""

@@ -177,7 +177,7 @@ class _Drawing:
     def _story(self, generation: Generation, margin: str) -> Iterator[str]:
         made = [generation.made] if generation.made is not None else []
         for entry in sorted([*made, *generation.notes], key=lambda each: each.at):
-            yield from self._wrapped(_told(entry), margin)
+            yield from self._wrapped(_described(entry), margin)
             cut = _cut(entry) if entry is generation.made else None
             if cut is not None:
                 yield from self._wrapped(cut, margin, "dim")
@@ -189,7 +189,7 @@ class _Drawing:
             yield margin + (self._style(line, *styles) if styles else line)
 
 
-def _told(entry: TimelineEntry) -> str:
+def _described(entry: TimelineEntry) -> str:
     """One timeline entry as a sentence: time, change, author, reason."""
     when = f"{moment(entry.at)}  " if entry.at else ""
     by = f" by {entry.by}" if entry.by else ""
