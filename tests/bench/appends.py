@@ -30,7 +30,7 @@ class Load:
     own_session: bool = False
 
 
-_STENO = ("raw", "raw, libzmq", "blocking", "async")
+_STENO = ("raw", "blocking", "async")
 _ALL = ("floor", "by hand", "redis", "sqlite", *_STENO)
 _BESIDE = ("floor", "by hand", "echo", "redis")
 

@@ -8,7 +8,6 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Final, Protocol
 
 import anyio
@@ -19,9 +18,7 @@ import steno
 from bench.lines import message
 from bench.peers import Redis, Sqlite
 from bench.tasks import Task
-from steno._connect.connection import Connection
 from steno._sansio.keys import new_key
-from steno_protocol import limits
 from steno_protocol.commands import Append, Durability, Hello, Open, encode_command
 from steno_protocol.messages import (
     OutgoingRequest,
@@ -260,28 +257,11 @@ class _Steno(_Bare):
         return OutgoingRequest(request_id, encode_command(command), self._records)
 
 
-class Raw(_Steno):
-    """The protocol over the client's own kind of connection."""
+class Raw(_Steno, _ByLibzmq):
+    """The protocol over a bare socket of libzmq, as clients in other languages have it."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self._connection = Connection(task.endpoint)
-        assert self._connection.wait_until_ready(time.monotonic() + limits.PROBE_TIMEOUT_S)
-
-    def send(self, message_frames: list[bytes]) -> None:
-        """See `_Bare`."""
-        while not self._connection.send(message_frames):
-            self._connection.wait(inf, to_send=True)
-
-    def receive(self) -> list[bytes]:
-        """See `_Bare`."""
-        while (message_frames := self._connection.receive_soon()) is None:
-            self._connection.wait(inf)
-        return message_frames
-
-    def close(self) -> None:
-        """See `_Bare`."""
-        self._connection.close()
+        _ByLibzmq.__init__(self, task, task.endpoint)
 
 
 class RawWritten(Raw):
@@ -290,20 +270,12 @@ class RawWritten(Raw):
     durability: Durability = "written"
 
 
-class RawByLibzmq(_Steno, _ByLibzmq):
-    """The protocol over a socket of libzmq, as clients in other languages have it."""
-
-    def __init__(self, task: Task) -> None:
-        _ByLibzmq.__init__(self, task, task.endpoint)
-
-
 LANES: Final[dict[str, Callable[[Task], Lane]]] = {
     "by hand": ByHand,
     "floor": Floor,
     "echo": Echo,
     "raw": Raw,
     "raw, written": RawWritten,
-    "raw, libzmq": RawByLibzmq,
     "redis": Redis,
     "sqlite": Sqlite,
     "blocking": Blocking,
