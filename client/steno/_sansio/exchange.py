@@ -313,7 +313,7 @@ class Exchange:
     def _way_s(self) -> float:
         """How long a slow connection takes for what is under way on it, there and back.
 
-        A copy of what is still on its way would only make that longer, the more of them the worse.
+        A request that is sent again while its first copy is on the way makes the way longer.
         """
         under_way = self._asked_bytes - self._answered_bytes
         is_much = under_way >= limits.LENT_FRAME_BYTES
@@ -453,7 +453,7 @@ class Exchange:
             self._arm(min(follower.due, follower.deadline))
 
     def _may_be_coming(self, follower: Follower, now: float) -> bool:
-        """Whether its answer may be behind what comes: others' events, or those of a lost try."""
+        """Whether its answer may still come, behind events of others or of an earlier attempt."""
         is_early = now < follower.asked_at + limits.PEER_EVENTS_BYTES_MAX / limits.SLOW_BYTES_S
         return follower.name is not None and is_early and now < self._heard_at + _BLOCK_WAY_S
 
