@@ -111,7 +111,7 @@ HANDSHAKE_MS: Final = 10_000
 seconds. A peer that never ends its handshake holds a handle for this long."""
 
 HEARTBEAT_MS: Final = 10_000
-"""Between two signs of life over TCP, where a dead machine does not hang up."""
+"""Time between two heartbeats over TCP, where a dead machine closes no connection."""
 
 HEARTBEAT_TIMEOUT_MS: Final = 3 * HEARTBEAT_MS
 """Silence over TCP after which a client gives up its connection; only whole frames are noticed."""
@@ -499,7 +499,7 @@ HOUSEKEEPING_S: Final = 30.0
 """The only timer of an idle daemon: closes idle sessions and checks its root and socket."""
 
 ROOM_LOOK_S: Final = 1.0
-"""How old a look at free space, sizes and the root's lock a command may be let through by."""
+"""A command relies on a check of free space, sizes and the root's lock that is at most so old."""
 
 IDLE_LOOK_S: Final = 0.01
 """Shortest interval between the checks whether an idle daemon can end."""

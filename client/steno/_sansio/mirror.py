@@ -132,10 +132,11 @@ class Mirror:
             self.tell_watchers()
 
     def _take_all(self) -> None:
-        """Apply events, each once the rewrite to which it belongs is here whole.
+        """Apply events; those of a rewrite only when all of them have come.
 
-        Half of one would be a history that never was: after a compaction, an empty one. An event is
-        held before it is popped, and until it is applied: done again, this goes on where it ended.
+        Half a rewrite would show a history that never existed, after a compaction an empty one. An
+        event is held from before it is popped until it is applied, so that a second call continues
+        where an interrupted one ended.
         """
         self._apply_whole()
         while self.follower.inbox:

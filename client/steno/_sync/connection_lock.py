@@ -41,9 +41,9 @@ class ConnectionLock:
     """
 
     def __init__(self) -> None:
-        # A queueing thread holds `next` until it has the turn, so that a thread that just gave the
-        # turn back, and would win the race for it, finds itself behind. Both know their owners: a
-        # signal handler or a finaliser may come in the middle of anything.
+        # A waiting thread holds `next` until it has the turn. A thread that just gave the turn back
+        # would win the race for it; so it has to wait for `next`, behind the first one. Both locks
+        # know their owners: a signal handler or a finaliser may run in the middle of anything.
         self._next = threading.RLock()
         self._turn = threading.RLock()
         self._owner = threading.Condition(self._turn)
