@@ -1,12 +1,14 @@
 """The subcommands that look after the daemon: status, start, stop, restart, clients."""
 
+import os
+import signal
 import time
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from steno._connect.lock_holder import is_free, note_of
+from steno._connect.lock_holder import holder_of, is_free, note_of
 from steno.cli.connection import connected, endpoint_of, root_in_use, root_of
 from steno.cli.exits import Exit
 from steno.cli.render import contract
@@ -14,7 +16,7 @@ from steno.cli.render.folding import beside
 from steno.cli.render.output import Output, printable, table
 from steno.cli.render.wording import count, duration, moment, number
 from steno_protocol import limits, paths
-from steno_protocol.errors import Busy, OutcomeUnknown, Unreachable
+from steno_protocol.errors import Busy, Incompatible, OutcomeUnknown, Unreachable
 from steno_protocol.replies import ClientEntry, ClientsReport, StatusReport
 
 
@@ -123,6 +125,13 @@ def _stopped(options: Namespace) -> dict[str, Any]:
             # Its last answer can be lost with its socket; that the lock is free says more.
             with suppress(Unreachable, OutcomeUnknown):
                 client.drain()
+    except Incompatible:
+        # It speaks another protocol version; the signal asks it for the same.
+        holder = None if endpoint_of(options) is not None else holder_of(root_of(options))
+        if holder is None:
+            raise
+        root, pid = root_of(options), holder.pid
+        os.kill(pid, signal.SIGTERM)
     except Unreachable:
         if endpoint_of(options) is not None:
             # The owner of the address, and so the root, is unknown.

@@ -1,0 +1,25 @@
+"""A daemon of an older protocol version, as it still runs after an upgrade of the package."""
+
+from pathlib import Path
+
+import pytest
+
+from support.command import Steno
+from support.foreground import daemon_of_tests
+
+
+@pytest.mark.parametrize("command", ["stop", "restart"])
+def test_a_daemon_of_an_older_protocol_is_ended_as_its_error_advises(
+    root: Path, command: str
+) -> None:
+    steno = Steno(root)
+    with daemon_of_tests(root, "support.older_daemon") as daemon:
+        refused = steno("status")
+        assert refused.code != 0
+        assert "is too old" in refused.err
+        assert "steno restart" in refused.err
+        assert steno(command).code == 0
+        assert daemon.wait() == 0
+    running = steno("status")
+    assert (running.code == 0) == (command == "restart")
+    assert steno("stop").code == 0
