@@ -39,9 +39,9 @@ def _prometheus_text(report: StatsReport) -> bytes:
         raise BadRequest(
             "--format prometheus needs prometheus-client: pip install 'stenod[metrics]'"
         ) from None
-    registry = client.CollectorRegistry(auto_describe=False)
-    registry.register(Collector(lambda: report, client.Metric))
-    text: bytes = client.generate_latest(registry)
+    collectors = client.CollectorRegistry(auto_describe=False)
+    collectors.register(Collector(lambda: report, client.Metric))
+    text: bytes = client.generate_latest(collectors)
     return text
 
 
