@@ -242,3 +242,27 @@ def test_files_are_synced_at_the_same_time(
     together = threading.Barrier(len(handles))
     monkeypatch.setattr(os, "fdatasync", lambda _: together.wait(30))
     assert disk.fdatasync_all(handles) == [None] * len(handles)
+
+
+def test_an_error_that_is_reported_once_is_not_lost_when_threads_run_out(
+    disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+    failed = set[int]()
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    def fail_once(handle: int) -> None:
+        if handle not in failed:
+            failed.add(handle)
+            raise OSError(errno.EIO, "lost")
+
+    handles = [disk.open_new(root, f"f{number}") for number in range(20)]
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    monkeypatch.setattr(os, "fdatasync", fail_once)
+    assert all(isinstance(outcome, OSError) for outcome in disk._fdatasync_in_threads(handles))
+    assert len(failed) == 20

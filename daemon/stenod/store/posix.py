@@ -4,10 +4,12 @@ import errno
 import fcntl
 import os
 import stat
+from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from steno_protocol.file_types import kind_of
@@ -156,18 +158,26 @@ class PosixDisk:
         return outcomes
 
     def _fdatasync_in_threads(self, handles: Sequence[int]) -> list[OSError | None]:
-        """Sync each file; the caller's thread does its share."""
-        own, *others = [handles[start::COMMIT_THREADS_MAX] for start in range(COMMIT_THREADS_MAX)]
-        try:
-            begun = [self._threads.submit(_fdatasync_each, part) for part in others if part]
-        except RuntimeError:
-            # The system has no thread left.
-            return _fdatasync_each(handles)
-        parts = [_fdatasync_each(own), *(each.result() for each in begun)]
-        outcomes: list[OSError | None] = [None] * len(handles)
-        for start, part in enumerate(parts):
-            outcomes[start::COMMIT_THREADS_MAX] = part
-        return outcomes
+        """Sync each file once, in whichever thread takes it; the caller's thread does its share.
+
+        Once, because an error is reported to one sync only: a second one would return success.
+        """
+        waiting = deque(enumerate(handles))
+        ended: SimpleQueue[tuple[int, OSError | None]] = SimpleQueue()
+
+        def sync_waiting() -> None:
+            with suppress(IndexError):
+                while True:
+                    number, handle = waiting.popleft()
+                    ended.put((number, _fdatasync(handle)))
+
+        # Without another thread, those that there are do the work.
+        with suppress(RuntimeError):
+            for _ in range(min(len(handles), COMMIT_THREADS_MAX) - 1):
+                self._threads.submit(sync_waiting)
+        sync_waiting()
+        outcomes = dict(ended.get() for _ in handles)
+        return [outcomes[number] for number in range(len(handles))]
 
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""
@@ -219,16 +229,12 @@ class PosixDisk:
         return True
 
 
-def _fdatasync_each(handles: Sequence[int]) -> list[OSError | None]:
-    outcomes: list[OSError | None] = []
-    for handle in handles:
-        try:
-            os.fdatasync(handle)
-        except OSError as error:
-            outcomes.append(error)
-        else:
-            outcomes.append(None)
-    return outcomes
+def _fdatasync(handle: int) -> OSError | None:
+    try:
+        os.fdatasync(handle)
+    except OSError as error:
+        return error
+    return None
 
 
 def _device_of(handles: Sequence[int]) -> int:
