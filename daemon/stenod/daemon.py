@@ -253,7 +253,7 @@ class Daemon:
 
     def _make_services(self, disk: PosixDisk) -> Services:
         return Services(
-            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX), lambda: disk.overlap.is_empty),
+            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX), disk.overlap.is_empty),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,

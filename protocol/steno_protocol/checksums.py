@@ -36,14 +36,17 @@ class BlockChecksums:
 
     def feed(self, data: bytes) -> None:
         """Cover the bytes that follow the last ones."""
-        for piece in _cut(
-            data, limits.CHECKSUM_BLOCK_BYTES - self.size % limits.CHECKSUM_BLOCK_BYTES
-        ):
-            if self.size % limits.CHECKSUM_BLOCK_BYTES == 0:
+        start = 0
+        while start < len(data):
+            filled = self.size % limits.CHECKSUM_BLOCK_BYTES
+            end = start + limits.CHECKSUM_BLOCK_BYTES - filled
+            piece = data[start:end]
+            if filled == 0:
                 self._known.append(zlib.crc32(piece))
             elif (crc := self._known[-1]) is not None:
                 self._known[-1] = zlib.crc32(piece, crc)
             self.size += len(piece)
+            start = end
 
     def whole_blocks(self, size: int) -> "BlockChecksums":
         """The checksums of the whole blocks within the first `size` bytes."""
@@ -76,14 +79,3 @@ class BlockChecksums:
     def _run(self, start: int, end: int) -> tuple[int, int]:
         offset = start * limits.CHECKSUM_BLOCK_BYTES
         return offset, min(end * limits.CHECKSUM_BLOCK_BYTES, self.size) - offset
-
-
-def _cut(data: bytes, first: int) -> Iterator[bytes]:
-    """The bytes in pieces: the first of at most `first` bytes, the others of one block."""
-    if len(data) <= first:
-        if data:
-            yield data
-        return
-    yield data[:first]
-    for start in range(first, len(data), limits.CHECKSUM_BLOCK_BYTES):
-        yield data[start : start + limits.CHECKSUM_BLOCK_BYTES]

@@ -9,7 +9,6 @@ one header, and all records of a message in one frame.
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -155,18 +154,7 @@ def decode_requests(frames: Sequence[bytes]) -> list[Request | Unreadable]:
         return [Unreadable(first[1], error)]
     try:
         # First, so that their number bounds the lines that are looked for.
-        if len(entries) > limits.MESSAGE_REQUESTS_MAX:
-            raise TooLarge(
-                f"the message has {len(entries)} requests, at most {limits.MESSAGE_REQUESTS_MAX}"
-                " are allowed: send several messages"
-            )
-        most = max([entry.records for entry in entries], default=0)
-        if most > limits.BATCH_RECORDS_MAX:
-            raise TooLarge(
-                f"a request of the message has {most} records, at most {limits.BATCH_RECORDS_MAX}"
-                " are allowed: send several batches"
-            )
-        records = _records(frames, sum([entry.records for entry in entries]))
+        records = _records(frames, _count_records(entries))
     except StenoError as error:
         return [Unreadable(entry.id.encode(), error) for entry in entries]
     if len(entries) == 1:
@@ -220,9 +208,11 @@ def _entries(header: bytes) -> Sequence[_Entry | _Envelope]:
     if len(header) > limits.MESSAGE_HEADER_BYTES_MAX:
         raise TooLarge(f"the header of the message has {len(header)} bytes")
     if len(header) <= limits.HEADER_BYTES_MAX:
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
             return _decode_entries(header)
-    # One by one, so that a bad command is no reason to refuse the others.
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # One by one, so that a bad command is no reason to refuse the others.
+            return _envelopes(header)
     return _envelopes(header)
 
 
@@ -235,6 +225,23 @@ def _envelopes(header: bytes) -> list[_Envelope]:
             f" of records, command], ...], at most {limits.MESSAGE_REFUSALS_MAX} of them:"
             f" {_cut(error)}"
         ) from None
+
+
+def _count_records(entries: Sequence[_Entry | _Envelope]) -> int:
+    if len(entries) > limits.MESSAGE_REQUESTS_MAX:
+        raise TooLarge(
+            f"the message has {len(entries)} requests, at most {limits.MESSAGE_REQUESTS_MAX}"
+            " are allowed: send several messages"
+        )
+    count = 0
+    for entry in entries:
+        if entry.records > limits.BATCH_RECORDS_MAX:
+            raise TooLarge(
+                f"a request of the message has {entry.records} records, at most"
+                f" {limits.BATCH_RECORDS_MAX} are allowed: send several batches"
+            )
+        count += entry.records
+    return count
 
 
 def _records(frames: Sequence[bytes], count: int) -> list[bytes]:

@@ -28,14 +28,13 @@ class Syncs:
         """Begin a sync; returns what lets the disk answer, and the verdict."""
         has_begun, may_end = threading.Event(), threading.Event()
 
-        def run() -> None:
-            with self.overlap.sync(device):
-                has_begun.set()
-                assert may_end.wait(WAIT_S)
-                if error is not None:
-                    raise error
+        def sync(_: None) -> None:
+            has_begun.set()
+            assert may_end.wait(WAIT_S)
+            if error is not None:
+                raise error
 
-        verdict = self._pool.submit(run)
+        verdict = self._pool.submit(self.overlap.run, device, sync, None)
         assert has_begun.wait(WAIT_S)
         return may_end.set, verdict
 
@@ -77,7 +76,7 @@ def test_sync_waits_for_none_that_began_after_its_end(syncs: Syncs) -> None:
     end_third()
     assert isinstance(second.exception(WAIT_S), OSError)
     assert isinstance(third.exception(WAIT_S), OSError)
-    assert syncs.overlap.is_empty
+    assert syncs.overlap.is_empty()
 
 
 def test_sync_of_another_device_has_its_own_verdict(syncs: Syncs) -> None:

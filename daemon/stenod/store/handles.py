@@ -15,19 +15,19 @@ CLOSED: Final = -1
 
 
 class SharedHandle:
-    """A handle that is closed when its owner and all its readers have let go."""
+    """A handle that is closed when its owner and all its readers have let go.
+
+    Attributes:
+        number: the handle while it is held, else `CLOSED`.
+    """
 
     def __init__(self, disk: Disk, handle: int) -> None:
         self.handle = handle
+        self.number = handle
         self.disk = disk
         self._holders = 1
         # Threads hold on to it while the event loop lets go.
         self._lock = threading.Lock()
-
-    @property
-    def number(self) -> int:
-        """The handle while it is held, else none."""
-        return self.handle if self._holders else CLOSED
 
     def acquire(self) -> None:
         """Keep the file open until `release`; OSError once it is closed."""
@@ -39,6 +39,7 @@ class SharedHandle:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
+                self.number = CLOSED
                 with contextlib.suppress(OSError):
                     self.disk.close(self.handle)
 

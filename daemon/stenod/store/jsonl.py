@@ -244,12 +244,15 @@ class JsonlLog:
 
     def is_foreign_changed(self) -> bool:
         """True when another program appended to, cut or replaced the file."""
-        return not self._disk.has(self._folder, self._name, self._identity.inode, self.size)
+        return not self._disk.has(self.names.number, self._name, self._identity.inode, self.size)
 
     def may_be_foreign_changed(self) -> bool:
         """As `is_foreign_changed`, but True when it cannot be determined."""
         try:
-            return self.is_foreign_changed()
+            # In full: this is asked twice for each append.
+            return not self._disk.has(
+                self.names.number, self._name, self._identity.inode, self.size
+            )
         except OSError:
             return True
 

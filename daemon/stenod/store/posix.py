@@ -143,16 +143,18 @@ class PosixDisk:
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable."""
-        with self.overlap.sync(os.fstat(handle).st_dev):
-            os.fdatasync(handle)
+        self.overlap.run(os.fstat(handle).st_dev, os.fdatasync, handle)
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
         """As `fdatasync` for several files at the same time: they share a commit of the journal."""
         outcomes: list[OSError | None] = []
+
+        def sync(handles: Sequence[int]) -> None:
+            outcomes.extend(self._fdatasync_in_threads(handles))
+            _raise_first(outcomes)
+
         try:
-            with self.overlap.sync(_device_of(handles)):
-                outcomes = self._fdatasync_in_threads(handles)
-                _raise_first(outcomes)
+            self.overlap.run(_device_of(handles), sync, handles)
         except OSError as error:
             return [error if each is None else each for each in outcomes or [None] * len(handles)]
         return outcomes
@@ -181,8 +183,7 @@ class PosixDisk:
 
     def fsync(self, handle: int) -> None:
         """Make a file, or a folder's names, durable."""
-        with self.overlap.sync(os.fstat(handle).st_dev):
-            os.fsync(handle)
+        self.overlap.run(os.fstat(handle).st_dev, os.fsync, handle)
 
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append a part of one file to another, sharing the blocks where the file system can.
