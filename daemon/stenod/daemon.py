@@ -330,7 +330,7 @@ class Daemon:
         """Serve what a burst of messages brought, and send the answers."""
         if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
             self._look_around()
-        self._registry.serve_round()
+        self._registry.commit_group()
         self._outbox.flush()
 
     def _transport_of(self, peer: Peer) -> Transport:

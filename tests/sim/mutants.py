@@ -23,7 +23,7 @@ from stenod.rewrite import compaction
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
-from stenod.writer.batch import Commit
+from stenod.writer.batch import Batch
 from stenod.writer.files import OpenFiles
 
 
@@ -98,11 +98,11 @@ def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str
         return _replace(self, pieces, intent)
 
 
-def _publish_before_commit(self: Any, commit: Commit) -> None:
-    if commit.synced and commit.data:
-        head = commit.opened.machine.tentative_head
-        self._feed.publish(head, b"".join([*self.unsynced._blocks, commit.data]))
-    _append(self, commit)
+def _publish_before_commit(self: Any, batch: Batch) -> None:
+    if batch.synced and batch.data:
+        head = batch.opened.machine.tentative_head
+        self._feed.publish(head, b"".join([*self.unsynced._blocks, batch.data]))
+    _append(self, batch)
 
 
 _put = Speculation._put

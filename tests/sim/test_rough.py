@@ -18,8 +18,8 @@ from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repai
 from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
-from stenod.writer.batch import Commit, answer_all
-from stenod.writer.writer import Writer
+from stenod.writer import writer
+from stenod.writer.batch import Batch
 
 BLOCK = 60
 IN_PLACE_FROM = list(MANNERS).index("in place")
@@ -46,11 +46,8 @@ def _mend_and_sync_no_more(self: FileEnd, mark: Any, now: float, entries: Any, *
     return _mend(self, mark, now, entries, durable=1 << 60)
 
 
-def _tell_without_a_look(self: Writer, commit: Commit) -> bool:
-    if commit.error is not None:
-        return False
-    answer_all(commit.decided, synced=commit.synced)
-    return True
+def _stored_without_a_look(batch: Batch) -> bool:
+    return batch.error is None
 
 
 def _open_as_if_it_never_was(disk: Any, folder: int, opening: Any, **_: Any) -> int:
@@ -77,7 +74,7 @@ GUARDS: dict[str, tuple[Any, str, Any]] = {
     "what a failed sync dropped": (FileEnd, "make_durable", _sync_without_writing_again),
     "what came since a file was synced": (FileEnd, "mend", _mend_and_sync_no_more),
     "a torn tail": (tail_repair, "examine_tail", lambda region, marked: Tail(len(region))),
-    "who wrote between a look and a write": (Writer, "_reply", _tell_without_a_look),
+    "who wrote between a look and a write": (writer, "_is_stored", _stored_without_a_look),
     "keys in the files": (key_lookup, "_look_up_in", _nothing),
     "what nobody synced in a file that was moved away": (
         crash_recovery, "prove_left_behind", _nothing,

@@ -21,7 +21,7 @@ from stenod.runtime.mailbox import Item
 from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.writer.group_commit import Round
+from stenod.writer.group_commit import GroupCommit
 from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION
@@ -157,7 +157,7 @@ class Desk:
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
         self.writer = Writer(SESSION, self._opener, self.feed, self.services)
-        self._round = Round(self.services)
+        self._group_commit = GroupCommit(self.services)
         self._is_round_due = False
 
     @asynccontextmanager
@@ -268,14 +268,14 @@ class Desk:
     def _submit(self, writer: Writer, item: Item) -> None:
         """Give a writer a command; a round serves what is sent before anybody gives way."""
         writer.mailbox.put(item)
-        self._round.add(writer)
+        self._group_commit.add(writer)
         if not self._is_round_due:
             self._is_round_due = True
-            self.spawn(self._serve_round)
+            self.spawn(self._commit_group)
 
-    async def _serve_round(self) -> None:
+    async def _commit_group(self) -> None:
         self._is_round_due = False
-        self._round.serve()
+        self._group_commit.serve()
 
 
 def answers(sent: Sequence[Sent]) -> list[str]:

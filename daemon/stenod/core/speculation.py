@@ -161,7 +161,8 @@ class Speculation(ABC):
 
     def record_offset(self, size: int) -> None:
         """The file has `size` bytes at its durable head."""
-        self.milestones.record_offset(size, self.head.line, self.counters)
+        durable = self._durable
+        self.milestones.record_offset(size, durable.head.line, durable.counters)
 
     def keep_but(self, failed: Collection[str]) -> None:
         """What was decided is durable now, but for the commands of these keys; `roll_back` follows.

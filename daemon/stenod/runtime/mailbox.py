@@ -97,8 +97,11 @@ class Mailbox:
         """Wake the writer, for what was put in."""
         self._filled.set()
 
-    def take(self) -> list[Item]:
-        """The next group: all that waits, up to `GROUP_BYTES_MAX` and `GROUP_COMMANDS_MAX`."""
+    def take(self) -> tuple[list[Item], int]:
+        """The next batch and its bytes: all that waits, up to its limits.
+
+        These are `GROUP_BYTES_MAX` and `GROUP_COMMANDS_MAX`.
+        """
         group: list[Item] = []
         size = 0
         while self._items and len(group) < limits.GROUP_COMMANDS_MAX:
@@ -109,12 +112,12 @@ class Mailbox:
             group.append(item)
         self._bytes -= size
         self._budget.taken_bytes -= size
-        return group
+        return group, size
 
     def take_all(self) -> Iterator[Item]:
-        """All that waits, group by group."""
-        while group := self.take():
-            yield from group
+        """All that waits, batch by batch."""
+        while self._items:
+            yield from self.take()[0]
 
     def close(self) -> None:
         """Take nothing more in; what is queued is still given out."""

@@ -1,14 +1,14 @@
 """The services of a writer: blocking work, clocks, counters and the log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from steno_protocol.settings import Settings
 from stenod.core.key_budget import KeyRoom
 from stenod.runtime.executor import Blocking, Commits, Spawn
-from stenod.runtime.mailbox import Budget, Item
-from stenod.runtime.quotas import Quotas, Room
+from stenod.runtime.mailbox import Budget
+from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
 
 
@@ -42,12 +42,6 @@ class Services(msgspec.Struct, frozen=True):
     key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None
-
-    def room(self, session: str, items: Sequence[Item]) -> Room | None:
-        """None if a group of commands fits in a session; else what is left for them."""
-        if self.quotas is None:
-            return None
-        return self.quotas.room(session, sum(item.size for item in items))
 
     def count_sync(self, session: str, took_s: float) -> None:
         """Count one sync, and log it when it was slow."""

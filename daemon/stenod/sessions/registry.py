@@ -20,7 +20,7 @@ from stenod.sessions import trash
 from stenod.sessions.session import ClosedSessionKeys, File, Session
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
-from stenod.writer.group_commit import Round
+from stenod.writer.group_commit import GroupCommit
 from stenod.writer.writer import Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
@@ -65,7 +65,7 @@ class Registry:
         self._serving: set[Writer] = set()
         self._closing = False
         self._changed = anyio.Event()
-        self._round = Round(services)
+        self._group_commit = GroupCommit(services)
         self._kept = ClosedSessionKeys()
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class Registry:
     def submit(self, session: str, item: Item) -> None:
         """Give a command to its session's writer, which is started if need be.
 
-        It is served in the next round.
+        It is served in the next group commit.
 
         Raises:
             OutcomeUnknown: it was not queued, and says that it may have been applied before.
@@ -115,9 +115,10 @@ class Registry:
     def _queue(self, session: str, item: Item) -> None:
         found = self._addresses.get(session)
         if found is not None:
-            writer = found.writer(_file_of(item))
+            is_event = isinstance(item.command, AppendWire)
+            writer = found.writer("wire") if is_event else found.context
             writer.mailbox.put(item)
-            self._round.add(writer)
+            self._group_commit.add(writer)
             return
         waiting = self._resolving.get(session)
         if waiting is not None and not self._closing:
@@ -130,9 +131,9 @@ class Registry:
         self._resolving[session] = waiting
         self._spawn(lambda: self._resolve(session))
 
-    def serve_round(self) -> None:
-        """Let the writers serve what was submitted since the last round."""
-        self._round.serve()
+    def commit_group(self) -> None:
+        """Let the writers serve what was submitted since the last group commit."""
+        self._group_commit.serve()
 
     def check_taking(self) -> None:
         """Refuse what opens or changes sessions while the daemon is ending.

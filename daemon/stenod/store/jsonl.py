@@ -249,10 +249,7 @@ class JsonlLog:
     def may_be_foreign_changed(self) -> bool:
         """As `is_foreign_changed`, but True when it cannot be determined."""
         try:
-            # In full: this is asked twice for each append.
-            return not self._disk.has(
-                self.names.number, self._name, self._identity.inode, self.size
-            )
+            return self.is_foreign_changed()
         except OSError:
             return True
 

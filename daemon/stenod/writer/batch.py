@@ -6,20 +6,18 @@ import msgspec
 
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
-from stenod.core.keys import KeyTable
 from stenod.core.speculation import Lines, moved
 from stenod.recovery.file_opening import Opened
 from stenod.runtime.error_mapping import with_key
 from stenod.runtime.mailbox import Item
-from stenod.runtime.quotas import Room
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A decided command, with its reply once its group is stored.
+    """A decided command, with its reply once its batch is stored.
 
     Attributes:
-        is_new: this group's bytes are what it waits for; else it is a repeat.
-        is_durable: the reply is about earlier durable bytes, and holds if the group fails.
+        is_new: this batch's bytes are what it waits for; else it is a repeat.
+        is_durable: the reply is about earlier durable bytes, and holds if the batch fails.
     """
 
     item: Item
@@ -28,60 +26,48 @@ class Decided(msgspec.Struct, frozen=True):
     is_durable: bool = False
 
 
-class Group(msgspec.Struct, eq=False):
-    """Decided commands that reach the disk together.
-
-    Attributes:
-        room: what is left, if not all of them fit; asked before each new command.
-    """
-
-    data: list[bytes] = []
-    lines: int = 0
-    decided: list[Decided] = []
-    synced: bool = False
-    room: Room | None = None
-
-    def add(self, item: Item, decision: Lines) -> None:
-        """Append what a command decided on."""
-        self.data.append(decision.data)
-        self.lines += decision.count
-        self.decided.append(Decided(item, decision.ack, is_new=True))
-        self.synced |= item.command.durability == "synced"
-
-    def repeat(self, item: Item, ack: Ack, keys: KeyTable) -> None:
-        """Give a repeat its first answer, once that is durable.
-
-        Args:
-            item: the command.
-            ack: its first answer.
-            keys: those of what is durable. Asked now: what is looked up for others of this group
-                may displace this key before the group is stored.
-        """
-        is_durable = keys.get(item.command.key) is not None
-        self.decided.append(Decided(item, ack, is_new=False, is_durable=is_durable))
-        # The first answer may be of this very group: both wait for the same sync.
-        self.synced = True
-
-
-class Commit(msgspec.Struct, eq=False):
-    """A group's bytes on their way to the disk, and the commands to reply to.
+class Batch(msgspec.Struct, eq=False):
+    """Decided commands that reach the disk together, and are answered when they have.
 
     Attributes:
         opened: the files that it goes to.
-        lines: how many lines its bytes are.
         start: bytes of the file before it.
+        pieces: the bytes of each command.
+        lines: how many lines these are.
+        decided: the commands to reply to.
+        synced: whether it is to be durable before its replies.
+        data: all its bytes, once they are on their way to the disk.
         sync_s: how long its sync took.
         error: what went wrong.
     """
 
     opened: Opened
-    data: bytes
-    lines: int
-    decided: list[Decided]
-    synced: bool
     start: int
+    pieces: list[bytes] = []
+    lines: int = 0
+    decided: list[Decided] = []
+    synced: bool = False
+    data: bytes = b""
     sync_s: float = 0.0
     error: OSError | None = None
+
+    def add(self, item: Item, decision: Lines) -> None:
+        """Append what a command decided on."""
+        self.pieces.append(decision.data)
+        self.lines += decision.count
+        self.decided.append(Decided(item, decision.ack, is_new=True))
+        self.synced |= item.command.durability == "synced"
+
+    def repeat(self, item: Item, ack: Ack) -> None:
+        """Give a repeat its first answer, once that is durable.
+
+        The durable keys are asked now: what is looked up for other commands of this batch may
+        displace this key before the batch is stored.
+        """
+        is_durable = self.opened.machine.keys.get(item.command.key) is not None
+        self.decided.append(Decided(item, ack, is_new=False, is_durable=is_durable))
+        # The first answer may be of this very batch: both wait for the same sync.
+        self.synced = True
 
     @property
     def was_cut_short(self) -> bool:
@@ -90,8 +76,8 @@ class Commit(msgspec.Struct, eq=False):
 
     @property
     def new_keys(self) -> set[str]:
-        """The keys of the group's commands."""
-        return {each.item.command.key for each in self.decided if each.is_new}
+        """The keys of the batch's new commands."""
+        return _new_keys(self.decided)
 
     def shift_in(self, region: bytes) -> int | None:
         """How many lines of others come before its own.
@@ -108,15 +94,15 @@ class Commit(msgspec.Struct, eq=False):
 
 
 def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:
-    """Reply to a stored group's commands, in their order, with their positions.
+    """Reply to a stored batch's commands, in their order, with their positions.
 
     Args:
         decided: its commands.
         synced: whether the bytes are durable, or only in the page cache.
-        shift: lines by which the group lies further down than was decided.
+        shift: lines by which the batch lies further down than was decided.
     """
-    # A repeat inside the group is answered with its first copy's place.
-    ours = {each.item.command.key for each in decided if each.is_new and shift}
+    # A repeat inside the batch is answered with its first copy's place.
+    ours = _new_keys(decided) if shift else set[str]()
     for each in decided:
         command, ack = each.item.command, each.ack
         if command.key in ours:
@@ -127,6 +113,10 @@ def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> N
 
 
 def refuse_all(decided: Sequence[Decided], error: StenoError) -> None:
-    """Reply to all commands of a group with the same error."""
+    """Reply to all commands of a batch with the same error."""
     for each in decided:
         each.item.to.refuse(with_key(error, each.item.command.key))
+
+
+def _new_keys(decided: Sequence[Decided]) -> set[str]:
+    return {each.item.command.key for each in decided if each.is_new}

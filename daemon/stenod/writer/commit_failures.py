@@ -13,7 +13,7 @@ from stenod.recovery.file_opening import OpenHow
 from stenod.runtime.error_mapping import ErrorMapping
 from stenod.runtime.services import Services
 from stenod.store.jsonl import Replaced
-from stenod.writer.batch import Commit, answer_all, refuse_all
+from stenod.writer.batch import Batch, answer_all, refuse_all
 from stenod.writer.files import OpenFiles
 
 
@@ -31,21 +31,21 @@ class CommitFailures:
         self._error_mapping = refusals
         self._services = services
 
-    async def answer(self, commit: Commit) -> None:
-        """Answer a commit that is not on the disk, or not where it was decided to be."""
-        if commit.error is not None:
-            await self._withdraw(commit, commit.error)
+    async def answer(self, batch: Batch) -> None:
+        """Answer a batch that is not on the disk, or not where it was decided to be."""
+        if batch.error is not None:
+            await self._withdraw(batch, batch.error)
         else:
-            await self._recount(commit)
+            await self._recount(batch)
 
-    async def _withdraw(self, commit: Commit, error: OSError) -> None:
-        """A write or sync failed: no command of the commit is acknowledged, and the log is closed.
+    async def _withdraw(self, batch: Batch, error: OSError) -> None:
+        """A write or sync failed: no command of the batch is acknowledged, and the log is closed.
 
         What was acknowledged as `written` and not synced since is synced now; if that fails, or was
         what failed, it is withdrawn, too.
         """
-        opened = commit.opened
-        is_kept = await self._keep_earlier(commit)
+        opened = batch.opened
+        is_kept = await self._keep_earlier(batch)
         try:
             await self._services.read(opened.log.take_back)
             refusal: StenoError = self._error_mapping.storage_failed(error, opened.log.file_path)
@@ -53,33 +53,33 @@ class CommitFailures:
             refusal = self._error_mapping.unknown(f"the disk failed ({error}), and again ({worse})")
         opened.machine.roll_back()
         self._files.set_aside(proven=opened.log.synced)
-        failed = commit.new_keys
-        for each in commit.decided:
+        failed = batch.new_keys
+        for each in batch.decided:
             if each.is_durable or (is_kept and each.item.command.key not in failed):
                 each.item.to.reply(each.ack)
             else:
                 refuse_all([each], refusal)
 
-    async def _keep_earlier(self, commit: Commit) -> bool:
+    async def _keep_earlier(self, batch: Batch) -> bool:
         """Sync what was acknowledged before a write that failed; whether that is durable now."""
-        if not commit.was_cut_short:
+        if not batch.was_cut_short:
             return False
         try:
-            is_kept = await self._services.read(commit.opened.log.keep_earlier)
+            is_kept = await self._services.read(batch.opened.log.keep_earlier)
         except OSError:
             return False
         if is_kept:
-            commit.opened.machine.keep_but(commit.new_keys)
+            batch.opened.machine.keep_but(batch.new_keys)
         return is_kept
 
-    async def _recount(self, commit: Commit) -> None:
+    async def _recount(self, batch: Batch) -> None:
         """A foreign program wrote between our look and our write: say where our lines really are.
 
         Ours are one piece, because they were one write, behind where the file ended when we looked.
         The files are opened again, which takes the foreign lines in and makes everything durable.
         Lines that the other program's half line swallowed were not applied.
         """
-        generation, start, decided = commit.opened.log.generation, commit.start, commit.decided
+        generation, start, decided = batch.opened.log.generation, batch.start, batch.decided
         try:
             again = await self._files.take_in_foreign()
             size = max(0, again.log.size - start)
@@ -89,7 +89,7 @@ class CommitFailures:
                 decided, self._error_mapping.unknown(f"a foreign program interfered: {error}")
             )
             return
-        shift = commit.shift_in(region)
+        shift = batch.shift_in(region)
         if shift is None or again.log.generation != generation:
             refuse_all(decided, self._error_mapping.unknown("a foreign program interfered"))
             return

@@ -18,8 +18,7 @@ from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ended
 from stenod.runtime.services import Services
 from stenod.store.jsonl import Known
-from stenod.writer.batch import Commit
-from stenod.writer.sync_backlog import SyncBacklog
+from stenod.writer.batch import Batch
 
 
 class _Aside(msgspec.Struct, frozen=True):
@@ -44,6 +43,53 @@ class _Change(msgspec.Struct, frozen=True):
     since: float
     is_kept: bool
     known: Known
+
+
+class SyncBacklog:
+    """What was appended since the last sync.
+
+    Attributes:
+        since: monotonic time of the first of it, None while there is nothing.
+        is_asked: a caller waits until it is empty.
+    """
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self.is_asked = False
+        self._blocks: list[bytes] = []
+        self._size = 0
+        self._settled = anyio.Event()
+
+    @property
+    def is_much(self) -> bool:
+        """True when it is to be synced with the next batch, however young it is."""
+        return self._size >= limits.UNSYNCED_BYTES_MAX
+
+    def add(self, block: bytes, clock: Callable[[], float]) -> None:
+        """Lines were appended."""
+        self._blocks.append(block)
+        self._size += len(block)
+        if self.since is None:
+            self.since = clock()
+
+    def take(self, last: bytes = b"") -> bytes:
+        """All of it is durable now, or withdrawn: what it was, and `last` behind it."""
+        if self.since is None and not self.is_asked:
+            return last
+        block = b"".join([*self._blocks, last])
+        self._blocks.clear()
+        self._size = 0
+        self.since = None
+        if self.is_asked:
+            self.is_asked = False
+            self._settled.set()
+            self._settled = anyio.Event()
+        return block
+
+    def ask(self) -> anyio.Event:
+        """Have it synced soon; the event is set when there is nothing any more."""
+        self.is_asked = True
+        return self._settled
 
 
 class OpenFiles:
@@ -199,35 +245,36 @@ class OpenFiles:
             nudge()
             await settled.wait()
 
-    def append(self, commit: Commit) -> None:
-        """Write a group's bytes; an error is in the commit then."""
+    def append(self, batch: Batch) -> None:
+        """Write a batch's bytes; an error is in the batch then."""
         try:
-            if commit.data:
-                commit.opened.log.append(commit.data)
+            if batch.data:
+                batch.opened.log.append(batch.data)
         except OSError as error:
-            commit.error = error
+            batch.error = error
 
-    def store(self, commit: Commit) -> None:
-        """Write a group's bytes, and make them durable if that is wanted; as `append`."""
-        self.append(commit)
-        if commit.error is None and commit.synced:
+    def store(self, batch: Batch) -> None:
+        """Write a batch's bytes, and make them durable if that is wanted; as `append`."""
+        self.append(batch)
+        if batch.error is None and batch.synced:
             started = self._services.monotonic()
             try:
-                commit.opened.log.sync()
+                batch.opened.log.sync()
             except OSError as error:
-                commit.error = error
-            commit.sync_s = self._services.monotonic() - started
+                batch.error = error
+            batch.sync_s = self._services.monotonic() - started
 
-    def commit(self, opened: Opened) -> bytes:
-        """All that was appended is durable: it becomes the state. Returns what to publish."""
-        block = self.unsynced.take()
+    def commit(self, opened: Opened, data: bytes = b"") -> None:
+        """All that was appended is durable: it becomes the state, and is published to followers.
+
+        Args:
+            opened: the files.
+            data: the last of what was appended, which `unsynced` does not have.
+        """
+        block = self.unsynced.take(data)
         opened.machine.commit()
-        opened.log.confirm()
         opened.machine.record_offset(opened.log.synced)
-        return block
-
-    def publish(self, opened: Opened, block: bytes) -> None:
-        """Publish committed lines to followers."""
+        opened.log.confirm()
         if block:
             self._feed.publish(opened.machine.head, block)
 
@@ -294,7 +341,7 @@ class OpenFiles:
             with contextlib.suppress(OSError):
                 if self.is_unsynced:
                     opened.log.sync()
-                    self.publish(opened, self.commit(opened))
+                    self.commit(opened)
                 # What is still on its way comes too late.
                 if self._is_saving_recovery_point or opened.log.synced != self._marked:
                     file_opening.save_recovery_point(opened)

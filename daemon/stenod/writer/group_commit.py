@@ -8,15 +8,17 @@ are synced together, which costs the file system one commit of its journal inste
 from steno_protocol import limits
 from stenod.runtime.services import Services
 from stenod.store.jsonl import JsonlLog
-from stenod.writer.batch import Commit
+from stenod.writer.batch import Batch
 from stenod.writer.writer import Writer
 
 
-class Round:
-    """The writers whose mailboxes were filled since the last round.
+class GroupCommit:
+    """The writers whose mailboxes were filled since the last group commit.
+
+    An internal error in one session ends its writer's task, and no other session's commit.
 
     Args:
-        workshop: what they work with.
+        services: what they work with.
     """
 
     def __init__(self, services: Services) -> None:
@@ -41,52 +43,47 @@ class Round:
         for writer in waiting:
             (few if len(writer.mailbox) <= limits.HASTY_COMMANDS_MAX else many).append(writer)
         # A few commands are not to wait until many others were decided on.
-        for together in filter(None, (few, many)):
-            self._serve(together)
+        if few:
+            self._serve(few)
+        if many:
+            self._serve(many)
 
     def _serve(self, waiting: list[Writer]) -> None:
-        begun = [(writer, commit) for writer in waiting if (commit := _begin(writer)) is not None]
+        begun: list[tuple[Writer, Batch]] = []
+        for writer in waiting:
+            try:
+                batch = writer.begin()
+            except Exception as error:
+                writer.give_up(error)
+                continue
+            if batch is not None:
+                begun.append((writer, batch))
         if begun:
-            self._sync([commit for _, commit in begun if commit.synced and commit.error is None])
-            answered = [(writer, commit) for writer, commit in begun if _answer(writer, commit)]
-            # Housekeeping runs after replies are sent.
-            self._services.flush()
-            for writer, commit in answered:
-                _conclude(writer, commit)
+            self._commit(begun)
 
-    def _sync(self, commits: list[Commit]) -> None:
-        if not commits:
+    def _commit(self, begun: list[tuple[Writer, Batch]]) -> None:
+        self._sync([batch for _, batch in begun if batch.synced and batch.error is None])
+        answered: list[tuple[Writer, Batch]] = []
+        for writer, batch in begun:
+            try:
+                if writer.answer(batch):
+                    answered.append((writer, batch))
+            except Exception as error:
+                writer.give_up(error)
+        # Housekeeping runs after replies are sent.
+        self._services.flush()
+        for writer, batch in answered:
+            try:
+                writer.conclude(batch)
+            except Exception as error:
+                writer.give_up(error)
+
+    def _sync(self, batches: list[Batch]) -> None:
+        if not batches:
             return
         started = self._services.monotonic()
-        errors = self._services.commit.here(
-            lambda: JsonlLog.sync_all([commit.opened.log for commit in commits]), len(commits)
-        )
+        logs = [batch.opened.log for batch in batches]
+        errors = self._services.commit.here(lambda: JsonlLog.sync_all(logs), len(logs))
         took_s = self._services.monotonic() - started
-        for commit, error in zip(commits, errors, strict=True):
-            commit.sync_s, commit.error = took_s, error
-
-
-# An internal error in one session ends its writer's task, and no other session's round.
-
-
-def _begin(writer: Writer) -> Commit | None:
-    try:
-        return writer.begin()
-    except Exception as error:
-        writer.give_up(error)
-        return None
-
-
-def _answer(writer: Writer, commit: Commit) -> bool:
-    try:
-        return writer.answer(commit)
-    except Exception as error:
-        writer.give_up(error)
-        return False
-
-
-def _conclude(writer: Writer, commit: Commit) -> None:
-    try:
-        writer.conclude(commit)
-    except Exception as error:
-        writer.give_up(error)
+        for batch, error in zip(batches, errors, strict=True):
+            batch.sync_s, batch.error = took_s, error

@@ -25,8 +25,9 @@ from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ErrorMapping, doubted
 from stenod.runtime.mailbox import Item, Mailbox
+from stenod.runtime.quotas import Room
 from stenod.runtime.services import Services
-from stenod.writer.batch import Commit, Group, answer_all
+from stenod.writer.batch import Batch, answer_all
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
 from stenod.writer.rewriter import InDoubt, Rewriter
@@ -69,6 +70,8 @@ class Writer:
         self._commit_failures = CommitFailures(self._files, self._error_mapping, services)
         self._rewriter = Rewriter(session, services, feed, self._files.timeline)
         self._left: Callable[[], Awaitable[None]] | None = None
+        self._batch: Batch | None = None
+        self._room: Room | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -146,7 +149,7 @@ class Writer:
         if left is not None:
             await left()
         elif self.mailbox:
-            await self._serve_rest(*self._take())
+            await self._serve_rest(self._take())
 
     async def _wait(self) -> bool:
         """Wait for commands, or until unsynced bytes are due; False at the end."""
@@ -162,46 +165,50 @@ class Writer:
 
     # --- without giving way ----------------------------------------------------------------------
 
-    def begin(self) -> Commit | None:
+    def begin(self) -> Batch | None:
         """Decide on what waits and write it; what has to be waited for is left to the task.
 
         Returns:
             What is to be synced if it says so, then given to `answer` and, if that was all, to
             `conclude`, before anything else runs; None if there is nothing.
         """
-        if self.is_serving or not self._files.are_ready:
+        if self.is_serving:
             self.mailbox.wake()
             return None
-        items, group = self._take()
+        items = self._take()
         for number, item in enumerate(items):
-            if not self._decide_at_once(item, group):
-                self._leave(partial(self._serve_rest, items[number:], group))
+            if not self._decide_at_once(item):
+                self._leave(partial(self._serve_rest, items[number:]))
                 return None
-        commit = self._commit_of(group)
-        if commit is not None:
-            self._files.append(commit)
+        batch = self._sealed()
+        if batch is not None:
+            self._files.append(batch)
         elif self.mailbox:
-            # There is no batch to conclude, and more commands wait than one group takes.
+            # There is no batch to conclude, and more commands wait than one batch takes.
             self.mailbox.nudge()
-        return commit
+        return batch
 
-    def answer(self, commit: Commit) -> bool:
+    def answer(self, batch: Batch) -> bool:
         """Answer what was begun, and synced if that was wanted; `conclude` has to follow.
 
         Returns:
             False if that takes more, and was left to the task.
         """
-        is_replied = self._reply(commit)
-        if not is_replied:
-            self._leave(partial(self._commit_failures.answer, commit))
-        return is_replied
+        is_stored = _is_stored(batch)
+        if is_stored:
+            answer_all(batch.decided, synced=batch.synced)
+        else:
+            self._leave(partial(self._commit_failures.answer, batch))
+        return is_stored
 
-    def conclude(self, commit: Commit) -> None:
+    def conclude(self, batch: Batch) -> None:
         """Commit the acknowledged state and publish it to followers."""
-        was_unsynced = self._files.is_unsynced
-        self._remember(commit)
-        is_due = self._files.is_recovery_point_due or self._files.unsynced.is_asked
-        if self.mailbox or is_due or self._files.is_unsynced > was_unsynced:
+        unsynced = self._files.unsynced
+        was_unsynced = unsynced.since is not None
+        self._remember(batch)
+        is_first_unsynced = unsynced.since is not None and not was_unsynced
+        is_due = unsynced.is_asked or self._files.is_recovery_point_due
+        if is_first_unsynced or is_due or self.mailbox:
             self.mailbox.nudge()
 
     def give_up(self, error: Exception) -> None:
@@ -218,22 +225,25 @@ class Writer:
         self.is_serving = True
         self.mailbox.nudge()
 
-    def _take(self) -> tuple[list[Item], Group]:
-        items = self.mailbox.take()
+    def _take(self) -> list[Item]:
+        items, size = self.mailbox.take()
         self.used_at = self._services.monotonic()
-        room = self._services.room(self.session, items)
-        return items, Group(synced=self._files.unsynced.is_much, room=room)
+        quotas = self._services.quotas
+        self._room = None if quotas is None else quotas.room(self.session, size)
+        return items
 
-    def _decide_at_once(self, item: Item, group: Group) -> bool:
+    def _decide_at_once(self, item: Item) -> bool:
         """Decide on a command, or refuse it; False if something has to be waited for first."""
-        opened, command = self._files.opened, item.command
-        if opened is None or not (self._files.are_ready and isinstance(command, _APPENDING)):
+        command = item.command
+        if not (isinstance(command, _APPENDING) and self._files.are_ready):
             return False
+        opened = self._files.opened
+        assert opened is not None
         machine = opened.machine
         try:
             # One check per write is enough: the check after the write finds a foreign change in
             # between.
-            if not group.data and opened.log.may_be_foreign_changed():
+            if not self._has_lines() and opened.log.may_be_foreign_changed():
                 return False
             applied = machine.applied(command.key)
             if applied is not None:
@@ -241,21 +251,24 @@ class Writer:
             elif machine.keys.must_be_looked_up(command.key, repeat=command.repeat):
                 return False
             else:
-                self._check_new(item, group)
+                self._check_new(item)
                 decision = machine.decide_new(command, item.records)
-            self._put(item, decision, group)
+            self._put(item, decision, opened)
         except Exception as error:
             item.to.refuse(self._error_mapping.of(error))
         return True
 
+    def _has_lines(self) -> bool:
+        return self._batch is not None and bool(self._batch.pieces)
+
     # --- with all the time it takes --------------------------------------------------------------
 
-    async def _serve_rest(self, items: Sequence[Item], group: Group) -> None:
-        """Answer every command of a group, whatever happens."""
+    async def _serve_rest(self, items: Sequence[Item]) -> None:
+        """Answer every command of a batch, whatever happens."""
         for item in items:
-            if not self._decide_at_once(item, group):
-                await self._serve_item(item, group)
-        await self._write(group)
+            if not self._decide_at_once(item):
+                await self._serve_item(item)
+        await self._write()
 
     async def _open_for_followers(self) -> None:
         """Reopen failed files for the followers."""
@@ -263,44 +276,45 @@ class Writer:
             with contextlib.suppress(StenoError, OSError):
                 await self.open()
 
-    async def _serve_item(self, item: Item, group: Group) -> None:
+    async def _serve_item(self, item: Item) -> None:
         try:
-            await self._decide(item, group)
+            await self._decide(item)
         except Exception as error:
             item.to.refuse(self._error_mapping.of(error))
 
-    async def _decide(self, item: Item, group: Group) -> None:
-        opened, applied = await self._find(item, group)
+    async def _decide(self, item: Item) -> None:
+        opened, applied = await self._find(item)
         decision = opened.machine.decide(item.command, item.records, applied)
         match decision:
             case Answered() | Lines():
-                self._put(item, decision, group)
+                self._put(item, decision, opened)
             case Rewrite() | Mailing():
-                group.synced = True
-                await self._write(group)
+                await self._write(synced=True)
                 if self.opened is not None and self.opened is not opened:
                     # A foreign program came between: decide on what is there now.
-                    await self._decide(item, group)
+                    await self._decide(item)
                     return
                 await self._carry_out(item, decision)
             case _:
                 assert_never(decision)
 
-    def _put(self, item: Item, decision: Decision, group: Group) -> None:
-        """Put a decided command into its group; repeats and appended lines only."""
+    def _put(self, item: Item, decision: Decision, opened: Opened) -> None:
+        """Put a decided command into the batch; repeats and appended lines only."""
+        batch = self._batch
+        if batch is None:
+            batch = self._batch = Batch(opened, opened.log.size)
         match decision:
             case Lines():
-                group.add(item, decision)
+                batch.add(item, decision)
                 self._files.unsynced.is_asked |= item.is_awaited
             case Answered():
-                assert self.opened is not None
-                group.repeat(item, decision.ack, self.opened.machine.keys)
+                batch.repeat(item, decision.ack)
             case Rewrite() | Mailing():
                 raise AssertionError(f"{item.command} is no append")
             case _:
                 assert_never(decision)
 
-    async def _find(self, item: Item, group: Group) -> tuple[Opened, Applied | None]:
+    async def _find(self, item: Item) -> tuple[Opened, Applied | None]:
         """The open session, and what the files say of the command's key.
 
         Raises:
@@ -314,8 +328,8 @@ class Writer:
             opened = self.opened
             # One check per write is enough: the check after the write finds a foreign change in
             # between.
-            if opened is None or not group.data:
-                opened = await self._open_unchanged(group)
+            if opened is None or not self._has_lines():
+                opened = await self._open_unchanged()
             applied = opened.machine.applied(command.key)
             if applied is None and opened.machine.keys.must_be_looked_up(
                 command.key, repeat=command.repeat
@@ -327,16 +341,16 @@ class Writer:
             raise doubted(error, command) from None
         # A repeat of what was applied in time gets its first answer, however late it comes.
         if applied is None:
-            self._check_new(item, group)
+            self._check_new(item)
         return opened, applied
 
-    async def _open_unchanged(self, group: Group) -> Opened:
+    async def _open_unchanged(self) -> Opened:
         """The open session; what a foreign program changed meanwhile is taken in first."""
         opened = await self.open()
         if not opened.log.is_foreign_changed():
             return opened
         # What was answered so far is about the file as it was.
-        await self._write(group)
+        await self._write()
         if self.opened is not opened:
             return await self.open()
         return await self._files.take_in_foreign()
@@ -356,49 +370,44 @@ class Writer:
 
     # --- storing ---------------------------------------------------------------------------------
 
-    async def _write(self, group: Group) -> None:
-        """Write and sync a group, then answer it; afterwards the group is empty."""
-        commit = self._commit_of(group)
-        if commit is None:
+    async def _write(self, *, synced: bool = False) -> None:
+        """Write the batch and answer it; with `synced`, make all that was appended durable, too."""
+        batch = self._sealed(synced=synced)
+        if batch is None:
             return
-        await self._services.commit(lambda: self._files.store(commit))
-        if self._reply(commit):
-            self._remember(commit)
+        await self._services.commit(lambda: self._files.store(batch))
+        if _is_stored(batch):
+            answer_all(batch.decided, synced=batch.synced)
+            self._remember(batch)
         else:
-            await self._commit_failures.answer(commit)
+            await self._commit_failures.answer(batch)
 
-    def _commit_of(self, group: Group) -> Commit | None:
-        """What is to be stored of a group, which is empty then; None if nothing is."""
-        opened = self.opened
-        if opened is None:
-            return None
-        data, start = b"".join(group.data), opened.log.size
-        commit = Commit(opened, data, group.lines, group.decided, group.synced, start)
-        group.data, group.lines, group.decided, group.synced = [], 0, [], False
-        if commit.data or (commit.synced and self._files.is_unsynced):
-            return commit
-        answer_all(commit.decided, synced=True)
+    def _sealed(self, *, synced: bool = False) -> Batch | None:
+        """The batch, to be stored now; None if there is nothing to write or to sync."""
+        batch, self._batch = self._batch, None
+        opened, unsynced = self._files.opened, self._files.unsynced
+        if batch is None:
+            if not synced or opened is None:
+                return None
+            batch = Batch(opened, opened.log.size)
+        batch.synced |= synced or unsynced.is_much
+        batch.data = b"".join(batch.pieces)
+        if batch.data or (batch.synced and unsynced.since is not None):
+            return batch
+        answer_all(batch.decided, synced=True)
         return None
 
-    def _reply(self, commit: Commit) -> bool:
-        """Reply to a stored group; False, without a reply, if that takes more work."""
-        if commit.error or (commit.data and commit.opened.log.may_be_foreign_changed()):
-            return False
-        answer_all(commit.decided, synced=commit.synced)
-        return True
-
-    def _remember(self, commit: Commit) -> None:
+    def _remember(self, batch: Batch) -> None:
         """Memory third: what is on the disk and answered becomes the state, and is published."""
-        self._files.unsynced.add(commit.data, self._services.monotonic)
-        if commit.synced:
+        if batch.synced:
             # Followers come last: their events are sent after the replies.
-            self._files.publish(commit.opened, self._files.commit(commit.opened))
-            self._services.count_sync(self.session, commit.sync_s)
+            self._files.commit(batch.opened, batch.data)
+            self._services.count_sync(self.session, batch.sync_s)
             self.last_sync_at = self._services.wall()
-        if commit.data:
-            self._services.statistics.count_group(
-                len(commit.decided), commit.lines, len(commit.data)
-            )
+        else:
+            self._files.unsynced.add(batch.data, self._services.monotonic)
+        if batch.data:
+            self._services.statistics.count_group(len(batch.decided), batch.lines, len(batch.data))
 
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self.opened
@@ -418,7 +427,7 @@ class Writer:
             return
         is_due = self._services.monotonic() - since >= self._sync_after_s
         if is_due or self._files.unsynced.is_asked or self.mailbox.is_closed:
-            await self._write(Group(synced=True))
+            await self._write(synced=True)
             self._services.flush()
 
     def retire(self) -> None:
@@ -430,12 +439,18 @@ class Writer:
         # The progress of an interrupted group is unknown: the next opening determines it.
         self._files.end(is_whole=not self.is_serving)
 
-    def _check_new(self, item: Item, group: Group) -> None:
+    def _check_new(self, item: Item) -> None:
         """Refuse a command that was not applied before if it is late, or has no room."""
-        self._check_deadline(item)
-        if group.room is not None:
-            group.room.check(item.command, item.size)
+        if item.deadline_s is not None:
+            self._check_deadline(item)
+        if self._room is not None:
+            self._room.check(item.command, item.size)
 
     def _check_deadline(self, item: Item) -> None:
         if item.deadline_s is not None and self._services.monotonic() > item.deadline_s:
             raise self._error_mapping.expired(self._services.monotonic() - item.deadline_s)
+
+
+def _is_stored(batch: Batch) -> bool:
+    """True when the batch is where it was decided to be; else its replies take more work."""
+    return batch.error is None and not (batch.data and batch.opened.log.may_be_foreign_changed())
