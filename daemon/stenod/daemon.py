@@ -330,7 +330,7 @@ class Daemon:
         """Serve what a burst of messages brought, and send the answers."""
         if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
             self._look_around()
-        self._registry.commit_group()
+        self._registry.group_commit.serve()
         self._outbox.flush()
 
     def _transport_of(self, peer: Peer) -> Transport:
@@ -357,7 +357,7 @@ class Daemon:
             self._router.turn_away(peer)
             self._look_soon()
             return False
-        transport = self._transport_of(peer)
+        transport = self._local if peer.user is None else self._transport_of(peer)
         # A REQ socket takes an answer only behind the empty frame that its request began with.
         addressed = [b"", *frames] if peer.is_req else frames
         match transport.send(peer.identity, addressed, peer.in_flight):

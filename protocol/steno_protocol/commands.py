@@ -482,6 +482,9 @@ COMMANDS: Final[dict[str, type[Command]]] = {
 }
 """Every command by its name on the wire."""
 
+COMMAND_NAMES: Final[dict[type[Command], str]] = {cls: name for name, cls in COMMANDS.items()}
+"""The name of every command on the wire."""
+
 _decode: Callable[[bytes], AnyCommand] = msgspec.json.Decoder(AnyCommand).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -498,5 +501,4 @@ def encode_command(command: Command) -> bytes:
 
 def command_name(command: Command | type[Command]) -> str:
     """The name of a command on the wire."""
-    config: Any = command.__struct_config__
-    return str(config.tag)
+    return COMMAND_NAMES[command if isinstance(command, type) else type(command)]

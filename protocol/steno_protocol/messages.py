@@ -153,8 +153,7 @@ def decode_requests(frames: Sequence[bytes]) -> list[Request | Unreadable]:
             raise
         return [Unreadable(first[1], error)]
     try:
-        # First, so that their number bounds the lines that are looked for.
-        records = _records(frames, _count_records(entries))
+        records = _records(frames, entries)
     except StenoError as error:
         return [Unreadable(entry.id.encode(), error) for entry in entries]
     if len(entries) == 1:
@@ -227,7 +226,8 @@ def _envelopes(header: bytes) -> list[_Envelope]:
         ) from None
 
 
-def _count_records(entries: Sequence[_Entry | _Envelope]) -> int:
+def _records(frames: Sequence[bytes], entries: Sequence[_Entry | _Envelope]) -> list[bytes]:
+    """The records of all requests, one a line."""
     if len(entries) > limits.MESSAGE_REQUESTS_MAX:
         raise TooLarge(
             f"the message has {len(entries)} requests, at most {limits.MESSAGE_REQUESTS_MAX}"
@@ -241,11 +241,6 @@ def _count_records(entries: Sequence[_Entry | _Envelope]) -> int:
                 f" {limits.BATCH_RECORDS_MAX} are allowed: send several batches"
             )
         count += entry.records
-    return count
-
-
-def _records(frames: Sequence[bytes], count: int) -> list[bytes]:
-    """The records of all requests, one a line."""
     if len(frames) > _FRAMES_MAX:
         raise BadRequest(
             f"the message has {len(frames)} frames: send a header, and all records in one frame,"
@@ -328,7 +323,9 @@ def encode_answer(request_id: bytes, body: bytes, block: bytes | None = None) ->
 
 def encode_replies(replies: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
     """The message of several replies without blocks to one client."""
-    entries = [b'["%b",%b]' % (request_id, _encode(body)) for request_id, body in replies]
+    entries: list[bytes] = []
+    for request_id, body in replies:
+        entries.append(b'["%b",%b]' % (request_id, _encode(body)))  # a call less
     return [b"%b\n[%b]" % (PROTOCOL_MAGIC, b",".join(entries))]
 
 

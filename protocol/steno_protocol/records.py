@@ -166,6 +166,16 @@ def line(data: bytes, facts: bytes) -> bytes:
     return b"%b%b}\n" % (data[:-1], facts)
 
 
+def stamped_line(data: bytes, facts: bytes, key: str, by: str | None) -> bytes:
+    """The line of a command of one record: `line` with `facts` and its stamp.
+
+    >>> stamped_line(b'{"role":"user"}', b',"_at":"0:1"', "k1", None)
+    b'{"role":"user","_at":"0:1","_id":"k1"}\\n'
+    """
+    stamps = f',"_by":"{by}","_id":"{key}"' if by else f',"_id":"{key}"'
+    return b"%b%b%b}\n" % (data[:-1], facts, stamps.encode())
+
+
 def batch_lines(data: Sequence[bytes], facts: bytes, key: str, by: str | None) -> bytes:
     """The lines of a command of several records: `line` of each, with `facts` and its stamp."""
     size = len(data)
@@ -182,7 +192,7 @@ def stamp(key: str, by: str | None) -> bytes:
     >>> stamp("k1", None)
     b',"_id":"k1"'
     """
-    return (f',"_by":"{by}","_id":"{key}"' if by else f',"_id":"{key}"').encode()
+    return stamped_line(b"}", b"", key, by)[:-2]
 
 
 def stamp_of(data: bytes) -> Stamp | None:
@@ -273,7 +283,10 @@ def _chars_of_texts(block: bytes, count: int) -> int | None:
         return None
     if len(found) != count or _encode_lines(found) != block:
         return None
-    return sum([len(each.content) for each in found])
+    chars = 0
+    for each in found:
+        chars += len(each.content)
+    return chars
 
 
 def _plain_chars(data: bytes, record: object) -> int:

@@ -70,7 +70,7 @@ class SimulatedDaemon(DaemonInProcess):
         """Take some messages of one connection, and serve what they bring, as a transport does."""
         for _ in range(min(count, len(connection.up))):
             self.router.handle(connection.identity, connection.up.popleft())
-        self.registry.commit_group()
+        self.registry.group_commit.serve()
         self._outbox.flush()
 
     def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:

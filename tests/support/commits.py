@@ -1,11 +1,12 @@
 """How a test's writers commit: each in its task, or together in rounds, as the daemon's do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import anyio.lowlevel
 
 T = TypeVar("T")
+L = TypeVar("L")
 
 
 def _nothing() -> None:
@@ -36,13 +37,13 @@ class TestCommits:
         if self.gate is not None:
             await self.gate.wait()
         await anyio.lowlevel.checkpoint()
-        return self.here(work, 1)
+        return self.here(lambda _: work(), [self])
 
-    def here(self, work: Callable[[], T], together: int) -> T:
+    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> T:
         """See `Commits`."""
-        assert together > 0
+        assert logs
         self.before()
         try:
-            return work()
+            return work(logs)
         finally:
             self.after()

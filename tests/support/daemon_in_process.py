@@ -128,7 +128,7 @@ class DaemonInProcess:
     ) -> None:
         """What the transport does with one message."""
         self.router.handle(identity, list(frames), user)
-        self.registry.commit_group()
+        self.registry.group_commit.serve()
         self._outbox.flush()
 
     async def wait_for_answer(self, request_id: bytes, turns: int = 3000) -> None:

@@ -183,7 +183,9 @@ class Router:
         Returns:
             How many requests it was, but never none: without any it costs a burst its time, too.
         """
-        peer = self._peer(identity, user)
+        # Each socket names its peers by itself.
+        place = (identity, user is None)
+        peer = self.peers.get(place) or self._new_peer(place, user)
         peer.is_req = len(frames) > 1 and not frames[0]
         frames = frames[1:] if peer.is_req else frames
         try:
@@ -262,23 +264,15 @@ class Router:
         # For these, only a send shows it.
         self._outbox.probe(unknown)
 
-    def _peer(self, identity: bytes, user: str | None) -> Peer:
-        # Each socket names its peers by itself.
-        place = (identity, user is None)
-        peer = self.peers.get(place)
-        if peer is None:
-            if len(self.peers) >= limits.PEERS_MAX:
-                self._make_room()
-            self.visits += 1
-            peer = Peer(
-                identity,
-                self._services.monotonic(),
-                user,
-                in_flight=InFlightFrames(self._send_budget),
-            )
-            peer.link = self.link(peer)
-            self.peers[place] = peer
-            self._services.log("connected", peer=self.sender(peer))
+    def _new_peer(self, place: tuple[bytes, bool], user: str | None) -> Peer:
+        if len(self.peers) >= limits.PEERS_MAX:
+            self._make_room()
+        self.visits += 1
+        in_flight = InFlightFrames(self._send_budget)
+        peer = Peer(place[0], self._services.monotonic(), user, in_flight=in_flight)
+        peer.link = self.link(peer)
+        self.peers[place] = peer
+        self._services.log("connected", peer=self.sender(peer))
         return peer
 
     def _make_room(self) -> None:

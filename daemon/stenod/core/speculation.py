@@ -13,6 +13,7 @@ import msgspec
 
 from steno_protocol import records
 from steno_protocol.commands import (
+    COMMAND_NAMES,
     Clear,
     CompactCommit,
     DeliverDmail,
@@ -26,7 +27,7 @@ from steno_protocol.commands import (
 )
 from steno_protocol.context import ContextCounters
 from steno_protocol.errors import BadRequest, Conflict, Refused
-from steno_protocol.positions import Position
+from steno_protocol.positions import Position, new_position
 from steno_protocol.replies import Ack
 from stenod.core.keys import Applied, KeyTable
 from stenod.core.seek_index import SeekIndex
@@ -151,13 +152,14 @@ class Speculation(ABC):
             self._check_expected(command.expect)
         return self._decide(command, data)
 
-    def commit(self) -> None:
-        """All that was decided is durable now."""
+    def commit(self) -> Position:
+        """All that was decided is durable now; returns the new head."""
         tentative, durable = self._tentative, self._durable
         self.keys.add_all(tentative.keys)
         durable.head = tentative.head
         durable.counters.become(tentative.counters)
         tentative.keys = {}
+        return durable.head
 
     def record_offset(self, size: int) -> None:
         """The file has `size` bytes at its durable head."""
@@ -224,8 +226,9 @@ class Speculation(ABC):
             count += 1
             first = Position(generation, line)
         asked = self._contents(command, data)
-        applied = Applied(command_name(command), first, len(data), checkpoint_id, contents=asked)
-        state.head = Position(generation, line + len(data))
+        name = COMMAND_NAMES[type(command)]
+        applied = Applied(name, first, len(data), checkpoint_id, contents=asked)
+        state.head = new_position(Position, (generation, line + len(data)))
         state.keys[command.key] = applied
         lines = header + self._stamped(command, data, facts)
         return Lines(lines, count, ack_of(applied, duplicate=False))
@@ -234,7 +237,7 @@ class Speculation(ABC):
         if not self.stamp:
             return b"".join([record + b"\n" for record in data])
         if len(data) == 1:
-            return records.line(data[0], facts + records.stamp(command.key, command.by))
+            return records.stamped_line(data[0], facts, command.key, command.by)
         return records.batch_lines(data, facts, command.key, command.by)
 
     def _check_expected(self, expect: str) -> None:

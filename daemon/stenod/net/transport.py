@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -115,9 +116,9 @@ class Transport:
         # Without the layer for drafts of the protocol: as expensive, four times a message, as what
         # it stands on.
         self._send: Callable[..., object] = super(zmq.Socket, self._socket).send
-        # Looked at by a poll that does not wait: to ask for the option with the same news costs
-        # twice as much, because pyzmq looks the option up first.
-        self._arrivals = [(self._socket, _POLLIN)]
+        # A poll that does not wait: to ask for the option with the same news costs twice as much,
+        # because pyzmq looks the option up first.
+        self._arrivals = partial(zmq.zmq_poll, [(self._socket, _POLLIN)], 0)
         # `InFlightFrames` decides which frames are sent without a copy.
         self._socket.copy_threshold = 0
         self._socket.set(zmq.LINGER, 0)
@@ -285,7 +286,7 @@ class Transport:
 
     def after_sends(self) -> None:
         """Look at the socket again: sends may have consumed the edge of an arrival."""
-        if self._has_arrivals():
+        if self._arrivals():
             self.look_soon()
 
     def look_soon(self) -> None:
@@ -357,16 +358,13 @@ class Transport:
         if not is_empty:
             self.look_soon()
 
-    def _has_arrivals(self) -> bool:
-        return bool(zmq.zmq_poll(self._arrivals, 0))
-
     def _drain(self, handle: Handle) -> bool:
         """Take in one burst; True when nothing is left."""
         taken = 0
         while taken < limits.BURST_REQUESTS_MAX:
             # The exception for an empty socket costs as much as three polls; most bursts are of
             # one message, or of many.
-            if taken == 1 and not self._has_arrivals():
+            if taken == 1 and not self._arrivals():
                 return True
             try:
                 if self._is_skipping:

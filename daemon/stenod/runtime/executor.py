@@ -6,7 +6,7 @@ seed reproduces.
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import anyio.to_thread
@@ -15,6 +15,7 @@ from steno_protocol import limits
 from stenod.runtime.internal_errors import NoThread
 
 T = TypeVar("T")
+L = TypeVar("L")
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task in the background."""
@@ -46,8 +47,8 @@ class Commits(Blocking, Protocol):
         """True while they are so short that they may run on the event loop."""
         ...
 
-    def here(self, work: Callable[[], T], together: int) -> T:
-        """Run `work`, which commits so many sessions together, on the event loop."""
+    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> T:
+        """Run `work(logs)`, which commits these logs together, on the event loop."""
         ...
 
 
@@ -91,17 +92,21 @@ class Adaptive:
         """See `Commits`; while one is in a thread, the others would wait for its turn anyway."""
         return self._is_fast and not self._in_threads and self._is_disk_idle()
 
-    def here(self, work: Callable[[], T], together: int) -> T:
+    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> T:
         """See `Commits`."""
-        return self._timed(work, 2 if together > 1 else 1)
+        started = time.perf_counter()
+        try:
+            return work(logs)
+        finally:
+            # Sixteen files together take two to three times as long as one.
+            self._took((time.perf_counter() - started) / (2 if len(logs) > 1 else 1))
 
-    def _timed(self, work: Callable[[], T], as_many: int = 1) -> T:
+    def _timed(self, work: Callable[[], T]) -> T:
         started = time.perf_counter()
         try:
             return work()
         finally:
-            # Sixteen files together take two to three times as long as one.
-            self._took((time.perf_counter() - started) / as_many)
+            self._took(time.perf_counter() - started)
 
     def _took(self, seconds: float) -> None:
         self._took_s.append(seconds)

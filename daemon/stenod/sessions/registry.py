@@ -39,6 +39,7 @@ class Registry:
         handles: how many files the process may open.
 
     Attributes:
+        group_commit: serves what was submitted since it did so last.
         look_around: called before a session is opened or changed as a whole; it closes the registry
             if the root may be another daemon's.
     """
@@ -65,7 +66,7 @@ class Registry:
         self._serving: set[Writer] = set()
         self._closing = False
         self._changed = anyio.Event()
-        self._group_commit = GroupCommit(services)
+        self.group_commit = GroupCommit(services)
         self._kept = ClosedSessionKeys()
 
     def __len__(self) -> int:
@@ -107,19 +108,20 @@ class Registry:
             OutcomeUnknown: it was not queued, and says that it may have been applied before.
             StenoError: it was not queued.
         """
-        try:
-            self._queue(session, item)
-        except (Busy, ShuttingDown) as error:
-            raise doubted(error, item.command) from None
-
-    def _queue(self, session: str, item: Item) -> None:
         found = self._addresses.get(session)
-        if found is not None:
+        try:
+            if found is None:
+                self._queue_unopened(session, item)
+                return
             is_event = isinstance(item.command, AppendWire)
             writer = found.writer("wire") if is_event else found.context
             writer.mailbox.put(item)
-            self._group_commit.add(writer)
-            return
+        except (Busy, ShuttingDown) as error:
+            raise doubted(error, item.command) from None
+        self.group_commit.add(writer)
+
+    def _queue_unopened(self, session: str, item: Item) -> None:
+        """Queue a command until its session's folder is found."""
         waiting = self._resolving.get(session)
         if waiting is not None and not self._closing:
             waiting.put(item)
@@ -130,10 +132,6 @@ class Registry:
         waiting.put(item)
         self._resolving[session] = waiting
         self._spawn(lambda: self._resolve(session))
-
-    def commit_group(self) -> None:
-        """Let the writers serve what was submitted since the last group commit."""
-        self._group_commit.serve()
 
     def check_taking(self) -> None:
         """Refuse what opens or changes sessions while the daemon is ending.

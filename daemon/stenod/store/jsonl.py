@@ -129,12 +129,18 @@ class JsonlLog:
         """Append lines; not durable. After an error call `take_back`, or `keep_earlier` first."""
         # Gathered, not joined: a second of a busy wire file is many lines and many bytes.
         self._unsynced.append(data)
-        write_all(self._disk, self._file.handle, data)
+        done = self._disk.write(self._file.handle, data)
+        if done < len(data):
+            write_all(self._disk, self._file.handle, data[done:])
         self.size += len(data)
 
     def sync(self) -> None:
         """Make everything that was appended durable."""
-        self.check()
+        try:
+            self._disk.fdatasync(self._file.handle)
+        except OSError:
+            self._failed_syncs.note(self._identity)
+            raise
         self._synced()
 
     def check(self) -> None:
@@ -142,11 +148,8 @@ class JsonlLog:
 
         Only this handle gets that error: a handle opened later does not.
         """
-        try:
+        with self._failed_syncs.syncing(self._identity):
             self._disk.fdatasync(self._file.handle)
-        except OSError:
-            self._failed_syncs.note(self._identity)
-            raise
 
     @staticmethod
     def sync_all(logs: "Sequence[JsonlLog]") -> list[OSError | None]:

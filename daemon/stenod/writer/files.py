@@ -50,6 +50,7 @@ class SyncBacklog:
 
     Attributes:
         since: monotonic time of the first of it, None while there is nothing.
+        size: its bytes; from `UNSYNCED_BYTES_MAX` on it is synced with the next batch.
         is_asked: a caller waits until it is empty.
     """
 
@@ -57,18 +58,13 @@ class SyncBacklog:
         self.since: float | None = None
         self.is_asked = False
         self._blocks: list[bytes] = []
-        self._size = 0
+        self.size = 0
         self._settled = anyio.Event()
-
-    @property
-    def is_much(self) -> bool:
-        """True when it is to be synced with the next batch, however young it is."""
-        return self._size >= limits.UNSYNCED_BYTES_MAX
 
     def add(self, block: bytes, clock: Callable[[], float]) -> None:
         """Lines were appended."""
         self._blocks.append(block)
-        self._size += len(block)
+        self.size += len(block)
         if self.since is None:
             self.since = clock()
 
@@ -78,7 +74,7 @@ class SyncBacklog:
             return last
         block = b"".join([*self._blocks, last])
         self._blocks.clear()
-        self._size = 0
+        self.size = 0
         self.since = None
         if self.is_asked:
             self.is_asked = False
@@ -272,11 +268,11 @@ class OpenFiles:
             data: the last of what was appended, which `unsynced` does not have.
         """
         block = self.unsynced.take(data)
-        opened.machine.commit()
+        head = opened.machine.commit()
         opened.machine.record_offset(opened.log.synced)
         opened.log.confirm()
         if block:
-            self._feed.publish(opened.machine.head, block)
+            self._feed.publish(head, block)
 
     def want_recovery_point(self) -> None:
         """Something was found out that the next opening is to be spared."""

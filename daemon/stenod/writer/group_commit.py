@@ -5,6 +5,8 @@ brought it: waking a task for it would cost as much as the rest of the work. The
 are synced together, which costs the file system one commit of its journal instead of one each.
 """
 
+from collections.abc import Iterable
+
 from steno_protocol import limits
 from stenod.runtime.services import Services
 from stenod.store.jsonl import JsonlLog
@@ -38,17 +40,18 @@ class GroupCommit:
             for writer in waiting:
                 writer.mailbox.wake()
             return
+        if len(waiting) == 1:
+            self._serve(waiting)
+            return
         few: list[Writer] = []
         many: list[Writer] = []
         for writer in waiting:
             (few if len(writer.mailbox) <= limits.HASTY_COMMANDS_MAX else many).append(writer)
         # A few commands are not to wait until many others were decided on.
-        if few:
-            self._serve(few)
-        if many:
-            self._serve(many)
+        self._serve(few)
+        self._serve(many)
 
-    def _serve(self, waiting: list[Writer]) -> None:
+    def _serve(self, waiting: Iterable[Writer]) -> None:
         begun: list[tuple[Writer, Batch]] = []
         for writer in waiting:
             try:
@@ -62,7 +65,7 @@ class GroupCommit:
             self._commit(begun)
 
     def _commit(self, begun: list[tuple[Writer, Batch]]) -> None:
-        self._sync([batch for _, batch in begun if batch.synced and batch.error is None])
+        self._sync(begun)
         answered: list[tuple[Writer, Batch]] = []
         for writer, batch in begun:
             try:
@@ -78,12 +81,17 @@ class GroupCommit:
             except Exception as error:
                 writer.give_up(error)
 
-    def _sync(self, batches: list[Batch]) -> None:
-        if not batches:
+    def _sync(self, begun: list[tuple[Writer, Batch]]) -> None:
+        batches: list[Batch] = []
+        logs: list[JsonlLog] = []
+        for _, batch in begun:
+            if batch.synced and batch.error is None:
+                batches.append(batch)
+                logs.append(batch.opened.log)
+        if not logs:
             return
         started = self._services.monotonic()
-        logs = [batch.opened.log for batch in batches]
-        errors = self._services.commit.here(lambda: JsonlLog.sync_all(logs), len(logs))
+        errors = self._services.commit.here(JsonlLog.sync_all, logs)
         took_s = self._services.monotonic() - started
         for batch, error in zip(batches, errors, strict=True):
             batch.sync_s, batch.error = took_s, error

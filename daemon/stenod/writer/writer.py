@@ -243,7 +243,8 @@ class Writer:
         try:
             # One check per write is enough: the check after the write finds a foreign change in
             # between.
-            if not self._has_lines() and opened.log.may_be_foreign_changed():
+            is_first = self._batch is None or not self._batch.pieces
+            if is_first and opened.log.may_be_foreign_changed():
                 return False
             applied = machine.applied(command.key)
             if applied is not None:
@@ -257,9 +258,6 @@ class Writer:
         except Exception as error:
             item.to.refuse(self._error_mapping.of(error))
         return True
-
-    def _has_lines(self) -> bool:
-        return self._batch is not None and bool(self._batch.pieces)
 
     # --- with all the time it takes --------------------------------------------------------------
 
@@ -328,7 +326,7 @@ class Writer:
             opened = self.opened
             # One check per write is enough: the check after the write finds a foreign change in
             # between.
-            if opened is None or not self._has_lines():
+            if opened is None or self._batch is None or not self._batch.pieces:
                 opened = await self._open_unchanged()
             applied = opened.machine.applied(command.key)
             if applied is None and opened.machine.keys.must_be_looked_up(
@@ -390,7 +388,7 @@ class Writer:
             if not synced or opened is None:
                 return None
             batch = Batch(opened, opened.log.size)
-        batch.synced |= synced or unsynced.is_much
+        batch.synced |= synced or unsynced.size >= limits.UNSYNCED_BYTES_MAX
         batch.data = b"".join(batch.pieces)
         if batch.data or (batch.synced and unsynced.since is not None):
             return batch
