@@ -18,7 +18,6 @@ class Welcome(Reply, frozen=True, kw_only=True):
     """The reply to `hello`: the daemon's identity and limits.
 
     Attributes:
-        keyed_open: it takes the field `key` of `open`, which daemons before it refuse.
     """
 
     version: str
@@ -28,7 +27,6 @@ class Welcome(Reply, frozen=True, kw_only=True):
     started_at: float
     clock_ms: int
     limits: dict[str, int]
-    keyed_open: bool = False
 
 
 class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):

@@ -115,9 +115,13 @@ class Client(NotPicklable):
                 followed; open it again.
         """
         command = opening(
-            session, self._link.name, key, self._link.welcome,
-            create=create, exclusive=exclusive, stamp=stamp,
-        )  # fmt: skip
+            session,
+            self._link.name,
+            key,
+            create=create,
+            exclusive=exclusive,
+            stamp=stamp,
+        )
         stat = await self._link.ask(command, replies.SessionStat)
         opened = Session(self._link, session, stat)
         if follow:

@@ -9,7 +9,7 @@ from steno_protocol.commands import Fork, Mutation, Open
 from steno_protocol.errors import BadRequest, Incompatible, OutcomeUnknown, StenoError
 from steno_protocol.paths import check_key, key_time_ms
 from steno_protocol.positions import Position
-from steno_protocol.replies import AnyReply, Reply, SessionStat, Welcome
+from steno_protocol.replies import AnyReply, Reply, SessionStat
 
 Durability = Literal["synced", "written"]
 PositionLike = Position | str
@@ -52,25 +52,17 @@ def opening(
     session: str,
     by: str,
     key: str | None,
-    welcome: Welcome | None,
     *,
     create: bool = True,
     exclusive: bool = False,
     stamp: bool = True,
 ) -> Open:
-    """The command that opens a session, which bears a key if the daemon takes one.
+    """The command that opens a session; without a key it gets a new one.
 
     Raises:
-        BadRequest: the key cannot be one, or is the caller's and the daemon takes none.
+        BadRequest: the key cannot be one.
     """
-    if welcome is not None and welcome.keyed_open:
-        key = new_key() if key is None else check_key(key)
-    elif key is not None:
-        raise BadRequest(
-            "the daemon is from before sessions could be opened by key: restart it with"
-            " `steno restart`, or open without key",
-            session=session,
-        )
+    key = new_key() if key is None else check_key(key)
     return Open(session=session, create=create, exclusive=exclusive, stamp=stamp, by=by, key=key)
 
 

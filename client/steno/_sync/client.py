@@ -104,9 +104,13 @@ class BlockingClient(NotPicklable):
     ) -> BlockingSession:
         """Open a session for writing, creating it when there is none; see `Client.open`."""
         command = opening(
-            session, self._link.name, key, self._link.welcome,
-            create=create, exclusive=exclusive, stamp=stamp,
-        )  # fmt: skip
+            session,
+            self._link.name,
+            key,
+            create=create,
+            exclusive=exclusive,
+            stamp=stamp,
+        )
         stat = self._link.ask(command, replies.SessionStat)
         opened = BlockingSession(self._link, session, stat)
         if follow:

@@ -72,7 +72,6 @@ class Reporter:
             started_at=self._started_at,
             clock_ms=int(self._services.monotonic() * 1000),
             limits=told_in_hello(),
-            keyed_open=True,
         )
 
     def report(self, question: Question, peers: Collection[Peer], ignored: int) -> Reply:

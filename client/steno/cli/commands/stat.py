@@ -28,9 +28,13 @@ def open_session(options: Namespace, output: Output) -> int:
     with connected(options) as client:
         # Not `client.open`, which does not hand out what it was found.
         asked = opening(
-            options.session, client.name, options.key, client.welcome,
-            create=not options.no_create, exclusive=options.exclusive, stamp=not options.no_stamp,
-        )  # fmt: skip
+            options.session,
+            client.name,
+            options.key,
+            create=not options.no_create,
+            exclusive=options.exclusive,
+            stamp=not options.no_stamp,
+        )
         found, _ = client.request(asked, SessionStat)
     if output.as_json:
         output.document(contract.reply(found))
