@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import anyio
@@ -260,7 +262,7 @@ class Daemon:
             flush=self._outbox.flush,
             statistics=self._statistics,
             log=daemon_log.log,
-            settings=lambda: self._config.settings,
+            settings=partial(attrgetter("settings"), self._config),
             quotas=self._quotas,
             spawn=self._spawn,
         )

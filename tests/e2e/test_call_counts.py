@@ -11,7 +11,7 @@ APPENDS = 20
 MESSAGE = {"role": "user", "content": "hi"}
 
 CLIENT_CALLS_MAX, CLIENT_FILES_MAX = 70, 16
-DAEMON_CALLS_MAX, DAEMON_FILES_MAX = 106, 30
+DAEMON_CALLS_MAX, DAEMON_FILES_MAX = 99, 30
 
 
 def test_an_append_takes_no_more_calls_than_it_may(root: Path) -> None:

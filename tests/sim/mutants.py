@@ -65,8 +65,8 @@ def _whole_lines_alone(region: bytes, marked: bool) -> Tail:
     return Tail(len(region)) if end is None else Tail(sum(map(len, found[:end])), reason)
 
 
-def _keys_before_sync(self: Speculation, command: Any, data: Any, **how: Any) -> Any:
-    decision = _put(self, command, data, **how)
+def _keys_before_sync(self: Speculation, command: Any, *args: Any, **how: Any) -> Any:
+    decision = _put(self, command, *args, **how)
     for key, applied in self._tentative.keys.items():
         self.keys.add(key, applied)
     return decision

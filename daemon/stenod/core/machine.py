@@ -127,11 +127,12 @@ class Machine(Speculation):
         chars = records.plain_chars(data) if self.stamp else None
         if chars is not None:
             self._tentative.counters.apply_messages(chars)
-            return self._put(command, data)
+            return self._put(command, data, contents.of_records(data))
         checked = self._check_each(data, records.check_message if self.stamp else _check_verbatim)
         for record in checked:
             self._tentative.counters.apply_messages(record.text_chars)
-        return self._put(command, [record.data for record in checked])
+        gated = [record.data for record in checked]
+        return self._put(command, gated, contents.of_records(gated))
 
     def _summary(self, data: Sequence[bytes]) -> bytes:
         if len(data) != 1:
@@ -172,4 +173,5 @@ class Machine(Speculation):
     ) -> Lines:
         for line in lines:
             self._tentative.counters.apply(line)
-        return self._put(command, data, checkpoint_id=checkpoint_id)
+        asked = contents.of_command(command)
+        return self._put(command, data, asked, checkpoint_id=checkpoint_id)

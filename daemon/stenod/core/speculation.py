@@ -152,19 +152,20 @@ class Speculation(ABC):
             self._check_expected(command.expect)
         return self._decide(command, data)
 
-    def commit(self) -> Position:
-        """All that was decided is durable now; returns the new head."""
+    def commit(self, size: int | None = None) -> Position:
+        """All that was decided is durable now; returns the new head.
+
+        Args:
+            size: bytes of the file up to there, if they are known.
+        """
         tentative, durable = self._tentative, self._durable
         self.keys.add_all(tentative.keys)
         durable.head = tentative.head
         durable.counters.become(tentative.counters)
         tentative.keys = {}
+        if size is not None:
+            self.milestones.record_offset(size, durable.head.line, durable.counters)
         return durable.head
-
-    def record_offset(self, size: int) -> None:
-        """The file has `size` bytes at its durable head."""
-        durable = self._durable
-        self.milestones.record_offset(size, durable.head.line, durable.counters)
 
     def keep_but(self, failed: Collection[str]) -> None:
         """What was decided is durable now, but for the commands of these keys; `roll_back` follows.
@@ -211,12 +212,22 @@ class Speculation(ABC):
         self,
         command: Mutation,
         data: Sequence[bytes],
+        contents: int | None,
         *,
         checkpoint_id: int | None = None,
         header: bytes = b"",
         facts: bytes = b"",
     ) -> Lines:
-        """Append checked records: `header` is a line before them, `facts` are keys in each."""
+        """Append checked records.
+
+        Args:
+            command: the command.
+            data: its records.
+            contents: its fingerprint, see `contents`.
+            checkpoint_id: the id that a checkpoint gets.
+            header: a line before the records.
+            facts: keys that are put into each record.
+        """
         state = self._tentative
         first = state.head
         generation, line = first
@@ -225,9 +236,8 @@ class Speculation(ABC):
             line += 1
             count += 1
             first = Position(generation, line)
-        asked = self._contents(command, data)
         name = COMMAND_NAMES[type(command)]
-        applied = Applied(name, first, len(data), checkpoint_id, contents=asked)
+        applied = Applied(name, first, len(data), checkpoint_id, contents=contents)
         state.head = new_position(Position, (generation, line + len(data)))
         state.keys[command.key] = applied
         lines = header + self._stamped(command, data, facts)

@@ -57,4 +57,5 @@ class WireMachine(Speculation):
         header = begun if self._tentative.head.line == 0 else b""
         self._floor = max(self._floor, self._context_head())
         facts = f',"_at":"{self._floor}"'.encode()
-        return self._put(command, checked, header=header, facts=facts)
+        asked = contents.of_events(checked)
+        return self._put(command, checked, asked, header=header, facts=facts)

@@ -268,8 +268,7 @@ class OpenFiles:
             data: the last of what was appended, which `unsynced` does not have.
         """
         block = self.unsynced.take(data)
-        head = opened.machine.commit()
-        opened.machine.record_offset(opened.log.synced)
+        head = opened.machine.commit(opened.log.synced)
         opened.log.confirm()
         if block:
             self._feed.publish(head, block)
