@@ -37,9 +37,9 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
     nothing is written. `durability` is `synced` (on the disk) or `written` (in the page cache).
 
     When a mutation of a followed session returns, `history` and its siblings contain it. They hold
-    only what is on the disk, so a `written` one is synced at once there: for speed, open the
-    session with `follow=False`. If a call is cancelled it may have been applied; repeat it with the
-    same key to find out.
+    only what is on the disk, so the daemon syncs a `written` mutation of a followed session at
+    once; `written` is faster only with `follow=False`. A cancelled call may have been applied:
+    repeat it with the same key to find out.
     """
 
     # --- writing ---------------------------------------------------------------------------------
