@@ -189,11 +189,11 @@ class Live(msgspec.Struct, frozen=True):
 class Reset(msgspec.Struct, frozen=True):
     """A rewrite took place: the first `kept` lines live on in `generation`, the rest is gone.
 
-    Records continue from position `generation:kept`. Another `incarnation` than before means that
-    the session was deleted and made again. Nothing rewrites a wire file, so there it is told only
-    of that, or of another program that cut the file. Before the records up to `head` are there,
-    what is known of the session can be half a rewrite. Checkpoint ids below `checkpoint_floor` were
-    given out before that generation's lines tell of any.
+    Records continue from position `generation:kept`. A new `incarnation` means that the session was
+    deleted and created again. Nothing rewrites a wire file, so a Reset of one reports only that, or
+    another program that cut the file. Until the records up to `head` have arrived, a reader may
+    have seen half of the rewrite. Checkpoint ids below `checkpoint_floor` were given out, although
+    the lines of that generation contain none of them.
     """
 
     generation: int

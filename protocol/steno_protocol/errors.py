@@ -34,8 +34,8 @@ class Outcome(enum.StrEnum):
     """What is true of the command after its error."""
 
     NOT_APPLIED = "not_applied"
-    """Definitely nothing happened by this call, nor will; of earlier calls with its key it tells
-    nothing when no daemon was reached."""
+    """This call changed nothing and never will. If no daemon was reached, an earlier call with the
+    same key may still have been applied."""
 
     UNKNOWN = "unknown"
     """It may have happened; the same command with the same key finds out and does no harm."""

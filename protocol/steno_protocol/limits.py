@@ -467,8 +467,9 @@ START_LOCK_POLLS_MAX: Final = 10
 them would else take the processors that the daemon needs to start."""
 
 START_LOCK_S: Final = 5.0
-"""After each so many seconds, or half of its time, one more of them starts one itself, beside who
-may be stopped or hung: a start takes 0.4 s."""
+"""Seconds that a client waits for another one that starts a daemon, or half of its own time if that
+is less. Then one more client starts one, because the first may be stopped or hung: a start takes
+0.4 s."""
 
 SPAWN_TIMEOUT_S: Final = 15.0
 """A daemon that is not ready this long after its start did not start."""

@@ -253,10 +253,10 @@ class Session(WireSession, CompactionSession, MailSession, ForkingSession, Repai
                 `both` each file has a Live of its own, and each file's events are in order.
             wire_after: as `after`, in the wire file; needed with `both` after a position, because
                 the two files have positions of their own.
-            incarnation: of the session that the positions speak of, as `incarnation` of this object
-                or of a subscription told it when they were saved. If the session was deleted and
-                made again since, a Reset that keeps nothing comes first. Without it the positions
-                are taken for those of the session that is there.
+            incarnation: the `incarnation` of this object, or of the subscription, at the time when
+                the positions were saved. If the session was deleted and created again since then, a
+                Reset that keeps nothing comes first. Without it the positions are taken for
+                positions of the present session.
         """
         starts = starts_of(records, after, wire_after)
         return Subscription(self._link, self.id, starts, incarnation, self._mirror_finder())

@@ -251,7 +251,7 @@ class PastReader:
         """The state, once everything was absorbed.
 
         Args:
-            entries: the session's timeline, where the lines tell of no checkpoint and its
+            entries: the session's timeline, if the lines contain no checkpoint and its
                 `n_checkpoints` is wanted.
 
         Raises:

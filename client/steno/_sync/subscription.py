@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class BlockingSubscription(Iterator[SubscriptionEvent], NotPicklable):
     """A session's events in order, across rewrites, reconnects and restarts of the daemon.
 
-    As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` waits
-    as long as it is told. Threads that share one share its events: each goes to one of them.
+    As `Subscription`, for a `for` loop, which waits for ever for the next event; `next_event` has a
+    timeout. Threads can share one subscription: each event goes to one of them.
 
     One from `now` on has begun when it is made: what is acknowledged later is delivered.
     """

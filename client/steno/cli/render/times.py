@@ -10,8 +10,8 @@ from steno_protocol.paths import UUID_CHARS, key_time_ms
 def written_at(record: dict[str, Any]) -> float | None:
     """Unix time in seconds of the request that wrote a line, from its key; None without one.
 
-    Keys that steno's clients make do; one that its caller made up, and a line of another program,
-    tell nothing.
+    Only keys made by steno's clients contain a time; a caller's own key and a line of another
+    program do not.
     """
     stamp = record.get("_id")
     if not isinstance(stamp, str):
