@@ -3,10 +3,11 @@
 import fcntl
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
-from steno_protocol import paths
+from steno_protocol import limits, paths
 
 
 def end_daemons_below(folder: Path) -> None:
@@ -17,6 +18,7 @@ def end_daemons_below(folder: Path) -> None:
 
 def end_daemon_of(root: Path) -> None:
     """Kill the daemon that holds the lock of `root`, if one does, and wait until it is gone."""
+    wait_for_start(root / paths.START_LOCK)
     lock = root / paths.LOCK
     if not lock.exists():
         return
@@ -30,6 +32,19 @@ def end_daemon_of(root: Path) -> None:
                 os.kill(note.pid, signal.SIGKILL)
         # The kernel gives the lock up with the process, so this waits for exactly that.
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+
+
+def wait_for_start(lock: Path) -> None:
+    """Wait until no client starts a daemon: one that was closed meanwhile still ends its attempt.
+
+    A holder that is stopped never ends it, so this waits no longer than an attempt takes.
+    """
+    if not lock.exists():
+        return
+    until = time.monotonic() + limits.SPAWN_TIMEOUT_S
+    with lock.open("rb") as file:
+        while not _is_free(file.fileno()) and time.monotonic() < until:
+            time.sleep(limits.START_LOCK_POLL_S)
 
 
 def _is_free(handle: int) -> bool:
