@@ -26,6 +26,7 @@ def end_daemon_of(root: Path) -> None:
         if _is_free(file.fileno()):
             return
         note = paths.decode_lock_note(file.read())
+        assert note is None or note.pid != os.getpid(), "a daemon in a thread is still running"
         # One that is just ending has taken its note away, or is gone by now.
         if note is not None:
             with suppress(ProcessLookupError):

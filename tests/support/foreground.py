@@ -9,26 +9,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from support.daemon_log import DaemonLog
 from support.project import PROJECT
 
 
-class ForegroundDaemon:
+class ForegroundDaemon(DaemonLog):
     """`python -m stenod --foreground` on a root, ready when `start` returns.
 
     Attributes:
         endpoint: where it listens.
-        log: the lines that it has said so far.
         environment: variables that it is started with, beside those of the test.
         handles_max: files that it may open, None for as many as the test.
     """
 
     def __init__(self, root: Path, *arguments: str, module: Sequence[str] = ("stenod",)) -> None:
+        super().__init__()
         self.root = root
         self.endpoint = f"ipc://{root}/stenod.sock"
-        self.log: list[str] = []
         self.environment: dict[str, str] = {}
         self.handles_max: int | None = None
-        self._said = threading.Condition()
         self._arguments = arguments
         self._module = module
         self._process: subprocess.Popen[str] | None = None
@@ -57,12 +56,6 @@ class ForegroundDaemon:
         self._reader.start()
         assert ready.wait(30), self.log
         assert self._process.poll() is None, self.log
-
-    def wait_for(self, text: str, count: int = 1) -> str:
-        """The `count`th line of the log with `text` in it, once it is there."""
-        with self._said:
-            assert self._said.wait_for(lambda: len(self._lines_with(text)) >= count, 30), self.log
-            return self._lines_with(text)[count - 1]
 
     def wait(self) -> int:
         """Wait until it ends by itself; its exit code."""
@@ -101,15 +94,10 @@ class ForegroundDaemon:
         self._process = None
         return code
 
-    def _lines_with(self, text: str) -> list[str]:
-        return [line for line in self.log if text in line]
-
     def _read(self, stream: IO[str], ready: threading.Event) -> None:
         with stream:
             for line in stream:
-                with self._said:
-                    self.log.append(line)
-                    self._said.notify_all()
+                self.add_line(line)
                 if " ready " in line:
                     ready.set()
         ready.set()

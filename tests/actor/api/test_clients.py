@@ -18,7 +18,7 @@ from support.lines import append, user
 from support.simulated_disk import SimulatedDisk
 from support.writing import Desk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 SMALL = 1000
 

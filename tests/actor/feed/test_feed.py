@@ -19,7 +19,7 @@ from stenod.feed.feed import Feed
 from support.lines import append, checkpoint, clear, foreign, prompt, restore, revert, user
 from support.writing import PATH, Desk, Reader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 FILE = f"{PATH}/{paths.CONTEXT}"
 

@@ -12,7 +12,7 @@ from support.lines import append, checkpoint, clear, mail, prompt, restore, reve
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, Reader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 PAUSES_S = [1.0, limits.SUBSCRIBER_STALL_S / 2, limits.SUBSCRIBER_STALL_S + 1]
 

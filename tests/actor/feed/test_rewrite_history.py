@@ -12,7 +12,7 @@ from stenod.core import timeline
 from support.lines import append, clear, user
 from support.writing import Desk, Reader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 REWRITES = 40
 

@@ -12,7 +12,7 @@ from support.lines import append, clear, user, uuid7
 from support.stored_session import NOW_S
 from support.writing import PATH, Desk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 T = TypeVar("T")
 

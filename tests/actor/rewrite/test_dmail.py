@@ -11,7 +11,7 @@ from support.lines import append, checkpoint, clear, compact, deliver, foreign, 
 from support.simulated_disk import Effect
 from support.writing import PATH, Desk, Reader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 FILE = f"{PATH}/{paths.CONTEXT}"
 

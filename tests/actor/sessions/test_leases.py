@@ -25,7 +25,7 @@ from support.lines import (
 )
 from support.writing import Desk, Sent
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 T = TypeVar("T")
 

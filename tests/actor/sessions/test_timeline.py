@@ -20,7 +20,7 @@ from support.simulated_disk import SimulatedDisk
 from support.wire_writing import WireDesk
 from support.writing import PATH, Desk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from support.simulated_disk import SimulatedDisk, Survival
 from support.wire_writing import append_wire, event
 from support.writing import PATH, Desk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 FOLDER = f"{ROOT}/{paths.SESSIONS}/{SESSION}"
 CONTEXT = f"{FOLDER}/{paths.CONTEXT}"

@@ -15,7 +15,7 @@ from support.foreign_program import before_call
 from support.lines import append, checkpoint, clear, foreign, revert, user
 from support.writing import PATH, Desk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 FILE = f"{PATH}/{paths.CONTEXT}"
 

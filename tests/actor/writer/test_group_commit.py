@@ -22,11 +22,6 @@ pytestmark = pytest.mark.anyio
 SESSIONS = [f"s{number}" for number in range(4)]
 
 
-@pytest.fixture(autouse=True)
-def serving() -> None:
-    """Here each test says itself how its writers serve."""
-
-
 def burst(daemon: DaemonInProcess, commands: list[tuple[Command, bytes]]) -> list[bytes]:
     """What one burst of messages is to a daemon; returns the ids of its requests."""
     names: list[bytes] = []

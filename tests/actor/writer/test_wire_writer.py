@@ -14,7 +14,7 @@ from support.simulated_disk import SimulatedDisk, Survival
 from support.wire_writing import WireDesk, append_wire, event
 from support.writing import PATH, answers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
 FILE = f"{PATH}/{paths.WIRE}"

@@ -26,7 +26,7 @@ from support.simulated_disk import Effect, SimulatedDisk, Survival
 from support.stored_session import NOW_S
 from support.writing import PATH, Desk, answers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("commit_mode")]
 
 
 def between_look_and_write(desk: Desk, interfere: Callable[[], None]) -> None:
