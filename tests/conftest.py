@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from support.daemon_in_thread import DaemonInThread
 from support.daemons import end_daemon_of
 
 CI_SEED = 20_260_101
@@ -63,6 +64,13 @@ def root() -> Iterator[Path]:
     A daemon that still runs on it after the test is ended, and the folder is removed.
     """
     yield from _short_root()
+
+
+@pytest.fixture
+def daemon(root: Path) -> Iterator[DaemonInThread]:
+    """A daemon of the root, without options, that serves in a thread."""
+    with DaemonInThread(root) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Whatever a peer sends: it gets a typed answer or none, and nobody else notices."""
+"""Bad input of peers: each message gets a typed reply or none, and other clients go on."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import zmq
 import steno
 from steno_protocol import limits
 from support.crowd import wait_until
+from support.daemon_in_thread import DaemonInThread
 from support.framing import command_frames, request_frames
 from support.raw_peer import ANSWER_MS, RawPeer
 
@@ -50,10 +51,17 @@ BAD_SESSIONS = {
 }
 
 
+@pytest.fixture(scope="module")
+def served_root(shared_root: Path) -> Iterator[Path]:
+    """A root whose one daemon has to survive all of this."""
+    with DaemonInThread(shared_root):
+        yield shared_root
+
+
 @pytest.fixture
-def root(shared_root: Path) -> Path:
-    """One daemon has to live through all of this."""
-    return shared_root
+def root(served_root: Path) -> Path:
+    """The root of all tests of this module."""
+    return served_root
 
 
 def busy_answers(peer: RawPeer) -> int:

@@ -33,20 +33,6 @@ def trash_of(root: Path) -> list[Path]:
     return sorted((root / "sessions" / ".trash").iterdir())
 
 
-def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) -> None:
-    with steno.connect_sync(root) as client:
-        client.open("demo", follow=False)
-        with crowd(root, "demo", 4) as members:
-            deleted = client.delete("demo", key="d")
-            for member in members:
-                member.wait_until_gone()
-        told = [each for member in members for each in member.told]
-        kept = keys_in(Path(deleted.trash) / "context.jsonl")
-        assert {each["key"] for each in told if "key" in each} <= kept
-        assert client.sessions() == []
-        assert client.delete("demo", key="d") == deleted
-
-
 def test_a_session_that_is_made_again_is_another_one(root: Path) -> None:
     with steno.connect_sync(root) as client:
         session = client.open("demo")
@@ -176,32 +162,6 @@ async def test_a_follower_receives_the_deletion(root: Path) -> None:
             await client.open("demo", follow=False)
             await client.delete("demo")
         assert sorted(ended) == ["context", "wire"]
-
-
-@pytest.mark.parametrize("moment", ["", ".trash", "gone"])
-def test_a_daemon_that_is_killed_during_a_deletion_deletes_once(root: Path, moment: str) -> None:
-    folder = root / "sessions" / "demo"
-    with steno.connect_sync(root, timeout=60) as client:
-        client.open("demo").append_message(message("one"))
-        pid = client.status().pid
-        answers: list[steno.Deleted] = []
-
-        def delete() -> None:
-            with steno.connect_sync(root, timeout=60) as other:
-                answers.append(other.delete("demo", key="d"))
-
-        thread = threading.Thread(target=delete)
-        thread.start()
-        if moment == "gone":
-            wait_until(lambda: not folder.exists())
-        else:
-            wait_until((folder.parent / moment).exists)
-        os.kill(pid, signal.SIGKILL)
-        thread.join(60)
-        [answer] = answers
-        assert client.delete("demo", key="d") == answer
-        assert trash_of(root) == [Path(answer.trash)]
-        assert client.sessions() == []
 
 
 def test_a_start_removes_what_expired_and_what_a_fork_left_behind(root: Path) -> None:

@@ -1,27 +1,32 @@
-"""`steno gc`: gives up what was asked for, tells it in the timeline, and leaves everything else."""
+"""Garbage collection by a daemon: what a request names goes, and everything else stays."""
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import steno
 from steno_protocol import paths
-from support.command import Steno
-from support.foreground import ForegroundDaemon
+from steno_protocol.commands import Gc, Verify
+from steno_protocol.replies import GcReport, Verification
+from support.daemon_in_thread import DaemonInThread
 
 
 @pytest.fixture
-def client(root: Path) -> Iterator[steno.BlockingClient]:
-    """A client of the daemon of this root, which it starts."""
-    with steno.connect_sync(root) as connected:
+def client(root: Path, daemon: DaemonInThread) -> Iterator[steno.BlockingClient]:
+    """A client of the daemon of this root."""
+    with steno.connect_sync(root, spawn=False) as connected:
         yield connected
 
 
-def _rewritten(client: steno.BlockingClient, times: int = 4) -> steno.BlockingSession:
+def collect(client: steno.BlockingClient, **wanted: Any) -> GcReport:
+    return client.request(Gc(**wanted), GcReport)[0]
+
+
+def rewritten(client: steno.BlockingClient, times: int = 4) -> steno.BlockingSession:
+    """A session with so many past generations."""
     opened = client.open("demo", follow=False)
     for number in range(times):
         opened.append_message({"role": "user", "content": f"generation {number} " + "x" * 1000})
@@ -30,62 +35,8 @@ def _rewritten(client: steno.BlockingClient, times: int = 4) -> steno.BlockingSe
     return opened
 
 
-def _files(root: Path, session: str = "demo") -> set[str]:
-    folder = root / paths.SESSIONS / session
-    return {path.name for path in folder.glob("context*.jsonl")}
-
-
-def test_nothing_is_given_up_that_was_not_asked_for(
-    root: Path, client: steno.BlockingClient
-) -> None:
-    _rewritten(client)
-    before = _files(root)
-    ran = Steno(root)("gc")
-    assert ran.code == 2
-    assert "nothing is given up that is not asked for" in ran.err
-    assert Steno(root)("gc", "--trash").code == 0
-    assert Steno(root)("gc", "--generations-older", "1").code == 0
-    assert Steno(root)("gc", "other", "--keep-generations", "1").code == 0
-    assert _files(root) == before
-
-
-def test_a_dry_run_says_what_would_go_and_changes_nothing(
-    root: Path, client: steno.BlockingClient
-) -> None:
-    _rewritten(client)
-    before = _files(root)
-    told = Steno(root)("gc", "--dry-run", "--keep-generations", "2", "--json").document
-    assert (told["dry_run"], told["files"], told["failed"]) == (True, 2, [])
-    assert [entry["file"] for entry in told["entries"]] == ["context_1.jsonl", "context_2.jsonl"]
-    folder = root / paths.SESSIONS / "demo"
-    sizes = sum((folder / entry["file"]).stat().st_size for entry in told["entries"])
-    assert told["bytes"] == sizes > 2000
-    assert _files(root) == before
-    assert "would free" in Steno(root)("gc", "--dry-run", "--keep-generations", "2").err
-    assert len(Steno(root)("timeline", "demo", "--json").document["entries"]) == 5
-
-
-def test_gc_records_removed_generations_in_the_timeline(
-    root: Path, client: steno.BlockingClient
-) -> None:
-    session = _rewritten(client)
-    told = Steno(root)("gc", "--keep-generations", "1", "--json").document
-    assert told["files"] == 3
-    assert _files(root) == {"context.jsonl", "context_4.jsonl"}
-    last = Steno(root)("timeline", "demo", "--json").document["entries"][-1]
-    assert (last["kind"], last["details"]) == ("collected", {"generations": [0, 1, 2]})
-    ack = session.append_message({"role": "user", "content": "after"})
-    assert str(ack.first) == "4:1"
-    with pytest.raises(steno.NotFound):
-        session.restore_generation(1)
-    assert session.restore_generation(3).head.generation == 5
-    steno_call = Steno(root)
-    steno_call("restart")
-    assert str(client.stat("demo").head) == "5:1"
-    assert steno_call("verify", "demo").code == 0
-
-
-def _compacted(client: steno.BlockingClient) -> steno.BlockingSession:
+def compacted(client: steno.BlockingClient) -> steno.BlockingSession:
+    """A session whose checkpoint 0 lies in the generation before a compaction."""
     session = client.open("demo", follow=False)
     session.append_message({"role": "user", "content": "first"})
     session.checkpoint()
@@ -99,12 +50,66 @@ def _compacted(client: steno.BlockingClient) -> steno.BlockingSession:
     return session
 
 
-def test_a_checkpoint_whose_generation_was_given_up_is_not_found(
+def files(root: Path, session: str = "demo") -> set[str]:
+    folder = root / paths.SESSIONS / session
+    return {path.name for path in folder.glob("context*.jsonl")}
+
+
+def only_trash(root: Path) -> Path:
+    (trash,) = (root / paths.SESSIONS / paths.TRASH).iterdir()
+    return trash
+
+
+def test_only_requested_garbage_is_removed(root: Path, client: steno.BlockingClient) -> None:
+    rewritten(client)
+    before = files(root)
+    collect(client, trash=True)
+    collect(client, generations_older_s=86_400)
+    collect(client, prefix="other", keep_generations=1)
+    assert files(root) == before
+
+
+def test_dry_run_reports_the_garbage_and_changes_nothing(
     root: Path, client: steno.BlockingClient
 ) -> None:
-    session = _compacted(client)
-    Steno(root)("gc", "--keep-generations", "1", "--with-lineage")
-    assert _files(root) == {"context.jsonl", "context_3.jsonl"}
+    session = rewritten(client)
+    before = files(root)
+    report = collect(client, dry_run=True, keep_generations=2)
+    assert (report.dry_run, report.files, report.failed) == (True, 2, [])
+    assert [entry.file for entry in report.entries] == ["context_1.jsonl", "context_2.jsonl"]
+    folder = root / paths.SESSIONS / "demo"
+    sizes = sum((folder / entry.file).stat().st_size for entry in report.entries)
+    assert report.bytes == sizes > 2000
+    assert files(root) == before
+    assert len(session.timeline()) == 5
+
+
+def test_timeline_records_removed_generations(root: Path, daemon: DaemonInThread) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        session = rewritten(client)
+        assert collect(client, keep_generations=1).files == 3
+        assert files(root) == {"context.jsonl", "context_4.jsonl"}
+        last = session.timeline()[-1]
+        assert (last.kind, last.details) == ("collected", {"generations": [0, 1, 2]})
+        ack = session.append_message({"role": "user", "content": "after"})
+        assert str(ack.first) == "4:1"
+        with pytest.raises(steno.NotFound):
+            session.restore_generation(1)
+        assert session.restore_generation(3).head.generation == 5
+    daemon.stop()
+    daemon.start()
+    with steno.connect_sync(root, spawn=False) as client:
+        assert str(client.stat("demo").head) == "5:1"
+        report = client.request(Verify(session="demo"), Verification)[0]
+        assert [each for each in report.findings if each.damage] == []
+
+
+def test_checkpoint_in_a_removed_generation_is_not_found(
+    root: Path, client: steno.BlockingClient
+) -> None:
+    session = compacted(client)
+    collect(client, keep_generations=1, with_lineage=True)
+    assert files(root) == {"context.jsonl", "context_3.jsonl"}
     with pytest.raises(steno.NotFound, match="checkpoint 0 is not in the session"):
         session.revert_to(0)
     with pytest.raises(steno.NotFound, match="checkpoint 0 is not in the session"):
@@ -114,88 +119,90 @@ def test_a_checkpoint_whose_generation_was_given_up_is_not_found(
     assert session.revert_to(1).head.generation == 4
 
 
-def test_what_a_waiting_mail_goes_back_to_is_never_given_up(
+def test_generation_needed_by_a_pending_dmail_is_kept(
     root: Path, client: steno.BlockingClient
 ) -> None:
-    session = _compacted(client)
+    session = compacted(client)
     mail = session.send_dmail(checkpoint_id=0, message="from later")
-    Steno(root)("gc", "--keep-generations", "1", "--with-lineage")
-    assert _files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
+    collect(client, keep_generations=1, with_lineage=True)
+    assert files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
     assert session.deliver_dmail(mail.id).checkpoint_id == 0
 
 
-def test_what_a_checkpoint_from_before_a_compaction_lies_in_stays(root: Path) -> None:
-    with steno.connect_sync(root) as client:
-        session = _compacted(client)
-        Steno(root)("gc", "--keep-generations", "1")
-        assert _files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
-        session.revert_to(0)
-        assert [json.loads(line)["content"] for line in session.lines()] == ["first"]
-
-
-def test_a_fork_keeps_what_it_shares(root: Path, client: steno.BlockingClient) -> None:
-    session = _rewritten(client)
-    session.fork("copy")
-    told = Steno(root)("gc", "demo", "--keep-generations", "1", "--json").document
-    assert (told["files"], told["bytes"]) == (3, 0)
-    assert "context_1.jsonl" in _files(root, "copy")
-    assert Steno(root)("gc", "copy", "--keep-generations", "1", "--json").document["bytes"] > 0
-
-
-def test_expired_trash_goes_when_it_is_asked_for(root: Path) -> None:
-    with ForegroundDaemon(root) as daemon:
-        steno_call = Steno(root)
-        steno_call("append", "old", "x" * 1000)
-        steno_call("delete", "old", "--yes")
-        (trash,) = (root / paths.SESSIONS / paths.TRASH).iterdir()
-        assert steno_call("gc", "--trash", "--json").document["files"] == 0
-        trash.rename(trash.with_name(trash.name.replace(trash.name.split(".")[0], "1000000000")))
-        told = steno_call("gc", "--trash", "--dry-run", "--json").document
-        assert (told["files"], told["bytes"] > 1000) == (1, True)
-        assert steno_call("gc", "--trash", "--json").document["files"] == 1
-        assert list((root / paths.SESSIONS / paths.TRASH).iterdir()) == []
-        os.kill(daemon.pid, signal.SIGHUP)
-        daemon.wait_for(" collected ")
-
-
-def test_gc_reports_trash_that_it_cannot_remove(root: Path) -> None:
-    with ForegroundDaemon(root):
-        steno_call = Steno(root)
-        steno_call("append", "old", "x")
-        steno_call("delete", "old", "--yes")
-        (trash,) = (root / paths.SESSIONS / paths.TRASH).iterdir()
-        trash.rename(trash.with_name("1000000001.key.old"))
-        # No folder of a session: it is not removed, whoever may remove it.
-        link = trash.with_name("1000000000.key.link")
-        link.symlink_to(root)
-        ran = steno_call("gc", "--trash", "--json")
-        assert (ran.code, ran.document["files"]) == (1, 1)
-        (failed,) = ran.document["failed"]
-        assert failed.startswith(f"{link}: ")
-        assert list(link.parent.iterdir()) == [link]
-
-
-def test_a_collection_that_was_cut_off_is_finished_by_the_next_one(
+def test_generation_of_a_checkpoint_before_a_compaction_is_kept(
     root: Path, client: steno.BlockingClient
 ) -> None:
-    _rewritten(client)
-    steno_call = Steno(root)
-    steno_call("stop")
-    # As a crash between the timeline and the files leaves it.
+    session = compacted(client)
+    collect(client, keep_generations=1)
+    assert files(root) == {"context.jsonl", "context_1.jsonl", "context_3.jsonl"}
+    session.revert_to(0)
+    assert [json.loads(line)["content"] for line in session.lines()] == ["first"]
+
+
+def test_fork_keeps_the_generations_that_it_shares(
+    root: Path, client: steno.BlockingClient
+) -> None:
+    rewritten(client).fork("copy")
+    report = collect(client, prefix="demo", keep_generations=1)
+    assert (report.files, report.bytes) == (3, 0)
+    assert "context_1.jsonl" in files(root, "copy")
+    assert collect(client, prefix="copy", keep_generations=1).bytes > 0
+
+
+def test_expired_trash_is_removed_on_request(
+    root: Path, client: steno.BlockingClient, daemon: DaemonInThread
+) -> None:
+    client.open("old").append_message({"role": "user", "content": "x" * 1000})
+    client.delete("old")
+    trash = only_trash(root)
+    assert collect(client, trash=True).files == 0
+    trash.rename(trash.with_name(trash.name.replace(trash.name.split(".")[0], "1000000000")))
+    report = collect(client, trash=True, dry_run=True)
+    assert (report.files, report.bytes > 1000) == (1, True)
+    assert collect(client, trash=True).files == 1
+    assert list((root / paths.SESSIONS / paths.TRASH).iterdir()) == []
+    daemon.wait_for(" collected ")
+
+
+def test_trash_that_cannot_be_removed_is_reported(root: Path, client: steno.BlockingClient) -> None:
+    client.open("old").append_message({"role": "user", "content": "x"})
+    client.delete("old")
+    trash = only_trash(root)
+    trash.rename(trash.with_name("1000000001.key.old"))
+    # A link is no session's folder, so no user's rights suffice to remove it as one.
+    link = trash.with_name("1000000000.key.link")
+    link.symlink_to(root)
+    report = collect(client, trash=True)
+    assert report.files == 1
+    (failed,) = report.failed
+    assert failed.startswith(f"{link}: ")
+    assert list(link.parent.iterdir()) == [link]
+
+
+def test_interrupted_collection_is_finished_by_the_next_one(
+    root: Path, daemon: DaemonInThread
+) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
+        rewritten(client)
+    daemon.stop()
+    # A crash between the write to the timeline and the removal of the files leaves this.
     with (root / paths.SESSIONS / "demo" / paths.TIMELINE).open("a") as file:
         entry = {"kind": "collected", "generation": 4, "details": {"generations": [0, 1, 2]}}
         file.write(json.dumps(entry) + "\n")
     (root / paths.SESSIONS / "demo" / "context_1.jsonl").unlink()
-    assert steno_call("gc", "--keep-generations", "1", "--json").document["files"] == 2
-    assert _files(root) == {"context.jsonl", "context_4.jsonl"}
-    assert json.loads(steno_call("read", "demo").out)["content"] == "present"
+    daemon.start()
+    with steno.connect_sync(root, spawn=False) as client:
+        assert collect(client, keep_generations=1).files == 2
+        assert files(root) == {"context.jsonl", "context_4.jsonl"}
+        (line,) = client.session("demo").lines()
+        assert json.loads(line)["content"] == "present"
 
 
-def test_a_follower_of_a_removed_generation_restarts_at_the_present(
-    root: Path, client: steno.BlockingClient
+def test_follower_of_a_removed_generation_restarts_at_the_present(
+    client: steno.BlockingClient,
 ) -> None:
-    session = _rewritten(client)
-    Steno(root)("gc", "--keep-generations", "1")
+    session = rewritten(client)
+    collect(client, keep_generations=1)
     with session.subscribe(after=steno.Position(0, 0)) as events:
         reset = next(events)
         assert isinstance(reset, steno.Reset)
@@ -205,16 +212,16 @@ def test_a_follower_of_a_removed_generation_restarts_at_the_present(
         assert [record.record["content"] for record in records.records()] == ["present"]
 
 
-def test_appends_go_on_while_garbage_is_collected(root: Path, client: steno.BlockingClient) -> None:
-    session = _rewritten(client, times=20)
-    with steno.connect_sync(root) as other:
+def test_appends_continue_during_a_collection(root: Path, client: steno.BlockingClient) -> None:
+    session = rewritten(client, times=20)
+    with steno.connect_sync(root, spawn=False) as other:
         opened = other.open("demo", follow=False)
         for number in range(50):
             opened.append_message({"role": "user", "content": f"during {number}"})
             if number % 10 == 5:
-                Steno(root)("gc", "--keep-generations", str(12 - number // 10))
+                collect(client, keep_generations=12 - number // 10)
                 opened.write_system_prompt(f"prompt {number}")
-    told = [json.loads(line).get("content", "") for line in session.lines()]
-    assert [text for text in told if text.startswith("during")] == [
+    contents = [json.loads(line).get("content", "") for line in session.lines()]
+    assert [text for text in contents if text.startswith("during")] == [
         f"during {number}" for number in range(50)
     ]

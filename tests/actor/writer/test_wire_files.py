@@ -220,20 +220,6 @@ async def test_however_many_first_writers_race_there_is_one_header(root: Path) -
 # --- accidents -----------------------------------------------------------------------------------
 
 
-def test_written_events_survive_the_daemon_and_the_file_is_not_begun_again(root: Path) -> None:
-    with ForegroundDaemon(root) as daemon, connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        acks = [session.append_wire("A", {"n": number}) for number in range(20)]
-        assert {ack.durability for ack in acks} == {"written"}
-        daemon.kill()
-        daemon.start()
-        assert [each.payload["n"] for each in session.wire_records()] == list(range(20))
-        session.append_wire("A", {"n": 20}, durability="synced")
-        documents = wire_documents(root)
-        assert headers_in(documents) == [0]
-        assert values_in(documents) == list(range(21))
-
-
 @pytest.mark.parametrize("cut", [1, 2, 3, 9])
 def test_a_tail_that_is_torn_inside_a_character_is_quarantined_and_appended_after(
     root: Path, cut: int
