@@ -1,7 +1,6 @@
-"""A REQ socket, which puts an empty frame before each request, gets its answers."""
+"""REQ sockets, which put an empty frame before each request, and their replies."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,37 +9,34 @@ import pytest
 import zmq
 
 from steno._system.key_files import client_key
-from steno_protocol import PROTOCOL_VERSION, credentials, paths
-from support.command import Steno
-from support.foreground import ForegroundDaemon
+from steno_protocol import PROTOCOL_VERSION, paths
+from support.daemon_in_thread import DaemonInThread
 from support.framing import answers_of, request_frames
 from support.lines import user
 from support.raw_peer import ANSWER_MS
-
-LISTENING = re.compile(r'listening endpoint="(tcp://127\.0\.0\.1:\d+)"')
+from support.remote_access import allow, endpoint_of, listen
 
 
 @pytest.fixture(params=["ipc", "tcp"])
 def socket(root: Path, request: pytest.FixtureRequest) -> Iterator["zmq.Socket[bytes]"]:
-    """A REQ socket on the daemon of a root, on this machine or as from another one."""
+    """A REQ socket that is connected to a daemon, as on this machine or from another one."""
     is_remote = request.param == "tcp"
     if is_remote:
-        assert Steno(root)("keys", "new", "laptop", "--right", "write").code == 0
-        (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+        key_file = allow(root, "laptop")
+        listen(root)
     with (
-        ForegroundDaemon(root) as daemon,
+        DaemonInThread(root) as daemon,
         zmq.Context() as context,
         context.socket(zmq.REQ) as made,
     ):
         made.set(zmq.LINGER, 0)
         made.set(zmq.RCVTIMEO, ANSWER_MS)
         if is_remote:
-            key = client_key(root / credentials.KEYS_FOLDER / "laptop.key")
+            key = client_key(key_file)
             made.set(zmq.CURVE_SERVERKEY, key.server.encode())
             made.set(zmq.CURVE_PUBLICKEY, key.own.public.encode())
             made.set(zmq.CURVE_SECRETKEY, key.own.secret.encode())
-        found = LISTENING.search(daemon.wait_for("listening")) if is_remote else None
-        made.connect(daemon.endpoint if found is None else found[1])
+        made.connect(endpoint_of(daemon) if is_remote else f"ipc://{root / paths.SOCKET}")
         yield made
 
 
@@ -49,7 +45,7 @@ def ask(socket: "zmq.Socket[bytes]", *records: bytes, **fields: Any) -> list[byt
     return socket.recv_multipart()
 
 
-def test_a_req_socket_is_answered_as_often_as_it_asks(socket: "zmq.Socket[bytes]") -> None:
+def test_req_socket_gets_a_reply_to_each_request(socket: "zmq.Socket[bytes]") -> None:
     session = {"session": "demo"}
     ask(socket, command="hello", protocol=PROTOCOL_VERSION, name="req", pid=1)
     ask(socket, command="open", key="o", **session)
@@ -59,5 +55,5 @@ def test_a_req_socket_is_answered_as_often_as_it_asks(socket: "zmq.Socket[bytes]
         assert (name, body["head"]) == (b"1", f"0:{number + 1}")
     *_, block = ask(socket, command="read", **session)
     assert block.count(b"\n") == 3
-    [(_, refused)] = answers_of(ask(socket, command="stat", session="nobody"))
+    [(_, refused)] = answers_of(ask(socket, command="stat", session="missing"))
     assert refused["code"] == "not_found"

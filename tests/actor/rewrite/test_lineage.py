@@ -1,18 +1,20 @@
-"""Checkpoints from before a compaction: found in the generation that it left behind."""
+"""Checkpoints from before a compaction, found in the generation that it left behind."""
 
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import steno
+from support.daemon_in_thread import DaemonInThread
 
 FIRST = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
 
 
 def _compact(folder: Path) -> None:
-    """Leave a session as a compaction leaves it; its ids go on, and the old file has a number."""
+    """Put the files of a compaction: checkpoint ids continue, and the old file gets a number."""
     old = (folder / "context.jsonl").read_bytes()
     lines = [
         {"role": "_checkpoint", "id": 2, "_id": "compact.0/2"},
@@ -32,21 +34,21 @@ def _compact(folder: Path) -> None:
 
 
 @pytest.fixture
-def folder(root: Path) -> Path:
+def folder(root: Path) -> Iterator[Path]:
     """A compacted session: checkpoints 0 and 1 in generation 0, checkpoint 2 in generation 1."""
-    with steno.connect_sync(root) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         for message in FIRST:
             session.append_message(message)
             session.checkpoint()
         session.append_message({"role": "user", "content": "three"})
-        client.drain()
     folder = root / "sessions" / "demo"
     _compact(folder)
-    return folder
+    with DaemonInThread(root):
+        yield folder
 
 
-def test_a_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder: Path) -> None:
+def test_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder: Path) -> None:
     whole = (folder / "context_1.jsonl").read_bytes()
     with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
         session, mirror = client.open("demo"), other.open("demo")
@@ -58,14 +60,14 @@ def test_a_revert_finds_a_checkpoint_from_before_a_compaction(root: Path, folder
         assert mirror.wait_for(ack.head)
         assert mirror.history == FIRST
         assert whole.startswith((folder / "context.jsonl").read_bytes())
-        # Its own lineage goes on behind it: generation 0 holds 0 still, and 2 is gone.
+        # The lineage continues behind it: generation 0 still contains checkpoint 0, and 2 is gone.
         with pytest.raises(steno.NotFound, match="0 to 0 exist"):
             session.revert_to(2)
         session.revert_to(0)
         assert session.history == FIRST[:1]
 
 
-def test_what_a_revert_cut_is_not_searched(root: Path, folder: Path) -> None:
+def test_dropped_checkpoint_is_not_found(root: Path, folder: Path) -> None:
     with steno.connect_sync(root) as client:
         session = client.open("demo")
         session.checkpoint()

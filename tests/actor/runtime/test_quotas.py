@@ -1,7 +1,6 @@
-"""Quotas and the floor of free space: what does not fit is refused before anything is written."""
+"""Quotas and the minimum of free space, checked before anything is written."""
 
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from steno_protocol.errors import Outcome, StenoError
 from steno_protocol.settings import Settings
 from stenod.runtime.quotas import Quotas
 from stenod.store.usage import free_bytes
-from support.foreground import ForegroundDaemon
+from support.daemon_in_thread import DaemonInThread
 
 KIB = 1024
 
@@ -27,18 +26,18 @@ def _configure(root: Path, **options: object) -> None:
 
 
 def _fill(session: steno.BlockingSession) -> StenoError:
-    """Append until it is refused; at most a thousand times."""
+    """Append until an append is refused, at most a thousand times; returns the error."""
     try:
         for _ in range(1000):
             session.append_message(_message(4 * KIB))
     except StenoError as error:
         return error
-    raise AssertionError("nothing was refused")
+    raise AssertionError("no append was refused")
 
 
-def test_a_session_that_reaches_its_quota_is_refused_and_others_go_on(root: Path) -> None:
+def test_full_session_is_refused_and_others_continue(root: Path) -> None:
     _configure(root, session_bytes=64 * KIB)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("full", follow=False)
         error = _fill(session)
         assert isinstance(error, steno.TooLarge)
@@ -51,9 +50,9 @@ def test_a_session_that_reaches_its_quota_is_refused_and_others_go_on(root: Path
         client.open("other", follow=False).append_message(_message(KIB))
 
 
-def test_a_repeat_of_what_was_applied_gets_its_answer_beyond_the_quota(root: Path) -> None:
+def test_repeated_command_gets_its_ack_beyond_the_quota(root: Path) -> None:
     _configure(root, session_bytes=64 * KIB)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("full", follow=False)
         first = session.append_message(_message(KIB), key="first")
         _fill(session)
@@ -61,18 +60,18 @@ def test_a_repeat_of_what_was_applied_gets_its_answer_beyond_the_quota(root: Pat
         assert (again.duplicate, again.first) == (True, first.first)
 
 
-def test_what_rewrites_left_behind_counts_and_clearing_is_let_through(root: Path) -> None:
+def test_past_generations_count_and_clear_is_always_allowed(root: Path) -> None:
     _configure(root, session_bytes=64 * KIB)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("full", follow=False)
         _fill(session)
         session.clear()
         assert isinstance(_fill(session), steno.TooLarge)
 
 
-def test_the_root_has_a_quota_for_all_sessions_together(root: Path) -> None:
+def test_root_quota_covers_all_sessions_together(root: Path) -> None:
     _configure(root, root_bytes=128 * KIB)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         for name in ("one", "two"):
             for _ in range(12):
                 client.open(name, follow=False).append_message(_message(4 * KIB))
@@ -83,9 +82,9 @@ def test_the_root_has_a_quota_for_all_sessions_together(root: Path) -> None:
             client.open("four", follow=False).append_message(_message(64 * KIB))
 
 
-def test_below_the_floor_of_free_space_nothing_is_added_until_there_is_room(root: Path) -> None:
+def test_appends_fail_below_the_minimum_of_free_space_until_it_is_there(root: Path) -> None:
     _configure(root, free_bytes="'4096 TB'")
-    with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root) as daemon, steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         with pytest.raises(steno.StorageFailed) as refused:
             session.append_message(_message(1), key="late")
@@ -93,25 +92,24 @@ def test_below_the_floor_of_free_space_nothing_is_added_until_there_is_room(root
         assert "disk.free_bytes" in refused.value.message
         assert list(session.lines()) == []
         _configure(root, free_bytes=1)
-        os.kill(daemon.pid, signal.SIGHUP)
-        daemon.wait_for(" config_read ")
+        daemon.reload()
         assert not session.append_message(_message(1), key="late").duplicate
 
 
-def test_of_a_group_that_does_not_fit_as_much_is_stored_as_fits(root: Path) -> None:
+def test_batch_beyond_the_quota_is_refused_as_a_whole(root: Path) -> None:
     _configure(root, session_bytes=64 * KIB)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         with pytest.raises(steno.TooLarge):
             session.append_message([_message(16 * KIB)] * 8)
-        assert list(session.lines()) == [], "a batch is all or nothing"
+        assert list(session.lines()) == [], "a batch is atomic"
         session.append_message([_message(16 * KIB)] * 2)
         assert len(list(session.lines())) == 2
 
 
-def test_a_fork_that_would_not_fit_is_refused_and_leaves_nothing(root: Path) -> None:
+def test_fork_beyond_the_quota_is_refused_and_leaves_no_session(root: Path) -> None:
     _configure(root, root_bytes=96 * KIB)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         for _ in range(16):
             session.append_message(_message(4 * KIB))
@@ -120,10 +118,8 @@ def test_a_fork_that_would_not_fit_is_refused_and_leaves_nothing(root: Path) -> 
         assert [entry.session for entry in client.sessions()] == ["demo"]
 
 
-def test_a_disk_without_a_size_has_room_until_a_write_fails(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As ramfs does, and file systems of programs that do not count.
+def test_file_system_of_unknown_size_has_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # ramfs reports no sizes, and neither do some file systems of other programs.
     unknown = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
     quotas = Quotas(Settings, time.monotonic, lambda _: str(root), lambda: [root], free_bytes)
     monkeypatch.setattr(os, "statvfs", lambda _: unknown)

@@ -1,9 +1,7 @@
-"""Deleting sessions of a real daemon: under load, with followers, through the daemon's death."""
+"""Deletions and descriptions of sessions, as clients of a daemon see them."""
 
 import contextlib
 import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +14,7 @@ import pytest
 import steno
 from steno import NotFound, connect
 from steno_protocol import limits
-from support.crowd import crowd, wait_until
-from support.foreground import ForegroundDaemon
+from support.daemon_in_thread import DaemonInThread
 from support.session_files import contents_in
 
 
@@ -33,8 +30,9 @@ def trash_of(root: Path) -> list[Path]:
     return sorted((root / "sessions" / ".trash").iterdir())
 
 
-def test_a_session_that_is_made_again_is_another_one(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_recreated_session_is_another_session(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         session.append_message(message("one"), key="k1")
         first = session.stat()
@@ -44,24 +42,25 @@ def test_a_session_that_is_made_again_is_another_one(root: Path) -> None:
         again = client.open("demo")
         assert again.history == []
         assert again.stat().incarnation != first.incarnation
-        # What was applied to the one that is gone was not applied to this one.
+        # A key of the deleted session is new in this one.
         assert not again.append_message(message("one"), key="k1").duplicate
         assert client.delete("demo", key="d") == deleted
         assert again.append_message(message("two")).last == (0, 1)
         assert len(trash_of(root)) == 1
 
 
+@pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
-async def test_a_client_of_a_deleted_session_cannot_write_into_its_successor(
+async def test_client_of_a_deleted_session_cannot_write_into_its_successor(
     root: Path,
 ) -> None:
-    with steno.connect_sync(root) as client:
+    with steno.connect_sync(root, spawn=False) as client:
         blocking = client.open("demo")
-        async with connect(root) as other:
+        async with connect(root, spawn=False) as other:
             session = await other.open("demo")
             client.delete("demo")
             client.open("demo", follow=False)
-            # The first one each may be sent before it is heard that the session is gone.
+            # The first one each may be sent before the client receives the deletion.
             first, second = message("first"), message("second")
             with contextlib.suppress(NotFound):
                 await session.append_message(first)
@@ -76,8 +75,12 @@ async def test_a_client_of_a_deleted_session_cannot_write_into_its_successor(
             assert (await (await other.open("demo")).append_message(second)).last.generation == 0
 
 
-def test_a_change_looks_first_whether_its_session_was_made_again(root: Path) -> None:
-    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+@pytest.mark.usefixtures("daemon")
+def test_blocking_change_fails_when_its_session_was_recreated(root: Path) -> None:
+    with (
+        steno.connect_sync(root, spawn=False) as client,
+        steno.connect_sync(root, spawn=False) as other,
+    ):
         changes: list[Callable[[steno.BlockingSession], object]] = [
             lambda session: session.append_message(message("x")),
             lambda session: session.clear(),
@@ -95,7 +98,7 @@ def test_a_change_looks_first_whether_its_session_was_made_again(root: Path) -> 
             again.append_message([message("1"), message("2"), message("3")])
             connection = client._link._connection
             assert connection is not None
-            # It has arrived, and no call took it in.
+            # The event has arrived, and no call has read it.
             assert connection.wait(time.monotonic() + 30)[0]
             with pytest.raises(NotFound, match="open it again"):
                 change(session)
@@ -105,9 +108,10 @@ def test_a_change_looks_first_whether_its_session_was_made_again(root: Path) -> 
         assert [entry.session for entry in client.sessions()] == ["demo"]
 
 
+@pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
-async def test_no_change_goes_through_a_history_that_has_ended(root: Path) -> None:
-    async with connect(root) as client:
+async def test_no_change_passes_through_an_ended_history(root: Path) -> None:
+    async with connect(root, spawn=False) as client:
         session = await client.open("demo")
         await client.delete("demo")
         await client.open("demo", follow=False)
@@ -125,8 +129,9 @@ async def test_no_change_goes_through_a_history_that_has_ended(root: Path) -> No
         assert [entry.session for entry in await client.sessions()] == ["demo"]
 
 
-def test_sessions_below_go_with_it_and_those_beside_stay(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_sessions_below_are_deleted_and_siblings_stay(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         for session in ("a", "a/b", "a/b/c", "ab"):
             client.open(session).append_message(message(session))
         deleted = client.delete("a/b")
@@ -137,9 +142,10 @@ def test_sessions_below_go_with_it_and_those_beside_stay(root: Path) -> None:
             client.session("a/b/c").append_message(message("on"))
 
 
+@pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
-async def test_a_follower_receives_the_deletion(root: Path) -> None:
-    async with connect(root) as client:
+async def test_follower_receives_the_deletion(root: Path) -> None:
+    async with connect(root, spawn=False) as client:
         session = await client.open("demo/below", follow=False)
         live = {"context": anyio.Event(), "wire": anyio.Event()}
         ended: list[str] = []
@@ -164,34 +170,34 @@ async def test_a_follower_receives_the_deletion(root: Path) -> None:
         assert sorted(ended) == ["context", "wire"]
 
 
-def test_a_start_removes_what_expired_and_what_a_fork_left_behind(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+def test_start_removes_expired_trash_and_unfinished_forks(root: Path) -> None:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         for session in ("old", "young"):
             client.open(session).append_message(message(session))
             client.delete(session, key=session)
-        client.drain()
     [old, young] = sorted(trash_of(root), key=lambda entry: entry.name.split(".")[1])
     at = int(old.name.split(".")[0]) - int(limits.TRASH_EXPIRY_S) - 10
     old.rename(old.with_name(f"{at}.old.old"))
     left = root / "sessions" / ".forks" / "k" / "session"
     left.mkdir(parents=True)
     (left / "context.jsonl").write_bytes(b"")
-    with ForegroundDaemon(root) as daemon:
-        wait_until(lambda: any(" swept " in line for line in daemon.log))
+    with DaemonInThread(root) as daemon:
+        daemon.wait_for(" swept ")
         assert trash_of(root) == [young]
         assert not left.parent.exists()
 
 
-def test_the_trash_expires_as_the_configuration_says(root: Path) -> None:
+def test_trash_expires_after_the_configured_days(root: Path) -> None:
     (root / "config.toml").write_text("[disk]\ntrash_days = 2\n")
-    with steno.connect_sync(root) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         client.open("demo", follow=False)
         deleted = client.delete("demo")
         assert deleted.expires_at == int(Path(deleted.trash).name.split(".")[0]) + 2 * limits.DAY_S
 
 
-def test_a_deleted_session_can_be_put_back_by_hand(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_deleted_session_can_be_restored_by_hand(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         client.open("demo").append_message(message("one"))
         deleted = client.delete("demo")
         Path(deleted.trash).rename(root / "sessions" / "demo")
@@ -200,20 +206,21 @@ def test_a_deleted_session_can_be_put_back_by_hand(root: Path) -> None:
         assert contents_in(root, "demo") == {"one": 1, "two": 1}
 
 
-def test_a_session_of_a_mount_goes_to_the_trash_of_its_mount(root: Path, tmp_path: Path) -> None:
+def test_session_of_a_mount_goes_to_the_trash_of_its_mount(root: Path, tmp_path: Path) -> None:
     (root / "config.toml").write_text(f'[mounts]\nkimi = "{tmp_path}"\n')
-    with steno.connect_sync(root) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         client.open("kimi:work/first").append_message(message("one"))
         deleted = client.delete("kimi:work/first")
         assert Path(deleted.trash).parent == tmp_path / ".trash"
         assert client.sessions() == []
 
 
-# --- descriptions ------------------------------------------------------------------------------
-
-
-def test_descriptions_from_several_processes_keep_each_other(root: Path) -> None:
-    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+@pytest.mark.usefixtures("daemon")
+def test_concurrent_descriptions_keep_each_other(root: Path) -> None:
+    with (
+        steno.connect_sync(root, spawn=False) as client,
+        steno.connect_sync(root, spawn=False) as other,
+    ):
         client.open("demo", follow=False)
         threads = [
             threading.Thread(target=client.session("demo").describe, kwargs={"title": "t"}),
@@ -227,8 +234,9 @@ def test_descriptions_from_several_processes_keep_each_other(root: Path) -> None
         assert (stat.title, stat.labels, stat.archived) == ("t", ("a",), False)
 
 
-def test_a_damaged_description_fails_only_its_changes(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_damaged_description_fails_only_its_changes(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         state = root / "sessions" / "demo" / "state.json"
         state.write_text('{"title": "half')

@@ -1,17 +1,13 @@
-"""Forks by a real daemon: beside writers, across rewrites, through the death of the daemon."""
+"""Forks of sessions, as clients of a daemon see them."""
 
 import json
-import os
-import signal
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import steno
 from steno_protocol import commands, replies
-from support.crowd import crowd, wait_until
+from support.daemon_in_thread import DaemonInThread
 
 
 def lines(root: Path, session: str, name: str = "context.jsonl") -> list[bytes]:
@@ -41,8 +37,9 @@ def position(text: str) -> tuple[int, int]:
     return int(generation), int(line)
 
 
-def test_nothing_of_a_later_turn_leaks_across_a_revert_and_a_compaction(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_fork_at_a_turn_contains_no_later_turn(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         for number in range(3):
             live(session, number)
@@ -60,23 +57,19 @@ def test_nothing_of_a_later_turn_leaks_across_a_revert_and_a_compaction(root: Pa
             assert inputs(root, forked.id) == expected
         undone = session.undo(3, "undone")
         assert contents(root, "undone") == ["turn 0", "turn 1"]
-        # The fork's own past is the source's, so it can be forked and reverted in turn.
+        # A fork shares the source's past, so it can be forked and reverted in turn.
         live(undone, 5)
         assert contents(root, undone.undo(2, "twice").id) == ["turn 0"]
-        assert [e.content for e in map(_Entry, after.history)][-1:] == ["yes"]
+        assert after.history[-1]["content"] == "yes"
         after.revert_to(0)
         assert after.history == []
         assert session.fork("whole").restore_generation(0)
         assert contents(root, "whole") == ["turn 0", "turn 1", "turn 2"]
 
 
-class _Entry:
-    def __init__(self, entry: dict[str, Any]) -> None:
-        self.content = entry["content"]
-
-
-def test_what_is_appended_to_a_fork_stays_in_it(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_changes_of_a_fork_do_not_reach_its_source(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         live(session, 0)
         before = lines(root, "demo"), lines(root, "demo", "wire.jsonl")
@@ -92,8 +85,9 @@ def test_what_is_appended_to_a_fork_stays_in_it(root: Path) -> None:
         assert ended[0].details["from"] == "demo"
 
 
-def test_a_fork_of_a_session_without_stamps_has_none_either(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_fork_of_an_unstamped_session_is_unstamped(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("plain", stamp=False)
         for number in range(3):
             session.append_wire("TurnBegin", {"user_input": f"turn {number}"})
@@ -105,9 +99,9 @@ def test_a_fork_of_a_session_without_stamps_has_none_either(root: Path) -> None:
         assert lines(root, "other")[-1] == b'{"role":"user","content":"more"}\n'
 
 
-def test_a_fork_goes_from_a_mount_to_the_root_and_back(root: Path, tmp_path: Path) -> None:
+def test_forks_cross_between_a_mount_and_the_root(root: Path, tmp_path: Path) -> None:
     (root / "config.toml").write_text(f'[mounts]\nkimi = "{tmp_path}"\n')
-    with steno.connect_sync(root) as client:
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open("kimi:work/first")
         live(session, 0)
         session.fork("here")
@@ -120,8 +114,8 @@ def test_a_fork_goes_from_a_mount_to_the_root_and_back(root: Path, tmp_path: Pat
         ]  # fmt: skip
 
 
-def test_the_first_answer_is_given_again_whatever_became_of_the_fork(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+def test_repeated_fork_returns_the_first_reply(root: Path, daemon: DaemonInThread) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         live(session, 0)
         asked = commands.Fork(session="demo", new_session="other", key="f")
@@ -131,6 +125,8 @@ def test_the_first_answer_is_given_again_whatever_became_of_the_fork(root: Path)
         fork.clear()
         fork.describe(title="renamed")
         assert client._link.ask(asked, replies.SessionStat) == first
-        client.drain()
+    daemon.stop()
+    daemon.start()
+    with steno.connect_sync(root, spawn=False) as client:
         client.delete("demo")
         assert client._link.ask(asked, replies.SessionStat) == first

@@ -1,4 +1,4 @@
-"""A session that is being written and rewritten is verified without a false alarm."""
+"""Verify and repair of a session beside its writers, without a false alarm."""
 
 import threading
 from pathlib import Path
@@ -9,13 +9,15 @@ import steno
 from steno_protocol.commands import Repair, Verify
 from steno_protocol.replies import Ack, Verification
 
-ROUNDS = 40
+pytestmark = pytest.mark.usefixtures("daemon")
+
+VERIFICATIONS = 40
 REVERTS = 5
 
 
 def _write(root: Path, name: str, stop: threading.Event, failures: list[BaseException]) -> None:
     try:
-        with steno.connect_sync(root, name=name) as client:
+        with steno.connect_sync(root, spawn=False, name=name) as client:
             session = client.open("demo", follow=False)
             while not stop.is_set():
                 number = session.checkpoint(add_user_message=True).checkpoint_id
@@ -25,15 +27,15 @@ def _write(root: Path, name: str, stop: threading.Event, failures: list[BaseExce
                     try:
                         session.revert_to(number)
                     except steno.NotFound:
-                        continue  # the checkpoint went with a revert to an earlier one
+                        continue  # a revert to an earlier checkpoint has dropped it
     except BaseException as error:
         failures.append(error)
         raise
 
 
-def test_verify_beside_writers_and_reverts_finds_nothing(root: Path) -> None:
+def test_verify_beside_writers_and_reverts_has_no_findings(root: Path) -> None:
     stop, failures = threading.Event(), list[BaseException]()
-    with steno.connect_sync(root) as client:
+    with steno.connect_sync(root, spawn=False) as client:
         client.open("demo", follow=False)
         writers = [
             threading.Thread(target=_write, args=(root, name, stop, failures))
@@ -43,7 +45,7 @@ def test_verify_beside_writers_and_reverts_finds_nothing(root: Path) -> None:
             writer.start()
         try:
             reports: list[Verification] = []
-            while len(reports) < ROUNDS or reports[-1].generation < REVERTS:
+            while len(reports) < VERIFICATIONS or reports[-1].generation < REVERTS:
                 reports.append(client.request(Verify(session="demo"), Verification)[0])
         finally:
             stop.set()
@@ -53,8 +55,8 @@ def test_verify_beside_writers_and_reverts_finds_nothing(root: Path) -> None:
     assert [finding for report in reports for finding in report.findings] == []
 
 
-def test_a_repair_takes_place_beside_writers(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+def test_repair_works_beside_writers(root: Path) -> None:
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         session.append_message({"role": "user", "content": "before"})
         with (root / "sessions" / "demo" / "context.jsonl").open("ab") as file:
@@ -72,8 +74,8 @@ def test_a_repair_takes_place_beside_writers(root: Path) -> None:
         again = client.request(command, Ack)[0]
         assert (ack.head, again.head, again.duplicate) == ("1:4", "1:4", True)
         assert follower.wait_for(ack.head)
-        told = [message["content"] for message in follower.history]
-        assert told == ["before", "welded", "whole", "meanwhile"]
+        contents = [message["content"] for message in follower.history]
+        assert contents == ["before", "welded", "whole", "meanwhile"]
         other = Repair(session="demo", key="more", generation=1, bytes=file.bytes, crc=0)
         with pytest.raises(steno.Conflict, match="verify it again") as refused:
             client.request(other, Ack)

@@ -1,7 +1,6 @@
-"""Wire files of a real daemon: one header, nothing lost, every damage survived."""
+"""Wire files, as clients of a daemon write, read and follow them."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from steno import (
     connect_sync,
 )
 from steno_protocol import limits
-from support.foreground import ForegroundDaemon
+from support.daemon_in_thread import DaemonInThread
 from support.wire_files import headers_in, values_in, wire_documents, wire_file
 
 HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
@@ -42,15 +41,15 @@ def message(text: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def client(root: Path) -> Iterator[BlockingClient]:
-    with connect_sync(root, name="planner") as connected:
+def client(root: Path, daemon: DaemonInThread) -> Iterator[BlockingClient]:
+    with connect_sync(root, spawn=False, name="planner") as connected:
         yield connected
 
 
-# --- what a verb does ----------------------------------------------------------------------------
+# --- methods --------------------------------------------------------------------------------------
 
 
-def test_the_first_event_brings_the_header_and_the_ack_says_what_was_reached(
+def test_first_event_adds_the_header_and_its_ack_states_the_durability(
     root: Path, client: BlockingClient
 ) -> None:
     session = client.open("demo")
@@ -65,12 +64,12 @@ def test_the_first_event_brings_the_header_and_the_ack_says_what_was_reached(
         b'{"timestamp":1730000000.12,"message":{"type":"TurnBegin","payload":{"user_input":"hi"}},'
         b'"_at":"0:0","_by":"planner","_id":"%s"}\n' % ack.key.encode()
     )
-    # Readers are told what is synced, and an answer that asks for it waits for that.
+    # Readers see synced lines only, and the ack of a synced append waits for the sync.
     session.append_wire("TurnEnd", {}, durability="synced")
     assert not session.wire_is_empty()
 
 
-def test_a_batch_is_one_append_of_events_in_any_form(root: Path, client: BlockingClient) -> None:
+def test_batch_may_contain_events_in_any_form(root: Path, client: BlockingClient) -> None:
     session = client.open("demo")
     session.append_wire("A", {"n": 0}, durability="synced")
     [first] = session.wire_records()
@@ -95,7 +94,7 @@ def test_a_batch_is_one_append_of_events_in_any_form(root: Path, client: Blockin
     assert [each.cursor for each in found] == [Position(0, line) for line in range(1, 7)]
 
 
-def test_an_event_is_joined_to_what_of_the_context_was_durable_before_it(
+def test_event_has_the_durable_head_of_the_context(
     client: BlockingClient,
 ) -> None:
     session = client.open("demo")
@@ -109,7 +108,7 @@ def test_an_event_is_joined_to_what_of_the_context_was_durable_before_it(
     assert at == [Position(0, 0), Position(0, 3), Position(1, 2)]
 
 
-def test_turns_come_from_their_begin_events(client: BlockingClient) -> None:
+def test_turns_are_read_from_their_begin_events(client: BlockingClient) -> None:
     session = client.open("demo")
     parts = [{"type": "text", "text": "and this"}]
     session.append_wire([("TurnBegin", {"user_input": "hi"}, 1.5), ("TurnEnd", {}, 2)])
@@ -123,15 +122,18 @@ def test_turns_come_from_their_begin_events(client: BlockingClient) -> None:
     ]
 
 
-def test_an_event_that_is_sent_again_with_its_key_is_there_once(
-    root: Path, client: BlockingClient
+def test_repeated_event_is_there_once_also_after_a_restart(
+    root: Path, daemon: DaemonInThread
 ) -> None:
-    session = client.open("demo")
-    first = session.append_wire("A", {"n": 1}, key="step-1")
-    again = session.append_wire("A", {"n": 1}, key="step-1")
-    assert (again.duplicate, again.first) == (True, first.first)
-    os.kill(client.welcome.pid, 9)
-    later = session.append_wire("A", {"n": 1}, key="step-1")
+    with connect_sync(root, spawn=False) as client:
+        session = client.open("demo")
+        first = session.append_wire("A", {"n": 1}, key="step-1")
+        again = session.append_wire("A", {"n": 1}, key="step-1")
+        assert (again.duplicate, again.first) == (True, first.first)
+    daemon.stop()
+    daemon.start()
+    with connect_sync(root, spawn=False) as client:
+        later = client.session("demo").append_wire("A", {"n": 1}, key="step-1")
     assert (later.duplicate, later.first) == (True, first.first)
     assert len(wire_documents(root)) == 2
 
@@ -151,7 +153,7 @@ def test_expect_is_a_position_of_the_wire_file(client: BlockingClient) -> None:
     [("", {}), ("A", {"n": float("nan")}), ("A", {"n": object()}), ("A", {"n": "\ud800"})],
     ids=["no type", "no number", "no JSON", "no text"],
 )
-def test_an_event_that_cannot_be_one_is_refused_and_nothing_is_written(
+def test_invalid_event_is_refused_and_nothing_is_written(
     root: Path, client: BlockingClient, wrong: tuple[str, dict[str, object]]
 ) -> None:
     session = client.open("demo")
@@ -162,7 +164,7 @@ def test_an_event_that_cannot_be_one_is_refused_and_nothing_is_written(
     assert session.wire_is_empty()
 
 
-def test_what_is_no_batch_is_refused_before_it_is_sent(client: BlockingClient) -> None:
+def test_invalid_batch_is_refused_before_it_is_sent(client: BlockingClient) -> None:
     session = client.open("demo")
     with pytest.raises(BadRequest, match="at least one"):
         session.append_wire([])
@@ -177,8 +179,8 @@ def test_what_is_no_batch_is_refused_before_it_is_sent(client: BlockingClient) -
         session.append_wire("A", {"text": "x" * limits.RECORD_BYTES_MAX})
 
 
-def test_a_session_that_is_not_there_has_no_wire_file(client: BlockingClient) -> None:
-    session = client.session("nobody")
+def test_missing_session_has_no_wire_file(client: BlockingClient) -> None:
+    session = client.session("missing")
     with pytest.raises(NotFound):
         session.append_wire("A", {})
     with pytest.raises(NotFound):
@@ -187,9 +189,10 @@ def test_a_session_that_is_not_there_has_no_wire_file(client: BlockingClient) ->
         session.wire_is_empty()
 
 
+@pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
 @pytest.mark.usefixtures("no_blocking_calls")
-async def test_the_async_verbs_are_the_same(root: Path) -> None:
+async def test_async_client_has_the_same_methods(root: Path) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         assert await session.wire_is_empty()
@@ -202,11 +205,12 @@ async def test_the_async_verbs_are_the_same(root: Path) -> None:
         assert not await session.wire_is_empty()
 
 
-# --- many writers --------------------------------------------------------------------------------
+# --- many writers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("daemon")
 @pytest.mark.anyio
-async def test_however_many_first_writers_race_there_is_one_header(root: Path) -> None:
+async def test_concurrent_first_writers_make_one_header(root: Path) -> None:
     async with connect(root) as one, connect(root) as other, anyio.create_task_group() as tasks:
         await one.open("demo", follow=False)
         for number in range(32):
@@ -217,21 +221,22 @@ async def test_however_many_first_writers_race_there_is_one_header(root: Path) -
     assert sorted(values_in(documents)) == list(range(32))
 
 
-# --- accidents -----------------------------------------------------------------------------------
+# --- accidents ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 9])
-def test_a_tail_that_is_torn_inside_a_character_is_quarantined_and_appended_after(
-    root: Path, cut: int
+def test_tail_torn_inside_a_character_is_quarantined_and_appends_continue(
+    root: Path, daemon: DaemonInThread, cut: int
 ) -> None:
-    with ForegroundDaemon(root) as daemon, connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        session.append_wire("A", {"n": 0})
-        daemon.kill()
-        torn = event(1, "汉")[: -len('"}}}\n') - cut]
-        with wire_file(root).open("ab") as file:
-            file.write(torn)
-        daemon.start()
+    with connect_sync(root, spawn=False) as client:
+        client.open("demo").append_wire("A", {"n": 0})
+    daemon.stop()
+    torn = event(1, "汉")[: -len('"}}}\n') - cut]
+    with wire_file(root).open("ab") as file:
+        file.write(torn)
+    daemon.start()
+    with connect_sync(root, spawn=False) as client:
+        session = client.session("demo")
         assert [each.payload["n"] for each in session.wire_records()] == [0]
         session.append_wire("A", {"n": 2})
         assert values_in(wire_documents(root)) == [0, 2]
@@ -241,15 +246,16 @@ def test_a_tail_that_is_torn_inside_a_character_is_quarantined_and_appended_afte
         assert [entry.details["file"] for entry in repaired] == ["wire.jsonl"]
 
 
-def test_a_damaged_line_is_passed_over_and_counted_and_ends_nothing(root: Path) -> None:
-    with connect_sync(root) as client:
+@pytest.mark.usefixtures("daemon")
+def test_damaged_line_is_skipped_and_counted(root: Path) -> None:
+    with connect_sync(root, spawn=False) as client:
         client.open("demo")
     lines = [
         b"\n", HEADER, event(0), b"{broken\n", b"\xe4\xbd\n", b"[1]\n", b" \n",
         b'{"timestamp":1,"message":{}}\n', event(1), HEADER, event(2, "é"),
     ]  # fmt: skip
     wire_file(root).write_bytes(b"".join(lines))
-    with connect_sync(root) as client:
+    with connect_sync(root, spawn=False) as client:
         session = client.session("demo")
         found = session.wire_records()
         assert [each.payload["n"] for each in found] == [0, 1, 2]
@@ -276,7 +282,7 @@ def test_a_damaged_line_is_passed_over_and_counted_and_ends_nothing(root: Path) 
     ],
     ids=["no byte", "blank", "header", "header and event", "legacy", "damaged"],
 )
-def test_a_file_keeps_its_version_and_its_first_lines(
+def test_file_keeps_its_version_and_its_first_lines(
     root: Path, client: BlockingClient, content: bytes, version: str, is_empty: bool
 ) -> None:
     session = client.open("demo")
@@ -289,9 +295,7 @@ def test_a_file_keeps_its_version_and_its_first_lines(
     assert json.loads(written.splitlines()[-1])["message"]["payload"] == {"n": 7}
 
 
-def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    root: Path, client: BlockingClient
-) -> None:
+def test_unreadable_file_does_not_count_as_empty(root: Path, client: BlockingClient) -> None:
     session = client.open("demo")
     wire_file(root).mkdir()
     assert not session.wire_is_empty()
@@ -300,10 +304,10 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_one(
             read()
 
 
-# --- following -----------------------------------------------------------------------------------
+# --- following ------------------------------------------------------------------------------------
 
 
-def test_a_follower_of_both_files_gets_each_in_its_order(client: BlockingClient) -> None:
+def test_follower_of_both_files_gets_each_in_its_order(client: BlockingClient) -> None:
     session = client.open("demo")
     session.append_message(message("one"))
     session.append_wire("A", {"n": 0})
@@ -313,42 +317,42 @@ def test_a_follower_of_both_files_gets_each_in_its_order(client: BlockingClient)
             (RecordsEvent, "context"), (RecordsEvent, "wire"), (Live, "context"), (Live, "wire")
         }  # fmt: skip
         session.append_wire("B", {"n": 1})
-        told = events.next_event(10)
-        assert isinstance(told, RecordsEvent)
-        assert [(each.type, each.at) for each in told.wire_records()] == [("B", Position(0, 1))]
+        received = events.next_event(10)
+        assert isinstance(received, RecordsEvent)
+        assert [(each.type, each.at) for each in received.wire_records()] == [("B", Position(0, 1))]
         ack = session.append_message(message("two"))
-        told = events.next_event(10)
-        assert isinstance(told, RecordsEvent)
-        assert (told.file, told.next) == ("context", ack.head)
+        received = events.next_event(10)
+        assert isinstance(received, RecordsEvent)
+        assert (received.file, received.next) == ("context", ack.head)
 
 
-def test_a_follower_of_both_says_where_it_goes_on_in_each(client: BlockingClient) -> None:
+def test_follower_of_both_files_has_a_position_in_each(client: BlockingClient) -> None:
     session = client.open("demo")
     ack = session.append_message([message("one"), message("two")])
     wire = session.append_wire([("A", {"n": 0}), ("A", {"n": 1})], durability="synced")
     with pytest.raises(BadRequest, match="wire_after"):
         session.subscribe(ack.first, records="both")
     with session.subscribe(ack.last, records="both", wire_after=wire.last) as events:
-        told = [events.next_event(10) for _ in range(4)]
-    blocks = {each.file: each for each in told if isinstance(each, RecordsEvent)}
+        received = [events.next_event(10) for _ in range(4)]
+    blocks = {each.file: each for each in received if isinstance(each, RecordsEvent)}
     assert blocks["context"].first == ack.last
     assert [each.payload["n"] for each in blocks["wire"].wire_records()] == [1]
 
 
-def test_a_written_event_reaches_its_followers_and_is_then_synced(client: BlockingClient) -> None:
+def test_followers_get_a_written_event_after_its_sync(client: BlockingClient) -> None:
     session = client.open("demo")
     with session.subscribe("now", records="wire") as events:
         assert isinstance(events.next_event(10), Live)
         before = client.status().syncs
         assert session.append_wire("A", {"n": 0}).durability == "written"
-        told = events.next_event(10)
-        assert isinstance(told, RecordsEvent)
+        received = events.next_event(10)
+        assert isinstance(received, RecordsEvent)
         assert client.status().syncs == before + 1
-        # What a follower was told every reader is told.
+        # Readers see every event that a follower has received.
         assert [each.payload["n"] for each in session.wire_records()] == [0]
 
 
-def test_an_unsynced_event_is_synced_without_followers(client: BlockingClient) -> None:
+def test_unsynced_event_is_synced_without_followers(client: BlockingClient) -> None:
     session = client.open("demo")
     session.append_wire("A", {"n": 0})
     found: list[WireRecord] = []
@@ -357,8 +361,9 @@ def test_an_unsynced_event_is_synced_without_followers(client: BlockingClient) -
     assert found[0].payload["n"] == 0
 
 
+@pytest.mark.usefixtures("daemon")
 def test_written_events_are_readable_once_acknowledged(root: Path) -> None:
-    with connect_sync(root) as client:
+    with connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         for number in range(20):
             ack = session.append_wire("Tick", {"number": number})
@@ -369,15 +374,17 @@ def test_written_events_are_readable_once_acknowledged(root: Path) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_fields_of_a_header_are_given_with_the_first_event_and_kept(
-    root: Path, *, restarts: bool
+def test_header_fields_come_with_the_first_event_and_stay(
+    root: Path, daemon: DaemonInThread, *, restarts: bool
 ) -> None:
     fields = {"session_id": "0a1b", "app_version": "1.52", "more": {"n": [1, 2.5, "é"]}}
-    with connect_sync(root) as client:
-        session = client.open("demo")
-        session.append_wire("A", header=fields)
-        if restarts:
-            client.drain()
+    with connect_sync(root, spawn=False) as client:
+        client.open("demo").append_wire("A", header=fields)
+    if restarts:
+        daemon.stop()
+        daemon.start()
+    with connect_sync(root, spawn=False) as client:
+        session = client.session("demo")
         session.append_wire("B", header={"session_id": "another"})
         session.fork("copy")
         for each in ("demo", "copy"):
@@ -391,6 +398,7 @@ def test_the_fields_of_a_header_are_given_with_the_first_event_and_kept(
         assert other.wire_version() == "1.11"
 
 
+@pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(
     ("header", "named"),
     [
@@ -399,10 +407,10 @@ def test_the_fields_of_a_header_are_given_with_the_first_event_and_kept(
         ({"x": object()}, "as JSON"),
     ],
 )  # fmt: skip
-def test_a_header_that_cannot_be_one_is_refused_and_nothing_is_written(
+def test_invalid_header_is_refused_and_nothing_is_written(
     root: Path, header: Any, named: str
 ) -> None:
-    with connect_sync(root) as client:
+    with connect_sync(root, spawn=False) as client:
         session = client.open("demo")
         with pytest.raises(BadRequest, match=named):
             session.append_wire("A", header=header)
