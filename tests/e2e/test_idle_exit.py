@@ -10,34 +10,9 @@ import pytest
 
 import steno
 from support.command import Steno
-from support.foreground import ForegroundDaemon
 from support.racers import wait_for_jitter
 
 CLIENTS = 16
-
-
-def test_a_daemon_ends_after_its_idle_time(root: Path) -> None:
-    (root / "config.toml").write_text("[life]\nidle_exit_s = 0.2\n")
-    with ForegroundDaemon(root) as daemon:
-        with steno.connect_sync(root, spawn=False) as client:
-            client.open("demo").append_message({"role": "user", "content": "hi"})
-        assert daemon.wait_for(" idle_exit ")
-        assert daemon.wait() == 0
-    assert not (root / "stenod.sock").exists()
-
-
-def test_a_daemon_with_a_connected_client_does_not_end(root: Path) -> None:
-    (root / "config.toml").write_text("[life]\nidle_exit_s = 0.05\n")
-    with ForegroundDaemon(root) as daemon, steno.connect_sync(root, spawn=False) as client:
-        # A connection that says nothing is one, too.
-        wait_for_jitter(0.5)
-        assert not any(" idle_exit " in line for line in daemon.log)
-        assert client.status().pid == daemon.pid
-
-
-def test_by_default_a_daemon_never_ends_by_itself(root: Path) -> None:
-    options = Steno(root)("config", "--json").document["options"]
-    assert {each["name"]: each["value"] for each in options}["life.idle_exit_s"] == 0
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The daemon's log: one event a line, rotated, and never a word of what is in a session."""
 
 import json
-import logging
 import os
 import re
 import resource
@@ -17,8 +16,6 @@ import pytest
 
 import steno
 from steno_protocol import paths
-from stenod.runtime.internal_errors import fault_of
-from stenod.runtime.log_file import LogFile
 from support.command import Steno
 from support.foreground import ForegroundDaemon
 from support.raw_peer import RawPeer
@@ -129,15 +126,6 @@ def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Pat
     assert CANARY not in "".join(told)
 
 
-def test_an_internal_error_is_logged_by_type_and_place_without_its_text() -> None:
-    try:
-        raise ValueError(f"no record: {CANARY}")
-    except ValueError as error:
-        told = fault_of(error)
-    assert told.startswith("ValueError at test_log.py:")
-    assert CANARY not in told
-
-
 def test_every_event_is_one_line_with_its_fields(root: Path) -> None:
     (root / "config.toml").write_text("[log]\nlevel = 'debug'\n[disk]\nslow_sync_s = 0\n")
     steno_call = Steno(root)
@@ -204,59 +192,6 @@ def test_a_log_that_was_removed_or_moved_away_is_begun_anew(root: Path, is_moved
     pid = json.loads(steno_call("status", "--json").out)["pid"]
     # What libzmq and the interpreter say when they end the process stands there, too.
     assert {Path(f"/proc/{pid}/fd/{handle}").readlink() for handle in (1, 2)} == {log}
-
-
-def _events(handler: LogFile, count: int) -> None:
-    for number in range(count):
-        handler.emit(logging.makeLogRecord({"msg": f"{number:05} " + "x" * 93}))
-
-
-def test_a_log_that_cannot_be_rotated_goes_on_in_its_file_and_is_bounded(root: Path) -> None:
-    log = root / "stenod.log"
-    (root / "stenod.log.2" / "in the way").mkdir(parents=True)
-    handler = LogFile(log)
-    handler.bytes_max, handler.files_max = 1000, 2
-    _events(handler, 10)
-    (root / "stenod.log.1").mkdir()
-    _events(handler, 15)
-    assert log.stat().st_size == 2500, "nothing is lost meanwhile"
-    _events(handler, 10)
-    assert log.stat().st_size == 500
-    (root / "stenod.log.1").rmdir()
-    (root / "stenod.log.2" / "in the way").rmdir()
-    (root / "stenod.log.2").rmdir()
-    _events(handler, 10)
-    handler.close()
-    assert sorted(path.name for path in root.glob("stenod.log*")) == ["stenod.log", "stenod.log.1"]
-
-
-def test_an_event_behind_one_that_a_full_disk_took_in_part_is_a_line_of_its_own(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = os.write
-    with closing(LogFile(root / "stenod.log")) as handler:
-        _events(handler, 1)
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "write", lambda file, data: write(file, data[:7]))
-            _events(handler, 1)
-        _events(handler, 2)
-    whole, torn, *behind = (root / "stenod.log").read_text().splitlines()
-    assert whole.startswith(torn)
-    assert len(torn) == 7
-    assert behind == [whole, whole.replace("00000", "00001")]
-
-
-def test_the_log_of_a_root_that_was_moved_goes_with_it(root: Path) -> None:
-    old, new = root / "old", root / "new"
-    old.mkdir()
-    handler = LogFile(old / "stenod.log")
-    old.rename(new)
-    old.mkdir()
-    (new / "stenod.log").unlink()
-    _events(handler, 1)
-    handler.close()
-    assert (new / "stenod.log").stat().st_size == 100
-    assert list(old.iterdir()) == []
 
 
 def test_the_next_daemon_logs_that_the_last_one_was_killed(root: Path) -> None:

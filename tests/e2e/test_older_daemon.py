@@ -13,7 +13,7 @@ def test_a_daemon_of_an_older_protocol_is_ended_as_its_error_advises(
     root: Path, command: str
 ) -> None:
     steno = Steno(root)
-    with daemon_of_tests(root, "support.older_daemon") as daemon:
+    with daemon_of_tests(root, "e2e.older_daemon") as daemon:
         refused = steno("status")
         assert refused.code != 0
         assert "is too old" in refused.err

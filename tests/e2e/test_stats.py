@@ -4,21 +4,11 @@ import socket
 import urllib.request
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import steno
-from steno_protocol.commands import Stats
-from steno_protocol.errors import ErrorCode
 from steno_protocol.replies import StatsReport
 from support.command import Steno
 from support.foreground import ForegroundDaemon
-
-MESSAGE = {"role": "user", "content": "hi"}
-
-
-def _report(client: steno.BlockingClient) -> StatsReport:
-    return client.request(Stats(), StatsReport)[0]
 
 
 def _samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -27,32 +17,6 @@ def _samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-
-
-def test_what_was_appended_synced_and_refused_is_counted(root: Path) -> None:
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
-        before = _report(client)
-        assert (before.appended_records, sum(before.groups.counts)) == (0, 0)
-        session = client.open("demo")
-        ack = session.append_message([MESSAGE, MESSAGE])
-        session.append_message(MESSAGE)
-        session.checkpoint()
-        session.revert_to(0)
-        with pytest.raises(steno.Conflict):
-            session.append_message(MESSAGE, expect=ack.first)
-        told = _report(client)
-    assert told.appended_records == 4
-    size = (root / "sessions" / "demo" / "context_1.jsonl").stat().st_size
-    assert told.appended_bytes == size
-    assert (sum(told.groups.counts), told.groups.total) == (3, 3)
-    assert len(told.sync_s.counts) == len(told.sync_s.bounds) + 1
-    assert sum(told.sync_s.counts) >= 3
-    assert told.sync_s.total > 0
-    assert told.rewrites == {"reverted": 1}
-    assert told.errors == {ErrorCode.CONFLICT: 1}
-    assert (told.clients, told.subscribers, told.sessions_open, told.queued) == (1, 1, 1, 0)
-    assert told.open_files > 4
-    assert told.resident_bytes > 1 << 20
 
 
 def test_stats_has_text_json_and_prometheus_formats(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""The async client under `asyncio.run`, as most programs begin, with no help of anyio's runner."""
+"""The async client under `asyncio.run`, as most programs use it, without anyio's runner."""
 
 import asyncio
 import json
@@ -17,22 +17,24 @@ from steno.adapters._file_session import FileSession
 from steno.adapters.kosong import StenoLinearStorage
 from steno_protocol import limits
 
+pytestmark = pytest.mark.usefixtures("daemon")
+
 MANY = 3 * limits.CLIENT_TURN_MESSAGES
 
 
 def append_many(root: Path) -> None:
-    """Let another client append so much that it comes as many messages."""
-    with steno.connect_sync(root) as client:
+    """Append so much by another client that it arrives as many messages."""
+    with steno.connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         for number in range(MANY):
             session.append_message({"role": "user", "content": str(number)})
 
 
-def test_a_history_is_whole_after_its_loop_was_busy_while_much_came(root: Path) -> None:
+def test_history_is_complete_after_its_loop_was_blocked(root: Path) -> None:
     async def main() -> None:
-        async with steno.connect(root) as client:
+        async with steno.connect(root, spawn=False) as client:
             session = await client.open("demo")
-            # In this very thread: the loop stands still meanwhile.
+            # In this thread, so the loop is blocked meanwhile.
             append_many(root)
             async with asyncio.timeout(30):
                 await session.wait_for(f"0:{MANY}")
@@ -43,9 +45,9 @@ def test_a_history_is_whole_after_its_loop_was_busy_while_much_came(root: Path) 
     asyncio.run(main())
 
 
-def test_a_subscription_ends_with_what_was_written_last(root: Path) -> None:
+def test_subscription_receives_the_last_record(root: Path) -> None:
     async def main() -> None:
-        async with steno.connect(root) as client:
+        async with steno.connect(root, spawn=False) as client:
             session = await client.open("demo", follow=False)
             lines = 0
             async with asyncio.timeout(30):
@@ -63,9 +65,9 @@ def test_a_subscription_ends_with_what_was_written_last(root: Path) -> None:
     asyncio.run(main())
 
 
-def test_many_requests_at_once_are_all_answered(root: Path) -> None:
+def test_many_concurrent_requests_all_get_replies(root: Path) -> None:
     async def main() -> None:
-        async with steno.connect(root) as client:
+        async with steno.connect(root, spawn=False) as client:
             session = await client.open("demo")
             messages = [{"role": "user", "content": str(number)} for number in range(MANY)]
             acks = await asyncio.gather(*map(session.append_message, messages))
@@ -75,7 +77,7 @@ def test_many_requests_at_once_are_all_answered(root: Path) -> None:
     asyncio.run(main())
 
 
-def test_callers_answered_together_send_together(
+def test_callers_with_replies_in_one_message_send_one_message(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Sequence[bytes]] = []
@@ -92,7 +94,7 @@ def test_callers_answered_together_send_together(
         return messages
 
     async def main() -> None:
-        async with steno.connect(root) as client:
+        async with steno.connect(root, spawn=False) as client:
             session = await client.open("demo", follow=False)
 
             async def agent() -> None:
@@ -104,14 +106,14 @@ def test_callers_answered_together_send_together(
             await asyncio.gather(*(agent() for _ in range(50)))
 
     asyncio.run(main())
-    # The first goes alone, as nobody knows that others follow; the rest of its turn goes together,
-    # and so does what each message from the daemon brings about.
+    # The first request is sent alone, before the others exist. The other requests of that turn share
+    # a message, and so do the requests that follow each message of the daemon.
     assert len(sent) <= 2 + len(received)
 
 
 async def messages(root: Path) -> AsyncGenerator[int, None]:
-    """A client in a generator, which whoever closes the generator leaves."""
-    async with steno.connect(root) as client:
+    """A client in a generator; the task that closes the generator leaves the client."""
+    async with steno.connect(root, spawn=False) as client:
         session = await client.open("demo")
         for number in range(3):
             await session.append_message({"role": "user", "content": str(number)})
@@ -130,7 +132,7 @@ async def closed_by_another_task(root: Path) -> None:
 
 
 async def entered_and_left_by_two_tasks(root: Path) -> None:
-    client = steno.connect(root)
+    client = steno.connect(root, spawn=False)
     await asyncio.create_task(client.__aenter__())
     session = await client.open("demo")
     await session.append_message({"role": "user", "content": "x"})
@@ -138,7 +140,7 @@ async def entered_and_left_by_two_tasks(root: Path) -> None:
 
 
 async def left_while_it_is_cancelled(root: Path) -> None:
-    client = steno.connect(root)
+    client = steno.connect(root, spawn=False)
     await client.__aenter__()
     leaving = asyncio.create_task(client.__aexit__(None, None, None))
     await anyio.lowlevel.checkpoint()
@@ -156,7 +158,7 @@ async def left_while_it_is_cancelled(root: Path) -> None:
         left_while_it_is_cancelled,
     ],
 )
-def test_leaving_a_client_cancels_no_foreign_task_and_leaves_none(
+def test_leaving_a_client_cancels_no_other_task_and_leaves_no_task(
     root: Path, use: Callable[[Path], Awaitable[None]]
 ) -> None:
     complaints: list[dict[str, Any]] = []
@@ -174,9 +176,9 @@ def test_leaving_a_client_cancels_no_foreign_task_and_leaves_none(
     assert complaints == []
 
 
-def test_a_waiting_caller_gets_an_error_when_the_link_task_is_cancelled(root: Path) -> None:
+def test_waiting_caller_gets_an_error_when_the_link_task_is_cancelled(root: Path) -> None:
     async def main() -> None:
-        client = steno.connect(root)
+        client = steno.connect(root, spawn=False)
         await client.__aenter__()
         session = await client.open("demo")
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -194,9 +196,9 @@ def test_a_waiting_caller_gets_an_error_when_the_link_task_is_cancelled(root: Pa
     asyncio.run(main())
 
 
-def test_a_client_that_is_closed_ends_the_waits_of_other_tasks(root: Path) -> None:
+def test_closing_a_client_ends_the_waits_of_other_tasks(root: Path) -> None:
     async def main() -> None:
-        client = steno.connect(root)
+        client = steno.connect(root, spawn=False)
         await client.__aenter__()
         session = await client.open("demo")
         waiting = asyncio.create_task(session.wait_for("0:9"))
@@ -209,7 +211,7 @@ def test_a_client_that_is_closed_ends_the_waits_of_other_tasks(root: Path) -> No
 
 
 class Gate:
-    """Holds up what runs in threads, after it has begun, until it is opened."""
+    """Blocks work in threads, after it has begun, until the gate is opened."""
 
     def __init__(self) -> None:
         self.is_reached = threading.Event()
@@ -226,7 +228,7 @@ class Gate:
         return held
 
     async def is_kept_by(self, work: Awaitable[Any]) -> bool:
-        """Cancel a task that waits for what is held up here; whether it waits on until the end."""
+        """Cancel a task that waits at the gate; True when it still waits for the end of its work."""
         task = asyncio.ensure_future(work)
         assert await asyncio.to_thread(self.is_reached.wait, 30)
         for _ in range(3):
@@ -240,18 +242,18 @@ class Gate:
         return is_kept
 
 
-def test_a_stream_whose_reader_is_cancelled_in_the_middle_gives_each_line_once(
+def test_stream_with_a_cancelled_reader_gives_each_line_once(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        async with steno.connect(root) as client:
+        async with steno.connect(root, spawn=False) as client:
             session = await client.open("demo", follow=False)
             sent = [{"role": "user", "content": f"{number} {'x' * 1000}"} for number in range(4000)]
             await session.append_message(sent)
             gate = Gate()
             monkeypatch.setattr(SourceFile, "read", gate.before(SourceFile.read))
             lines = session.lines()
-            # What the daemon sends at first is taken before the file is.
+            # The first lines come from the daemon, before the file is read.
             taken: list[bytes] = []
 
             async def take() -> None:
@@ -280,7 +282,7 @@ class Note:
         return cls(record["content"])
 
 
-def test_a_cancelled_call_of_an_adapter_is_over_before_the_next_one_begins(
+def test_cancelled_adapter_call_ends_before_the_next_one_begins(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STENO_HOME", str(root))

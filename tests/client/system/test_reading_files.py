@@ -1,5 +1,6 @@
-"""Long sessions, whose clients read on from the file by themselves, against a real daemon."""
+"""Long sessions, which clients continue to read from the file without the daemon."""
 
+import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -10,8 +11,9 @@ import pytest
 import steno
 from steno._system.session_file import open_source
 from steno_protocol import commands, limits, paths, replies
-from support.foreground import ForegroundDaemon
 from support.session_files import records_in
+
+pytestmark = pytest.mark.usefixtures("daemon")
 
 DESCRIPTORS = Path("/proc/self/fd")
 LINE = b'{"role":"user","content":"%s %07d"}\n'
@@ -19,7 +21,7 @@ COUNT = 3 * limits.BLOCK_BYTES // 600
 
 
 def long_session(root: Path, name: str = "demo") -> list[bytes]:
-    """The lines of a session of some blocks that no daemon has met."""
+    """Write a session of some blocks that no daemon has opened; returns its lines."""
     lines = [LINE % (b"x" * 560, number) for number in range(COUNT)]
     folder = root / paths.SESSIONS / name
     folder.mkdir(parents=True)
@@ -28,14 +30,22 @@ def long_session(root: Path, name: str = "demo") -> list[bytes]:
 
 
 def opened_files(folder: Path) -> list[str]:
-    """The files of a folder that this process has open."""
+    """The session files below a folder that this process has open for reading only.
+
+    The daemon runs in this process, too, and opens the files of its sessions for writing.
+    """
     found: list[str] = []
     for descriptor in DESCRIPTORS.iterdir():
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             target = str(descriptor.readlink())
-            if target.startswith(f"{folder}/sessions/"):
-                found.append(target)
+            mode = fcntl.fcntl(int(descriptor.name), fcntl.F_GETFL) & os.O_ACCMODE
+            if target.startswith(f"{folder}/sessions/") and target.endswith(".jsonl"):
+                found += [target] if mode == os.O_RDONLY else []
     return found
+
+
+def connected(root: Path) -> steno.BlockingClient:
+    return steno.connect_sync(root, spawn=False)
 
 
 def taken(lines: Iterable[bytes], count: int) -> tuple[list[bytes], Iterator[bytes]]:
@@ -44,9 +54,9 @@ def taken(lines: Iterable[bytes], count: int) -> tuple[list[bytes], Iterator[byt
     return [next(rest) for _ in range(count)], rest
 
 
-def test_a_long_session_is_read_from_the_file(root: Path) -> None:
+def test_long_session_is_read_from_the_file(root: Path) -> None:
     lines = long_session(root)
-    with steno.connect_sync(root) as client:
+    with connected(root) as client:
         session = client.open("demo", follow=False)
         first, rest = taken(session.lines(), COUNT // 2)
         assert opened_files(root) == [str(root / "sessions/demo/context.jsonl")]
@@ -59,9 +69,9 @@ def test_a_long_session_is_read_from_the_file(root: Path) -> None:
         assert list(session.lines(after="0:2000", until="0:2900")) == lines[2000:2900]
 
 
-def test_what_comes_meanwhile_is_read_too(root: Path) -> None:
+def test_records_appended_meanwhile_are_read_too(root: Path) -> None:
     lines = long_session(root)
-    with steno.connect_sync(root) as client:
+    with connected(root) as client:
         session = client.open("demo", follow=False)
         first, rest = taken(session.lines(), COUNT // 2)
         session.append_message({"role": "user", "content": "late"})
@@ -76,7 +86,7 @@ REWRITES: dict[str, Callable[[steno.BlockingSession], object]] = {
         session.clear(),
         session.append_message([{"role": "user", "content": "y" * 900}] * 2000),
     ),
-    "another program moves it": lambda session: session.file_backend.rename(
+    "moved by another program": lambda session: session.file_backend.rename(
         session.file_backend.with_name("context_1.jsonl")
     ),
 }
@@ -84,20 +94,20 @@ REWRITES: dict[str, Callable[[steno.BlockingSession], object]] = {
 
 @pytest.mark.parametrize("rewrite", REWRITES.values(), ids=REWRITES)
 @pytest.mark.parametrize("count", [1, limits.BLOCK_BYTES // 500, COUNT - 9])
-def test_a_concurrent_rewrite_takes_no_line_from_a_reader(
+def test_concurrent_rewrite_takes_no_line_from_a_reader(
     root: Path, rewrite: Callable[[steno.BlockingSession], object], count: int
 ) -> None:
     lines = long_session(root)
-    with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
+    with connected(root) as client:
         session = client.open("demo", follow=False)
         first, rest = taken(session.lines(), count)
         rewrite(session)
         assert first + list(rest) == lines
 
 
-def test_a_file_that_another_program_cuts_gives_whole_lines_of_it_or_an_error(root: Path) -> None:
+def test_file_truncated_by_another_program_gives_whole_lines_or_an_error(root: Path) -> None:
     lines = long_session(root)
-    with steno.connect_sync(root) as client:
+    with connected(root) as client:
         session = client.open("demo", follow=False)
         first, rest = taken(session.lines(), COUNT // 2)
         os.truncate(session.file_backend, len(b"".join(lines[: COUNT // 2])) + 10)
@@ -106,8 +116,8 @@ def test_a_file_that_another_program_cuts_gives_whole_lines_of_it_or_an_error(ro
         assert first == lines[: len(first)]
 
 
-def test_events_are_read_on_from_their_file(root: Path) -> None:
-    with steno.connect_sync(root) as client:
+def test_events_are_read_from_their_file(root: Path) -> None:
+    with connected(root) as client:
         session = client.open("demo")
         for number in range(4):
             events = [("StepBegin", {"text": "x" * 5000, "n": each}) for each in range(100)]
@@ -119,9 +129,9 @@ def test_events_are_read_on_from_their_file(root: Path) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("no_blocking_calls")
-async def test_the_async_client_reads_on_in_a_thread(root: Path) -> None:
+async def test_async_client_reads_the_file_in_a_thread(root: Path) -> None:
     lines = long_session(root)
-    async with steno.connect(root) as client:
+    async with steno.connect(root, spawn=False) as client:
         session = await client.open("demo", follow=False)
         stream = session.lines()
         found = [await anext(stream) for _ in range(COUNT // 2)]
@@ -132,9 +142,9 @@ async def test_the_async_client_reads_on_in_a_thread(root: Path) -> None:
         assert len((await session.history_at()).history) == COUNT
 
 
-def test_a_local_client_gets_the_file_while_there_is_more(root: Path) -> None:
+def test_reply_names_the_file_while_there_are_more_lines(root: Path) -> None:
     long_session(root)
-    with steno.connect_sync(root) as client:
+    with connected(root) as client:
         reply, block = client.request(commands.Read(session="demo"), replies.Lines)
         assert reply.source is not None
         assert reply.source.path == str(root / "sessions/demo/context.jsonl")
@@ -147,7 +157,7 @@ def test_a_local_client_gets_the_file_while_there_is_more(root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "folder", "link", "pipe", "other", "null"])
-def test_what_is_not_the_file_is_not_opened(tmp_path: Path, kind: str) -> None:
+def test_only_the_right_file_is_opened(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     match kind:
         case "folder":
@@ -168,9 +178,9 @@ def test_what_is_not_the_file_is_not_opened(tmp_path: Path, kind: str) -> None:
     assert len(list(DESCRIPTORS.iterdir())) == before
 
 
-def test_records_of_a_session_that_is_written_meanwhile_are_in_order(root: Path) -> None:
+def test_records_of_a_growing_session_are_in_order(root: Path) -> None:
     lines = long_session(root)
-    with steno.connect_sync(root) as client, steno.connect_sync(root) as other:
+    with connected(root) as client, connected(root) as other:
         session, writer = client.open("demo", follow=False), other.open("demo", follow=False)
         numbers: list[int] = []
         for record in session.records():

@@ -9,7 +9,6 @@ from steno import connect_sync
 from steno_protocol import limits
 from support.crowd import wait_until
 from support.foreground import daemon_of_tests
-from support.lines import foreign
 from support.resident import resident_bytes
 
 
@@ -18,7 +17,7 @@ from support.resident import resident_bytes
 )
 def test_the_housekeeping_gives_back_what_is_free(root: Path) -> None:
     record = {"role": "user", "content": "x" * (15 * limits.MIB)}
-    with daemon_of_tests(root, "support.hoarding_daemon") as daemon:
+    with daemon_of_tests(root, "e2e.hoarding_daemon") as daemon:
         with connect_sync(root, spawn=False) as client:
             session = client.open("demo", follow=False)
             before = resident_bytes(daemon.pid)
@@ -26,13 +25,3 @@ def test_the_housekeeping_gives_back_what_is_free(root: Path) -> None:
                 session.append_message(record)
         # Several times as much was needed, and nothing else gives it back.
         wait_until(lambda: resident_bytes(daemon.pid) - before < 2 * limits.FREED_BYTES_MAX)
-
-
-def test_the_housekeeping_looks_at_what_is_followed(root: Path) -> None:
-    with daemon_of_tests(root, "support.brisk_daemon"), connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        session.append_message({"role": "user", "content": "hi"})
-        with (root / "sessions" / "demo" / "context.jsonl").open("ab") as file:
-            file.write(foreign("theirs"))
-        assert session.wait_for("0:2", timeout=30)
-        assert session.history[-1]["content"] == "theirs"

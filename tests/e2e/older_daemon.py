@@ -1,4 +1,4 @@
-"""`python -m support.older_daemon`: a daemon that speaks an older protocol version."""
+"""`python -m e2e.older_daemon`: a daemon that speaks an older protocol version."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`python -m support.hoarding_daemon`: a daemon whose C library gives nothing back by itself.
+"""`python -m e2e.hoarding_daemon`: a daemon whose C library gives nothing back by itself.
 
 Its rounds come as often as a test can wait.
 """
