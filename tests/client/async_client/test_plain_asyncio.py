@@ -106,8 +106,8 @@ def test_callers_with_replies_in_one_message_send_one_message(
             await asyncio.gather(*(agent() for _ in range(50)))
 
     asyncio.run(main())
-    # The first request is sent alone, before the others exist. The other requests of that turn share
-    # a message, and so do the requests that follow each message of the daemon.
+    # The first request is sent alone, before the others exist. The others of that turn share one
+    # message, and so do the requests that follow each message of the daemon.
     assert len(sent) <= 2 + len(received)
 
 
@@ -228,7 +228,7 @@ class Gate:
         return held
 
     async def is_kept_by(self, work: Awaitable[Any]) -> bool:
-        """Cancel a task that waits at the gate; True when it still waits for the end of its work."""
+        """Cancel a task that waits at the gate; True when it waits until its work ends."""
         task = asyncio.ensure_future(work)
         assert await asyncio.to_thread(self.is_reached.wait, 30)
         for _ in range(3):
