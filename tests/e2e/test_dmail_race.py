@@ -78,32 +78,3 @@ def test_a_daemon_that_is_killed_about_the_delivery_leaves_one_message(
         assert len(session.history) == 2
         assert session.pending_dmail() is None
         assert session.n_checkpoints == 2
-
-
-def test_one_of_several_agents_delivers_a_mail(root: Path) -> None:
-    with steno.connect_sync(root) as client:
-        session = talk(client)
-        session.send_dmail(1, "this way", key="mail-1")
-        start = threading.Barrier(4)
-        delivered: list[steno.Ack] = []
-        refused: list[str] = []
-
-        def deliver() -> None:
-            with steno.connect_sync(root) as other:
-                theirs = other.open("demo")
-                start.wait()
-                try:
-                    delivered.append(theirs.deliver_dmail("mail-1"))
-                except steno.NotFound as error:
-                    refused.append(error.message)
-
-        threads = [threading.Thread(target=deliver) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert (len(delivered), len(refused)) == (1, 3)
-        assert all("it was delivered as generation 1" in message for message in refused)
-        assert session.wait_for(delivered[0].head, timeout=60)
-        assert arrived(session) == 1

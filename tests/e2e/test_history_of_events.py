@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +23,7 @@ from steno import (
 )
 from steno.values import SubscriptionEvent
 from steno_protocol.context import Message
+from support.daemon_in_thread import DaemonInThread
 
 pytestmark = pytest.mark.anyio
 
@@ -102,9 +103,14 @@ def check(event: SubscriptionEvent, head: Position, history: Sequence[Message]) 
             pass
 
 
+def _daemon(root: Path, *, kills: bool) -> AbstractContextManager[object]:
+    """A daemon in this process, unless it is killed: then the clients start it."""
+    return nullcontext() if kills else DaemonInThread(root)
+
+
 @pytest.mark.parametrize("kills", [False, True])
 def test_a_blocking_session_contains_the_records_of_its_events(root: Path, *, kills: bool) -> None:
-    with connect_sync(root) as client:
+    with _daemon(root, kills=kills), connect_sync(root) as client:
         session = client.open("demo")
         events = session.subscribe("now")
         with Writers(root, kills=kills):
@@ -118,6 +124,11 @@ def test_a_blocking_session_contains_the_records_of_its_events(root: Path, *, ki
 async def test_an_async_session_contains_the_records_of_its_events(
     root: Path, *, kills: bool
 ) -> None:
+    with _daemon(root, kills=kills):
+        await _follow(root, kills=kills)
+
+
+async def _follow(root: Path, *, kills: bool) -> None:
     async with connect(root) as client:
         session = await client.open("demo")
         async with session.subscribe("now") as events:

@@ -39,20 +39,6 @@ def test_a_second_daemon_refuses_to_start_and_names_the_holder(
             assert client.status().pid == first.pid
 
 
-def test_a_session_that_two_roots_mount_is_written_by_one_daemon(
-    root: Path, shared_root: Path, tmp_path: Path
-) -> None:
-    for each in (root, shared_root):
-        (each / paths.CONFIG).write_text(f'[mounts]\nshared = "{tmp_path}"\n')
-    hello = {"role": "user", "content": "hi"}
-    with steno.connect_sync(root) as first, steno.connect_sync(shared_root) as second:
-        first.open("shared:talk").append_message(hello)
-        with pytest.raises(steno.Held) as refused:
-            second.open("shared:talk")
-        assert refused.value.outcome == "not_applied"
-    assert (tmp_path / "talk" / "context.jsonl").read_text().count("\n") == 1
-
-
 @pytest.mark.parametrize("accident", ["replaced", "unlocked"])
 def test_a_daemon_that_lost_its_root_opens_nothing_more_and_ends(root: Path, accident: str) -> None:
     home = root / "home"

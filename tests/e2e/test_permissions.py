@@ -6,19 +6,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-import anyio
 import pytest
-import zmq
-from anyio import to_thread
-from zmq.utils.monitor import recv_monitor_message
 
 import steno
 from steno.adapters._address import find_address, prepare_root
-from steno_protocol import limits, paths
-from stenod.net.transport import Transport
+from steno_protocol import limits
 from support.command import Steno
 from support.crowd import wait_until
 from support.daemons import end_daemon_of
@@ -143,45 +138,6 @@ def test_another_user_reaches_neither_socket_nor_files(root: Path) -> None:
         assert as_nobody(connect) == "PermissionError"
         reached = [str(path) for path in files if as_nobody(path.read_bytes) != "PermissionError"]
         assert reached == []
-
-
-def has_shaken_hands(path: Path) -> bool:
-    """Whether a socket takes a connection of this process; it may hang up instead."""
-    ends = (
-        zmq.EVENT_HANDSHAKE_SUCCEEDED
-        | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-        | zmq.EVENT_DISCONNECTED
-    )
-    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
-        peer.linger = 0
-        with peer.get_monitor_socket(ends) as events:
-            peer.connect(f"ipc://{path}")
-            assert events.poll(10_000)
-            told = recv_monitor_message(events)["event"]
-            peer.disable_monitor()
-    return told == zmq.EVENT_HANDSHAKE_SUCCEEDED
-
-
-@pytest.mark.parametrize("is_own", [True, False])
-def test_a_socket_whose_way_is_open_hears_its_own_user_and_hangs_up_on_others(
-    root: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
-) -> None:
-    async def knock() -> bool:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(transport.serve, lambda *_: 1, lambda: None)
-            found = await to_thread.run_sync(has_shaken_hands, root / "stenod.sock")
-            tasks.cancel_scope.cancel()
-        return found
-
-    if not is_own:
-        # To a daemon of somebody else this process is another user; it would lie elsewhere.
-        own = os.getuid()
-        monkeypatch.setattr(os, "getuid", lambda: own + 1)
-        monkeypatch.setattr(paths, "check_socket_folder", lambda *_, **__: None)
-    transport = Transport(lambda _: True)
-    with closing(transport):
-        transport.bind_ipc(root / "stenod.sock")
-        assert anyio.run(knock) == is_own
 
 
 @as_root

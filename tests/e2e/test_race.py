@@ -65,31 +65,3 @@ def test_no_acknowledged_record_is_lost_beside_reverts(root: Path) -> None:
         assert stamp is not None
         assert stamp.key == told["key"]
         assert held[told["key"]] >= 1
-
-
-def test_checkpoints_of_four_processes_are_all_distinct(root: Path) -> None:
-    with steno.connect_sync(root) as client:
-        client.open("race", follow=False)
-    told = _race(root, *[("checkpoint", 75)] * 4)
-    numbers = sorted(ack["checkpoint"] for ack in told)
-    assert numbers == list(range(300))
-
-
-@pytest.mark.parametrize("expecting", [False, True])
-def test_two_reverts_at_once_get_one_result_each_in_a_defined_order(
-    root: Path, expecting: bool
-) -> None:
-    with steno.connect_sync(root) as one, steno.connect_sync(root) as two:
-        first, second = one.open("race"), two.open("race")
-        for _ in range(3):
-            first.checkpoint()
-        head = first.head if expecting else None
-        assert first.revert_to(2, expect=head).head == first.head
-        if expecting:
-            with pytest.raises(steno.Conflict) as lost:
-                second.revert_to(1, expect=head)
-            assert lost.value.head == str(first.head)
-        else:
-            assert second.revert_to(1).head > first.head
-            with pytest.raises(steno.NotFound, match="0 to 0 exist"):
-                first.revert_to(2)

@@ -1,12 +1,11 @@
 """A daemon that falls silent: over TCP the client notices by itself, locally it waits for it."""
 
 import os
-import re
 import signal
 import socket
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,10 +16,10 @@ import pytest
 import steno
 from steno._connect.probe import Attempt
 from steno._connect.target import Target
-from steno_protocol import credentials, limits, paths
-from support.command import Steno
+from steno_protocol import limits
+from support.foreground import ForegroundDaemon
+from support.remote_access import allow, endpoint_of, listen
 
-LISTENING = re.compile(r'listening endpoint="(tcp://127\.0\.0\.1:\d+)"')
 LATEST_S = 20.0
 """Far beyond the limits that the clients of these tests have, and far before any other."""
 
@@ -73,24 +72,21 @@ def message(text: str) -> dict[str, str]:
 @pytest.fixture
 def key_file(root: Path) -> Path:
     """A key for a client that may write, of a daemon that does not run yet."""
-    assert Steno(root)("keys", "new", "laptop").code == 0
-    return root / credentials.KEYS_FOLDER / "laptop.key"
+    return allow(root, "laptop")
 
 
 @pytest.fixture
-def endpoint(root: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where a daemon listens on loopback; clients of this process soon miss its signs of life.
+def endpoint(root: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The loopback address of a daemon, whose heartbeats clients of this process soon miss.
 
-    No request is sent again by its timer before these tests are over.
+    No request is repeated by its timer before these tests are over.
     """
-    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
-    assert Steno(root)("start").code == 0
+    listen(root)
     monkeypatch.setattr(limits, "HEARTBEAT_MS", 200)
     monkeypatch.setattr(limits, "HEARTBEAT_TIMEOUT_MS", 600)
     monkeypatch.setattr(limits, "RESEND_S", 3 * LATEST_S)
-    found = LISTENING.search((root / paths.LOG).read_text())
-    assert found is not None
-    return found[1]
+    with ForegroundDaemon(root) as daemon:
+        yield endpoint_of(daemon)
 
 
 @pytest.mark.anyio

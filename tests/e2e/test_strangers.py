@@ -1,6 +1,5 @@
 """Whoever reaches the daemon's address for other machines, without a key or without a word."""
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,22 +8,20 @@ from socket import create_connection
 import pytest
 
 import steno
-from steno_protocol import paths
 from steno_protocol.commands import Stats
 from steno_protocol.replies import StatsReport
-from support.command import Steno
 from support.foreground import ForegroundDaemon
+from support.remote_access import allow, endpoint_of, listen
 
 FEW_FILES = 200
-LISTENING = re.compile(r'listening endpoint="tcp://127\.0\.0\.1:(\d+)"')
 HELLO = {"role": "user", "content": "hi"}
 
 
 @pytest.fixture
 def daemon(root: Path) -> Iterator[ForegroundDaemon]:
     """One that may open few files, and listens for other machines."""
-    assert Steno(root)("keys", "new", "laptop").code == 0
-    (root / paths.CONFIG).write_text('[network]\nlisten = "tcp://127.0.0.1:*"\n')
+    allow(root, "laptop")
+    listen(root)
     daemon = ForegroundDaemon(root)
     daemon.handles_max = FEW_FILES
     with daemon:
@@ -34,11 +31,10 @@ def daemon(root: Path) -> Iterator[ForegroundDaemon]:
 @contextmanager
 def strangers(daemon: ForegroundDaemon, count: int) -> Iterator[None]:
     """So many connections that say nothing."""
-    found = LISTENING.search(daemon.wait_for("listening"))
-    assert found is not None
+    port = int(endpoint_of(daemon).rpartition(":")[2])
     with ExitStack() as made:
         for _ in range(count):
-            made.enter_context(create_connection(("127.0.0.1", int(found[1]))))
+            made.enter_context(create_connection(("127.0.0.1", port)))
         yield
 
 

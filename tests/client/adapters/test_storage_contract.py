@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 from unittest import SkipTest
@@ -12,7 +12,8 @@ import pytest
 
 from steno.adapters.kosong import MemoryLinearStorage, StenoLinearStorage
 from steno.testing import LinearStorage, LinearStorageContract
-from support.daemons import end_daemons_below
+from steno_protocol import paths
+from support.daemon_in_thread import DaemonInThread
 
 
 class Note:
@@ -29,23 +30,16 @@ class Note:
         return cls(record["content"])
 
 
-@pytest.fixture
-def tree() -> Iterator[Path]:
-    """A folder whose daemon the adapters start."""
-    with tempfile.TemporaryDirectory(prefix="steno-") as made:
-        yield Path(made)
-        end_daemons_below(Path(made))
-
-
 class TestStenoLinearStorage(LinearStorageContract):
     is_shared = True
     is_jsonl = True
 
     @pytest.fixture
-    def tmp_path(self, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.setenv("STENO_HOME", str(tree / "home"))
-        (tree / "home").mkdir()
-        return tree
+    def tmp_path(self, root: Path, daemon: DaemonInThread, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("STENO_HOME", str(root))
+        folder = root / paths.SESSIONS / "demo"
+        folder.mkdir(parents=True)
+        return folder
 
     def make_storage(self, path: Path) -> LinearStorage:
         return StenoLinearStorage(path, message_type=Note)
