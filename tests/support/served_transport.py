@@ -1,4 +1,4 @@
-"""A transport of the daemon, served beside a test whose peers are plain sockets of libzmq."""
+"""A transport that serves plain libzmq sockets of a test."""
 
 import struct
 from collections.abc import AsyncGenerator, Callable
@@ -15,11 +15,11 @@ from stenod.api.clients import InFlightFrames
 from stenod.net.transport import Sent, SocketLink, Transport
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
-FAULT = b"what makes the handler fail"
+FAULT = b"a message that makes the handler fail"
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
 READY_OF_DEALER = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
-"""What a client sends first, and when it is greeted (ZMTP 3.0, RFC 23 of ZeroMQ)."""
+"""The first two messages of a client's handshake (ZMTP 3.0, RFC 23 of ZeroMQ)."""
 
 
 def large_frame(size: int, *, more: bool = True) -> bytes:
@@ -28,30 +28,30 @@ def large_frame(size: int, *, more: bool = True) -> bytes:
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    """Return once it is."""
+    """Let other tasks run until a condition is true."""
     with anyio.fail_after(20):
         while not is_true():
             await anyio.lowlevel.checkpoint()
 
 
 def ignore(*_: object, **__: object) -> None:
-    """Takes what is logged."""
+    """Drop a log event."""
 
 
 class Served:
-    """A transport that is served, and what its peers sent.
+    """A running transport, and the messages of its peers.
 
     Attributes:
         transport: on an ipc path or a TCP address.
         endpoint: of the socket.
-        messages: what came, in order, with the identity of its sender.
-        bursts: how many messages had come at the end of each burst.
+        messages: received, in order, each with the identity of its sender.
+        bursts: number of messages received by the end of each burst.
         links: the connections of the peers, by the first frame of their first message.
         keys: their public keys, likewise.
-        senders: what the log says of them, likewise.
+        senders: their names in the log, likewise.
         has_room: whether a new connection may stay.
-        counts: how many others there were beside each new connection.
-        cost: how many requests each message is.
+        counts: number of other connections at each new one.
+        cost: number of requests that each message counts as.
     """
 
     def __init__(self, kind: str, folder: Path) -> None:
@@ -82,7 +82,7 @@ class Served:
         return self.has_room
 
     def take(self, identity: bytes, frames: list[bytes], user: str | None) -> int:
-        """Remember what came."""
+        """Record a message."""
         if frames == [FAULT]:
             raise RuntimeError("a fault of ours")
         self.messages.append((identity, frames))
@@ -92,11 +92,11 @@ class Served:
         return self.cost
 
     def end_burst(self) -> None:
-        """Remember how much had come."""
+        """Record the end of a burst."""
         self.bursts.append(len(self.messages))
 
     def connect(self) -> "zmq.Socket[bytes]":
-        """A peer whose handshake may not be over."""
+        """Connect a peer; its handshake may not be finished."""
         peer = self._context.socket(zmq.DEALER)
         self._peers.append(peer)
         peer.set(zmq.LINGER, 0)
@@ -108,8 +108,8 @@ class Served:
         peer.connect(self.endpoint)
         return peer
 
-    async def come(self, name: bytes) -> "tuple[zmq.Socket[bytes], bytes]":
-        """Connect a peer that sends its name; returns its identity, too."""
+    async def connect_named(self, name: bytes) -> "tuple[zmq.Socket[bytes], bytes]":
+        """Connect a peer and receive its name; returns the peer and its identity."""
         peer = self.connect()
         peer.send(name)
         await until(lambda: name in self.links)
@@ -124,14 +124,14 @@ class Served:
         return sent
 
     def close(self) -> None:
-        """End the peers that are still there, and the transport."""
+        """Close the peers and the transport."""
         self._context.destroy(linger=0)
         self.transport.close()
 
 
 @asynccontextmanager
 async def served(kind: str, folder: Path) -> AsyncGenerator[Served]:
-    """A transport that is served in the block."""
+    """A transport that runs during the block."""
     one = Served(kind, folder)
     with closing(one):
         async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""The daemon's sockets, local and for other machines: bursts, limits, and ended connections."""
+"""The daemon's sockets, local and remote: bursts, limits, and ended connections."""
 
 import os
 import socket
@@ -40,20 +40,20 @@ both = pytest.mark.parametrize("kind", ["ipc", "tcp"])
 
 @pytest.fixture(scope="module", params=["asyncio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The daemon's sockets know asyncio's loop only."""
+    """The transport runs on asyncio only."""
     return str(request.param)
 
 
 @pytest.fixture
 def stranger() -> Iterator[socket.socket]:
-    """A local socket that speaks no ZMTP by itself."""
+    """A local socket without ZMTP."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
         one.setblocking(False)
         yield one
 
 
-def has_hung_up(one: socket.socket) -> bool:
-    """Whether the other end closed the connection."""
+def is_disconnected(one: socket.socket) -> bool:
+    """True when the other end has closed the connection."""
     try:
         while one.recv(4096):
             pass
@@ -66,159 +66,161 @@ def has_hung_up(one: socket.socket) -> bool:
 
 @both
 async def test_messages_arrive_in_order_and_replies_go_back(root: Path, kind: str) -> None:
-    async with served(kind, root) as there:
-        peer, identity = await there.come(b"one")
+    async with served(kind, root) as server:
+        peer, identity = await server.connect_named(b"one")
         for number in range(1000):
             peer.send_multipart([b"%d" % number, b"", b"body"])
-        await until(lambda: len(there.messages) == 1001)
-        assert [frames for _, frames in there.messages[1:]] == [
+        await until(lambda: len(server.messages) == 1001)
+        assert [frames for _, frames in server.messages[1:]] == [
             [b"%d" % number, b"", b"body"] for number in range(1000)
         ]
-        assert there.send(identity, b"a", b"", LARGE) is Sent.OK
+        assert server.send(identity, b"a", b"", LARGE) is Sent.OK
         assert peer.recv_multipart() == [b"a", b"", LARGE]
 
 
 @both
-async def test_the_key_of_a_peer_is_known_only_on_a_socket_for_other_machines(
-    root: Path, kind: str
-) -> None:
-    async with served(kind, root) as there:
-        await there.come(b"one")
+async def test_only_a_remote_socket_knows_the_key_of_a_peer(root: Path, kind: str) -> None:
+    async with served(kind, root) as server:
+        await server.connect_named(b"one")
         if kind == "tcp":
-            assert there.keys[b"one"] == there.senders[b"one"] == there.client.public
+            assert server.keys[b"one"] == server.senders[b"one"] == server.client.public
         else:
-            assert there.keys[b"one"] is None
-            assert there.senders[b"one"] == f"{os.getuid()}:{os.getgid()}:{os.getpid()}"
+            assert server.keys[b"one"] is None
+            assert server.senders[b"one"] == f"{os.getuid()}:{os.getgid()}:{os.getpid()}"
 
 
 @both
-async def test_a_burst_is_bounded_by_its_requests(root: Path, kind: str) -> None:
-    async with served(kind, root) as there:
-        peer, _ = await there.come(b"one")
-        there.cost = limits.BURST_REQUESTS_MAX // 4
-        there.bursts.clear()
+async def test_burst_is_bounded_by_its_requests(root: Path, kind: str) -> None:
+    async with served(kind, root) as server:
+        peer, _ = await server.connect_named(b"one")
+        server.cost = limits.BURST_REQUESTS_MAX // 4
+        server.bursts.clear()
         for number in range(40):
             peer.send(b"%d" % number)
-        await until(lambda: len(there.messages) == 41)
-        ends = [1, *there.bursts]
+        await until(lambda: len(server.messages) == 41)
+        ends = [1, *server.bursts]
         assert max(end - begin for begin, end in pairwise(ends)) <= 4
 
 
 @both
-async def test_a_busy_peer_delays_no_other(root: Path, kind: str) -> None:
-    async with served(kind, root) as there:
-        busy, _ = await there.come(b"busy")
-        other, identity = await there.come(b"other")
+async def test_busy_peer_delays_no_other(root: Path, kind: str) -> None:
+    async with served(kind, root) as server:
+        busy, _ = await server.connect_named(b"busy")
+        other, identity = await server.connect_named(b"other")
         for number in range(5000):
             busy.send(b"%d" % number)
-        await until(lambda: len(there.messages) > 100)
+        await until(lambda: len(server.messages) > 100)
         other.send(b"a request")
-        before = len(there.messages)
-        await until(lambda: (identity, [b"a request"]) in there.messages)
+        before = len(server.messages)
+        await until(lambda: (identity, [b"a request"]) in server.messages)
         # libzmq takes one message of each peer in turn, once its thread has received it.
-        assert there.messages.index((identity, [b"a request"])) - before <= 3000
+        assert server.messages.index((identity, [b"a request"])) - before <= 3000
 
 
 @both
-async def test_a_peer_that_reads_nothing_delays_no_other_and_then_loses_messages(
+async def test_peer_that_reads_nothing_delays_no_other_and_then_loses_messages(
     root: Path, kind: str
 ) -> None:
     in_flight = InFlightFrames()
-    async with served(kind, root) as there:
-        lazy, its_identity = await there.come(b"lazy")
+    async with served(kind, root) as server:
+        lazy, its_identity = await server.connect_named(b"lazy")
         lazy.set(zmq.RCVHWM, 1)
-        peer, identity = await there.come(b"one")
+        peer, identity = await server.connect_named(b"one")
         sent: list[bytes] = []
         frame = LARGE[: limits.KIB]
         while (
-            there.send(its_identity, message := b"%d" % len(sent), frame, in_flight=in_flight)
+            server.send(its_identity, message := b"%d" % len(sent), frame, in_flight=in_flight)
             is Sent.OK
         ):
             sent.append(message)
             assert len(sent) < 100_000
         assert len(sent) >= limits.SEND_QUEUE_MESSAGES
         assert in_flight.bytes > limits.SEND_QUEUE_MESSAGES * len(frame) // 2
-        assert there.send(identity, b"to one") is Sent.OK
+        assert server.send(identity, b"to one") is Sent.OK
         assert peer.recv() == b"to one"
-        # What was queued is not lost.
+        # Queued messages are not lost.
         assert [lazy.recv_multipart()[0] for _ in sent] == sent
-        await until(lambda: there.send(its_identity, b"again") is Sent.OK)
+        await until(lambda: server.send(its_identity, b"again") is Sent.OK)
 
 
 @both
-async def test_a_large_reply_is_copied_when_it_cannot_be_lent(
+async def test_large_reply_is_copied_when_it_cannot_be_lent(
     root: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def store(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
     in_flight = InFlightFrames()
-    async with served(kind, root) as there:
-        (one, its_identity), (other, identity) = await there.come(b"one"), await there.come(b"two")
+    async with served(kind, root) as server:
+        (one, its_identity), (other, identity) = (
+            await server.connect_named(b"one"),
+            await server.connect_named(b"two"),
+        )
         monkeypatch.setattr(garbage.gc, "store", store)
-        assert there.send(its_identity, b"to one", LARGE, in_flight=in_flight) is Sent.OK
-        assert there.send(identity, b"to other", b"short") is Sent.OK
+        assert server.send(its_identity, b"to one", LARGE, in_flight=in_flight) is Sent.OK
+        assert server.send(identity, b"to other", b"short") is Sent.OK
         assert one.recv_multipart() == [b"to one", LARGE]
         assert other.recv_multipart() == [b"to other", b"short"]
     assert in_flight.bytes == len(LARGE)
 
 
 @both
-async def test_a_connection_stands_until_it_ends(root: Path, kind: str) -> None:
-    """That is found out without a message, so an idle client has nothing to read."""
-    async with served(kind, root) as there:
-        (ending, gone), _ = await there.come(b"ending"), await there.come(b"staying")
-        first, other = there.links[b"ending"], there.links[b"staying"]
+async def test_connection_stands_until_it_ends(root: Path, kind: str) -> None:
+    """The transport finds the end without a message, so an idle client has nothing to read."""
+    async with served(kind, root) as server:
+        (ending, gone), _ = (
+            await server.connect_named(b"ending"),
+            await server.connect_named(b"staying"),
+        )
+        first, other = server.links[b"ending"], server.links[b"staying"]
         assert first is not None
         assert first.stands
         ending.close()
         await until(lambda: not first.stands)
-        # Its handle may be another connection's from now on.
-        await there.come(b"later")
+        # Another connection may reuse its handle from now on.
+        await server.connect_named(b"later")
         assert not first.stands
         assert other is not None
         assert other.stands
-        assert there.send(gone, b"nobody") is Sent.GONE
+        assert server.send(gone, b"too late") is Sent.GONE
 
 
-async def test_a_local_connection_without_room_is_ended(
-    root: Path, stranger: socket.socket
-) -> None:
-    async with served("ipc", root) as there:
-        there.has_room = False
-        stranger.connect(str(there.path))
-        await until(lambda: has_hung_up(stranger))
-        there.has_room = True
-        await there.come(b"one")
+async def test_local_connection_without_room_is_closed(root: Path, stranger: socket.socket) -> None:
+    async with served("ipc", root) as server:
+        server.has_room = False
+        stranger.connect(str(server.path))
+        await until(lambda: is_disconnected(stranger))
+        server.has_room = True
+        await server.connect_named(b"one")
 
 
-async def test_a_connection_of_another_machine_without_room_is_ended(root: Path) -> None:
-    async with served("tcp", root) as there:
-        there.has_room = False
-        peer = there.connect()
+async def test_remote_connection_without_room_is_closed(root: Path) -> None:
+    async with served("tcp", root) as server:
+        server.has_room = False
+        peer = server.connect()
         peer.send(b"one")
-        await until(lambda: len(there.counts) > 1)
-        assert not there.messages
-        there.has_room = True
-        await until(lambda: b"one" in there.links)
+        await until(lambda: len(server.counts) > 1)
+        assert not server.messages
+        server.has_room = True
+        await until(lambda: b"one" in server.links)
 
 
 async def test_connections_are_counted_while_they_last(root: Path) -> None:
-    async with served("tcp", root) as there, AsyncExitStack() as made:
-        port = urlsplit(there.endpoint).port or 0
+    async with served("tcp", root) as server, AsyncExitStack() as made:
+        port = urlsplit(server.endpoint).port or 0
         for number in range(3):
             await made.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
-            await until(lambda expected=number + 1: len(there.counts) == expected)
-        assert there.counts == [0, 1, 2]
+            await until(lambda expected=number + 1: len(server.counts) == expected)
+        assert server.counts == [0, 1, 2]
         await made.aclose()
         with anyio.fail_after(20):
-            while there.counts[-1]:
-                seen = len(there.counts)
+            while server.counts[-1]:
+                seen = len(server.counts)
                 async with await anyio.connect_tcp("127.0.0.1", port):
-                    await until(lambda before=seen: len(there.counts) > before)
+                    await until(lambda before=seen: len(server.counts) > before)
 
 
-async def test_connections_that_no_one_watches_delay_neither_others_nor_the_end() -> None:
+async def test_unwatched_connections_delay_neither_others_nor_the_end() -> None:
     remote = Transport(lambda _: True)
     endpoint = remote.bind_tcp(
         "tcp://127.0.0.1:0", KeyPair(*new_key_pair()), lambda _: None, ignore
@@ -233,14 +235,14 @@ async def test_connections_that_no_one_watches_delay_neither_others_nor_the_end(
     assert not end.is_alive()
 
 
-async def test_half_a_message_ends_the_service(root: Path) -> None:
+async def test_half_sent_message_ends_the_service(root: Path) -> None:
     nothing = cast("bytes", None)
 
     async def serve() -> None:
-        async with served("ipc", root) as there:
-            _, identity = await there.come(b"one")
+        async with served("ipc", root) as server:
+            _, identity = await server.connect_named(b"one")
             with pytest.raises(TypeError):
-                there.send(identity, b"begin", nothing)
+                server.send(identity, b"begin", nothing)
             await anyio.sleep_forever()
 
     with pytest.raises(ExceptionGroup) as failed, anyio.fail_after(10):
@@ -248,10 +250,10 @@ async def test_half_a_message_ends_the_service(root: Path) -> None:
     assert isinstance(failed.value.exceptions[0], TypeError)
 
 
-async def test_an_error_of_the_handler_ends_the_service(root: Path) -> None:
+async def test_error_of_the_handler_ends_the_service(root: Path) -> None:
     async def serve() -> None:
-        async with served("ipc", root) as there:
-            there.connect().send(FAULT)
+        async with served("ipc", root) as server:
+            server.connect().send(FAULT)
             await anyio.sleep_forever()
 
     with pytest.raises(ExceptionGroup) as failed, anyio.fail_after(10):
@@ -259,40 +261,42 @@ async def test_an_error_of_the_handler_ends_the_service(root: Path) -> None:
     assert isinstance(failed.value.exceptions[0], RuntimeError)
 
 
-async def test_a_message_with_too_many_frames_is_cut_and_delays_no_other(root: Path) -> None:
-    async with served("ipc", root) as there:
-        long, _ = await there.come(b"long")
-        peer, identity = await there.come(b"one")
+async def test_message_with_too_many_frames_is_cut_and_delays_no_other(root: Path) -> None:
+    async with served("ipc", root) as server:
+        long, _ = await server.connect_named(b"long")
+        peer, identity = await server.connect_named(b"one")
         most = limits.MESSAGE_FRAMES_MAX
         long.send_multipart([b"x"] * (20 * most))
-        there.bursts.clear()
-        await until(lambda: len(there.messages) == 3)
-        assert there.messages[-1][1] == [b"x"] * most
+        server.bursts.clear()
+        await until(lambda: len(server.messages) == 3)
+        assert server.messages[-1][1] == [b"x"] * most
         long.send(b"after")
         peer.send(b"a request")
-        await until(lambda: len(there.messages) == 5)
-        assert (identity, [b"a request"]) in there.messages
-        assert there.messages[-1][1] in ([b"after"], [b"a request"])
+        await until(lambda: len(server.messages) == 5)
+        assert (identity, [b"a request"]) in server.messages
+        assert server.messages[-1][1] in ([b"after"], [b"a request"])
         # Other work had its turn between the parts that were dropped.
-        assert len(there.bursts) >= 19
+        assert len(server.bursts) >= 19
 
 
-async def test_a_message_that_never_ends_delays_no_other(
-    root: Path, stranger: socket.socket
+async def test_endless_message_delays_no_other_peer(
+    root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with served("ipc", root) as there:
-        stranger.connect(str(there.path))
+    # A machine that stands still for the usual time would make libzmq close the connection.
+    monkeypatch.setattr(limits, "HANDSHAKE_MS", 600_000)
+    async with served("ipc", root) as server:
+        peer, identity = await server.connect_named(b"one")
+        stranger.connect(str(server.path))
         frames = large_frame(limits.MIB) + bytes(limits.MIB)
-        left = GREETING + READY_OF_DEALER + 8 * frames
-        peer, identity = await there.come(b"one")
-        while left:
+        unsent = GREETING + READY_OF_DEALER + 8 * frames
+        while unsent:
             with suppress(BlockingIOError):
-                left = left[stranger.send(left) :]
+                unsent = unsent[stranger.send(unsent) :]
             await anyio.lowlevel.checkpoint()
         peer.send(b"a request")
-        await until(lambda: (identity, [b"a request"]) in there.messages)
-        assert len(there.messages) == 2
-        assert not has_hung_up(stranger)
+        await until(lambda: (identity, [b"a request"]) in server.messages)
+        assert len(server.messages) == 2
+        assert not is_disconnected(stranger)
 
 
 @pytest.mark.parametrize(
@@ -305,26 +309,26 @@ async def test_a_message_that_never_ends_delays_no_other(
         ),
     ],
 )
-async def test_a_peer_that_breaks_the_protocol_is_disconnected(
+async def test_peer_that_breaks_the_protocol_is_disconnected(
     root: Path, stranger: socket.socket, data: bytes
 ) -> None:
-    async with served("ipc", root) as there:
-        stranger.connect(str(there.path))
+    async with served("ipc", root) as server:
+        stranger.connect(str(server.path))
         stranger.send(data)
-        await until(lambda: has_hung_up(stranger))
-        await there.come(b"one")
+        await until(lambda: is_disconnected(stranger))
+        await server.connect_named(b"one")
 
 
-async def test_a_handshake_that_never_ends_is_given_up(
+async def test_unfinished_handshake_is_closed_at_its_deadline(
     root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "HANDSHAKE_MS", 20)
-    async with served("ipc", root) as there:
-        stranger.connect(str(there.path))
-        await until(lambda: has_hung_up(stranger))
+    async with served("ipc", root) as server:
+        stranger.connect(str(server.path))
+        await until(lambda: is_disconnected(stranger))
 
 
-async def test_a_process_of_another_user_is_disconnected(
+async def test_process_of_another_user_is_disconnected(
     root: Path, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = os.getuid()
@@ -335,10 +339,10 @@ async def test_a_process_of_another_user_is_disconnected(
         monkeypatch.setattr("steno_protocol.paths.check_socket_folder", ignore)
         transport.bind_ipc(path)
         stranger.connect(str(path))
-        await until(lambda: has_hung_up(stranger))
+        await until(lambda: is_disconnected(stranger))
 
 
-async def test_only_a_transports_own_socket_is_removed(root: Path) -> None:
+async def test_transport_removes_only_its_own_socket(root: Path) -> None:
     path = root / "stenod.sock"
     first, second = Transport(lambda _: True), Transport(lambda _: True)
     first.bind_ipc(path)
@@ -353,7 +357,7 @@ async def test_only_a_transports_own_socket_is_removed(root: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_lent_socket_stays_when_it_is_closed(root: Path) -> None:
+async def test_inherited_socket_stays_when_the_transport_closes(root: Path) -> None:
     path = root / "stenod.sock"
     lent = socket.socket(socket.AF_UNIX)
     lent.bind(str(path))
@@ -364,7 +368,7 @@ async def test_a_lent_socket_stays_when_it_is_closed(root: Path) -> None:
     assert path.is_socket()
 
 
-async def test_a_stale_socket_is_replaced_and_nothing_else(root: Path) -> None:
+async def test_only_a_stale_socket_is_replaced(root: Path) -> None:
     path = root / "stenod.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
