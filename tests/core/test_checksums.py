@@ -47,7 +47,7 @@ def test_a_changed_byte_is_found_in_its_block(data: bytes, draw: st.DataObject) 
     assert found == [(start, min(BLOCK, len(data) - start))]
 
 
-def test_equal_bytes_have_no_difference_whatever_follows() -> None:
+def test_equal_bytes_have_no_difference_before_any_rest() -> None:
     assert list(of(b"0123456789").differences([b"012345", b"6789", b"more"])) == []
 
 
@@ -59,7 +59,7 @@ def test_adjacent_changed_blocks_are_one_difference() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 70), st.binary(max_size=30))
-def test_a_kept_start_keeps_the_checksums_of_its_whole_blocks(
+def test_kept_prefix_keeps_the_checksums_of_its_whole_blocks(
     data: bytes, size: int, new: bytes
 ) -> None:
     kept = of(data).whole_blocks(size)

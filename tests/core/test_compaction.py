@@ -99,7 +99,7 @@ def test_checkpoint_notices_are_not_counted(shown: Record) -> None:
         {"role": "user", "content": None},
     ],
 )
-def test_what_only_looks_like_a_notice_is_counted(counted: Record) -> None:
+def test_message_that_resembles_a_notice_is_counted(counted: Record) -> None:
     assert cut_of([said("user"), counted, said("assistant")]) == Cut(line=1, messages=1)
 
 
@@ -134,7 +134,7 @@ def test_lines_that_are_no_messages_have_numbers_and_are_no_messages() -> None:
         b'{"role":"user","content":"x","tool_calls":[{"id":null},{}]}\n',
     ],
 )
-def test_what_every_reader_takes_for_a_message_counts_and_nothing_else(data: bytes) -> None:
+def test_only_lines_that_every_reader_accepts_count_as_messages(data: bytes) -> None:
     is_message = isinstance(parse_line(data), MessageLine)
     records = [line(said("user")), line(said("user")), data, line(said("assistant"))]
 
@@ -152,7 +152,7 @@ def test_a_call_stays_with_its_result() -> None:
     assert cut_of(records, 3) == Cut(line=1, messages=1)
 
 
-def test_a_cut_that_moves_back_to_a_call_takes_in_what_that_call_stands_between() -> None:
+def test_cut_before_a_call_includes_all_its_results() -> None:
     records = [
         said("user"),
         call("a"),

@@ -104,7 +104,7 @@ def test_a_rotation_that_was_there_before_a_mail_does_not_end_it() -> None:
     assert waiting(sent(generation=3), rewrite("compacted", 4), present=4) == "m"
 
 
-def test_what_is_no_rewrite_leaves_a_mail() -> None:
+def test_other_entries_leave_a_mail_pending() -> None:
     others = [
         TimelineEntry(kind=kind, generation=0) for kind in ("repaired", "foreign", "forked", "new")
     ]
@@ -160,7 +160,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_fold_says_what_a_session_would_that_was_there_all_the_time(
+def test_fold_equals_a_session_that_was_always_open(
     steps: list[tuple[Any, ...]],
 ) -> None:
     """A session in memory: its generations as lists of checkpoint ids, and the mail's own line."""

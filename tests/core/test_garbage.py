@@ -51,11 +51,11 @@ def test_file_times_give_the_age_without_a_timeline() -> None:
     )] == [0]  # fmt: skip
 
 
-def test_both_wishes_together_let_go_only_what_each_lets_go() -> None:
+def test_both_conditions_remove_only_generations_that_meet_both() -> None:
     assert _numbers(_wish(days=97.5, keep=5)) == [0]
 
 
-def test_what_a_compaction_left_behind_stays_unless_it_is_asked_for() -> None:
+def test_generation_of_a_compaction_stays_unless_requested() -> None:
     entries = [
         *CLEARED[:3],
         TimelineEntry(kind="compacted", generation=4, at=3 * DAY, details={"from": 3}),

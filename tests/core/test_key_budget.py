@@ -47,7 +47,7 @@ def test_a_table_that_grows_takes_from_the_one_that_grew_longest_ago() -> None:
     assert first.get("a-7") is not None
 
 
-def test_what_a_table_forgot_is_looked_up() -> None:
+def test_forgotten_keys_are_looked_up() -> None:
     room = KeyRoom(keys_max=3 * PIECE, piece=PIECE)
     first, second = KeyTable(OPENED_MS, youngest_ms=0), table_in(room)
     first.share(room)
@@ -62,7 +62,7 @@ def test_what_a_table_forgot_is_looked_up() -> None:
     assert not first.must_be_looked_up(uuid7(OPENED_MS + PIECE, 99), repeat=True)
 
 
-def test_a_table_whose_files_are_closed_leaves_its_room_to_others() -> None:
+def test_table_of_closed_files_gives_its_room_to_others() -> None:
     room = KeyRoom(keys_max=6 * PIECE, piece=PIECE)
     first = table_in(room)
     fill(first, "a", 5 * PIECE)
@@ -74,7 +74,7 @@ def test_a_table_whose_files_are_closed_leaves_its_room_to_others() -> None:
     assert len(first) == 5 * PIECE
 
 
-def test_each_table_keeps_its_first_piece_however_many_there_are() -> None:
+def test_each_of_many_tables_keeps_its_first_piece() -> None:
     room = KeyRoom(keys_max=2 * PIECE, piece=PIECE)
     tables = [table_in(room) for _ in range(5)]
     for number, table in enumerate(tables):
@@ -139,7 +139,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS, st.integers(1, 40), st.integers(1, 5), st.integers(1, 12))
-def test_whatever_tables_do_there_is_never_more_than_the_room_and_a_piece_each(
+def test_tables_never_exceed_the_room_plus_a_piece_each(
     steps: list[tuple[str, int, int]], keys_max: int, piece: int, table_max: int
 ) -> None:
     room = KeyRoom(keys_max=keys_max, piece=piece)

@@ -52,7 +52,7 @@ def test_a_damaged_line_with_a_stamp_is_not_found() -> None:
     assert not found_in(whole[:-1].replace(b"one", b"o\0e") + b"\n")
 
 
-def test_a_batch_that_was_begun_twice_is_found_where_it_is_whole() -> None:
+def test_batch_begun_twice_is_found_where_it_is_whole() -> None:
     batch = stamped("k2", ["two", "three"])
 
     assert found_in(batch[0], *batch) == {"k2": appended(Position(2, 11), "two", "three")}

@@ -74,7 +74,7 @@ def test_the_youngest_key_is_known_through_all_that_are_added_and_forgotten() ->
 
 
 @pytest.mark.parametrize("others", [["cut short"], ["an earlier one", "a later one"]])
-def test_forgotten_together_the_youngest_key_is_known_whatever_begins_like_it(
+def test_youngest_forgotten_key_is_known_despite_similar_keys(
     others: list[str],
 ) -> None:
     youngest = uuid7(OPENED_MS + 50, 1)
@@ -150,9 +150,7 @@ def test_with_a_filter_only_keys_that_may_be_in_the_files_are_looked_up() -> Non
 
 
 @given(st.lists(KEYS, max_size=40, unique=True), st.integers(0, 5), st.integers(1, 6))
-def test_a_used_key_is_in_the_table_or_looked_up_whatever_was_forgotten(
-    keys: list[str], known: int, keys_max: int
-) -> None:
+def test_used_key_is_in_the_table_or_looked_up(keys: list[str], known: int, keys_max: int) -> None:
     table = KeyTable(OPENED_MS, keys_max=keys_max)
     for key in keys[:known]:
         table.add(key, applied())
@@ -205,7 +203,7 @@ def test_a_filter_that_became_too_small_is_asked_for_again() -> None:
     assert table.must_be_looked_up("key-0", repeat=True) or table.get("key-0") is not None
 
 
-def test_a_table_that_carries_on_knows_what_the_one_before_knew() -> None:
+def test_continued_table_knows_the_keys_of_the_first() -> None:
     before, table = KeyTable(OPENED_MS), KeyTable(OPENED_MS + 10)
     before.add("job-1", applied(1))
     before.add("job-2", applied(2))

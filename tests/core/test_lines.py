@@ -34,9 +34,7 @@ def test_split_lines_lose_no_byte_and_end_where_newlines_are(data: bytes) -> Non
     st.lists(st.sampled_from([b"", b"\r", b"x" * 30, b"y" * 300, b"\n" * 200]), max_size=40),
     st.booleans(),
 )
-def test_lines_are_counted_by_their_ends_however_long_they_are(
-    parts: list[bytes], is_ended: bool
-) -> None:
+def test_lines_of_any_length_are_counted_by_their_ends(parts: list[bytes], is_ended: bool) -> None:
     data = b"\n".join(parts) + b"\n" * is_ended
 
     assert count_lines(data) == data.count(b"\n")
@@ -45,7 +43,7 @@ def test_lines_are_counted_by_their_ends_however_long_they_are(
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"{", b"[]", b'"x"', b"\xff{}", b"{}\0", b"\0{}", b"[" * 100_000]
 )
-def test_what_is_not_one_json_object_is_no_object(line: bytes) -> None:
+def test_only_one_json_object_is_an_object(line: bytes) -> None:
     assert not holds_object(line)
 
 
@@ -144,7 +142,7 @@ def test_blank_lines_are_no_damage(marked: bool) -> None:
 
 @MARKED
 @pytest.mark.parametrize("damage", [b"{broken\n", b"\0\0\0\n", BATCH[:-5] + b"\n"])
-def test_what_lies_behind_a_foreign_line_is_not_cut(damage: bytes, marked: bool) -> None:
+def test_bytes_behind_a_foreign_line_are_not_cut(damage: bytes, marked: bool) -> None:
     region = ONE + damage + foreign("theirs") + LAST
 
     assert examine_tail(region, marked=marked) == Tail(len(region))
@@ -195,7 +193,7 @@ ENDS = [
 
 @pytest.mark.parametrize("marked", [True, False])
 @given(lines=st.lists(st.sampled_from(ENDS), max_size=8))
-def test_what_is_kept_once_is_kept_at_the_next_opening(marked: bool, lines: list[bytes]) -> None:
+def test_kept_lines_are_kept_at_the_next_opening(marked: bool, lines: list[bytes]) -> None:
     region = b"".join(lines)
     tail = examine_tail(region, marked=marked)
     left = region[: tail.keep] + b"\n" * tail.unended
@@ -226,5 +224,5 @@ def test_a_foreign_record_welded_to_another_is_left_for_a_repair(marked: bool, w
         b'{"role":"us' + foreign("theirs")[:-1],
     ],
 )
-def test_what_only_looks_like_a_weld_is_cut(marked: bool, line: bytes) -> None:
+def test_line_that_only_resembles_welded_records_is_cut(marked: bool, line: bytes) -> None:
     assert kept(BATCH + line, marked=marked) == BATCH

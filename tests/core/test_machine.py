@@ -78,7 +78,7 @@ def test_an_append_becomes_stamped_lines_and_their_positions() -> None:
     assert not decision.ack.duplicate
 
 
-def test_a_session_without_stamps_holds_what_the_caller_gave() -> None:
+def test_unstamped_session_contains_the_callers_records() -> None:
     machine = fresh(stamp=False)
     record = b'{ "role": "user", "content" : "hi" }'
 

@@ -45,7 +45,7 @@ def _passed(lines: list[bytes]) -> SeekIndex:
 
 
 @given(st.lists(LINES, max_size=30), st.integers(0, 5))
-def test_a_look_from_a_milestone_finds_what_a_look_from_the_start_finds(
+def test_search_from_the_seek_index_equals_a_search_from_the_start(
     records: list[object], number: int
 ) -> None:
     lines = [json.dumps(record).encode() + b"\n" for record in records]

@@ -59,7 +59,7 @@ def test_the_newest_rewrite_is_in_doubt_until_a_later_entry() -> None:
     assert timeline.in_doubt(b"") is None
 
 
-def test_what_was_done_before_a_rewrite_that_was_taken_back_is_not_in_doubt() -> None:
+def test_changes_before_a_voided_rewrite_are_certain() -> None:
     voided = TimelineEntry(kind=timeline_entries.VOIDED, generation=2, key="b")
     entries = [rewrite(1, "a"), rewrite(2, "b"), voided]
 
@@ -196,7 +196,7 @@ def test_the_next_id_is_the_one_that_the_last_revert_left_free(
         (chain(("compacted", {"from": "x"})), [1]),
     ],
 )
-def test_checkpoints_are_looked_for_in_what_compactions_left_behind(
+def test_checkpoints_are_looked_up_in_compacted_generations(
     entries: list[TimelineEntry], searched: list[int]
 ) -> None:
     assert timeline.lineage(entries, len(entries)) == searched
@@ -206,7 +206,7 @@ def test_checkpoints_are_looked_for_in_what_compactions_left_behind(
     ("checkpoint_id", "searched"),
     [(0, [2, 1, 0]), (4, [2, 1, 0]), (5, [2, 1]), (8, [2, 1]), (9, [2])],
 )
-def test_an_id_above_that_of_a_compaction_is_not_looked_for_in_what_it_left_behind(
+def test_id_above_a_compactions_is_not_looked_up_in_its_old_generation(
     checkpoint_id: int, searched: list[int]
 ) -> None:
     entries = chain(COMPACTED, ("compacted", {"from": 1, "checkpoint_id": 9}))

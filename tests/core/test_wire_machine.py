@@ -68,7 +68,7 @@ def test_a_file_that_has_any_line_gets_no_header() -> None:
 
 
 @given(st.lists(st.sampled_from(["append", "refused", "commit", "roll back"]), max_size=30))
-def test_whatever_is_rolled_back_the_file_has_one_header_and_it_comes_first(
+def test_file_has_one_header_at_its_start_after_any_rollback(
     steps: list[str],
 ) -> None:
     machine = fresh()

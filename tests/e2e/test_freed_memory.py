@@ -15,7 +15,7 @@ from support.resident import resident_bytes
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library than glibc"
 )
-def test_the_housekeeping_gives_back_what_is_free(root: Path) -> None:
+def test_housekeeping_returns_free_memory(root: Path) -> None:
     record = {"role": "user", "content": "x" * (15 * limits.MIB)}
     with daemon_of_tests(root, "e2e.hoarding_daemon") as daemon:
         with connect_sync(root, spawn=False) as client:

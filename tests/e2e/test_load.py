@@ -204,7 +204,7 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
-def test_what_large_reads_took_is_given_back(root: Path) -> None:
+def test_memory_of_large_reads_is_returned(root: Path) -> None:
     record = {"role": "user", "content": "x" * 100_000}
     large = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
     with ForegroundDaemon(root) as daemon, steno.connect_sync(root) as client:
@@ -331,7 +331,7 @@ ROUNDS = 12
 
 
 @pytest.mark.slow
-def test_an_end_under_load_loses_nothing_however_often_it_comes(root: Path) -> None:
+def test_repeated_drains_under_load_lose_nothing(root: Path) -> None:
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     writers = [
         subprocess.Popen(

@@ -148,7 +148,7 @@ def test_a_root_of_another_user_is_refused(root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_a_root_that_everybody_may_write_is_refused(root: Path) -> None:
+def test_world_writable_root_is_refused(root: Path) -> None:
     root.chmod(0o777)
     ran = start(root)
     assert (ran.returncode, "chmod o-w" in ran.stderr) == (1, True)
@@ -184,7 +184,7 @@ def test_a_daemon_leaves_no_core_file(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 @pytest.mark.slow
-def test_what_is_no_file_of_a_session_is_never_read(command: Steno, kind: str) -> None:
+def test_irregular_session_file_is_never_read(command: Steno, kind: str) -> None:
     command("append", "demo", "hi")
     command("stop")
     secret = command.root / "secret.jsonl"

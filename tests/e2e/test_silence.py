@@ -107,7 +107,7 @@ async def test_a_follower_over_tcp_notices_the_silence_and_goes_on_behind_it(
 
 
 @pytest.mark.anyio
-async def test_what_was_under_way_over_tcp_is_answered_behind_the_silence(
+async def test_pending_request_over_tcp_is_answered_after_the_silence(
     endpoint: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with steno.connect(endpoint=endpoint, key_file=key_file, timeout=LATEST_S) as client:
@@ -188,7 +188,7 @@ def test_waiting_for_an_event_survives_an_unresponsive_machine(
         assert isinstance(events.next_event(LATEST_S), steno.RecordsEvent)
 
 
-def test_what_tcp_does_not_deliver_ends_the_connection_before_its_request(
+def test_undelivered_tcp_data_ends_the_connection_before_the_request_times_out(
     endpoint: str, key_file: Path
 ) -> None:
     with steno.connect_sync(endpoint=endpoint, key_file=key_file):

@@ -66,7 +66,7 @@ def _has_fields(kind: type) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(UNSEEN))
-def test_a_struct_that_the_collector_does_not_look_at_holds_only_what_has_no_way_back(
+def test_untracked_struct_contains_no_reference_cycle(
     name: str,
 ) -> None:
     hints = typing.get_type_hints(UNSEEN[name], include_extras=True)

@@ -37,7 +37,9 @@ def test_the_import_contracts_are_kept() -> None:
 
 
 @pytest.mark.parametrize("package", OURS)
-def test_a_package_needs_only_what_it_says_it_needs(graph: grimp.ImportGraph, package: str) -> None:
+def test_package_imports_only_its_declared_dependencies(
+    graph: grimp.ImportGraph, package: str
+) -> None:
     imported = {
         (importer, target.split(".")[0])
         for importer in {package, *graph.find_descendants(package)}

@@ -56,7 +56,7 @@ def test_the_source_folders_are_no_packages_themselves() -> None:
     assert found == []
 
 
-def test_nobody_imports_a_package_through_its_folder() -> None:
+def test_no_file_imports_a_package_through_its_folder() -> None:
     through = re.compile(rf"^\s*(?:from|import) (?:{_FOLDERS})\b", re.MULTILINE)
     assert [_name(file) for file in python_files() if through.search(file.read_text())] == []
 
@@ -65,7 +65,7 @@ def test_no_lock_file_is_tracked_because_it_would_name_hosts() -> None:
     assert [_name(file) for file in project_files() if file.name == "uv.lock"] == []
 
 
-def test_only_what_the_design_names_lies_at_the_top() -> None:
+def test_top_folder_contains_only_the_designed_entries() -> None:
     allowed = {
         *SOURCE_FOLDERS, "tests", "README.md", "pyproject.toml", "constraints.txt", "LICENSE",
     }  # fmt: skip
@@ -81,7 +81,7 @@ def test_no_file_names_the_host_of_a_package_index() -> None:
     assert [name for name, text in _text_files() if _REGISTRY_HOSTS.search(text)] == []
 
 
-def test_no_docstring_holds_what_utf_8_cannot() -> None:
+def test_every_docstring_is_valid_utf_8() -> None:
     """Python 3.13 cannot import such a file: it takes the indentation out as it compiles."""
     found = [
         _name(file)
@@ -93,7 +93,7 @@ def test_no_docstring_holds_what_utf_8_cannot() -> None:
     assert found == []
 
 
-def test_every_file_begins_with_a_sentence_about_what_it_is() -> None:
+def test_every_file_begins_with_a_sentence() -> None:
     assert [_name(file) for file in python_files() if not _begins_with_a_sentence(file)] == []
 
 

@@ -63,7 +63,7 @@ def test_the_wheel_has_the_version_of_the_code(wheel: zipfile.ZipFile) -> None:
     assert f"\nVersion: {__version__}\n" in metadata
 
 
-def test_the_wheel_lists_what_it_needs_and_no_extra_by_default(wheel: zipfile.ZipFile) -> None:
+def test_wheel_requires_its_dependencies_and_no_extra(wheel: zipfile.ZipFile) -> None:
     metadata = Path(f"{DIST_INFO}/METADATA").as_posix()
     needs = [
         line.removeprefix("Requires-Dist: ")

@@ -112,7 +112,7 @@ def test_a_message_that_comes_meanwhile_stays(folder: Path) -> None:
     asyncio.run(run())
 
 
-def test_too_few_messages_stay_what_they_are(folder: Path) -> None:
+def test_too_few_messages_stay_unchanged(folder: Path) -> None:
     async def run() -> None:
         context = Context(folder / "context.jsonl")
         await context.restore()

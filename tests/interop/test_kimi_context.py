@@ -130,9 +130,7 @@ def test_two_objects_on_one_path_see_each_other_at_their_next_call(folder: Path)
 
 
 @pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl"])
-def test_what_kimi_cli_itself_writes_in_between_is_taken_in_at_its_place(
-    folder: Path, name: str
-) -> None:
+def test_records_of_kimi_cli_are_adopted_at_their_place(folder: Path, name: str) -> None:
     path = folder / name
 
     async def live() -> None:
@@ -152,7 +150,7 @@ def test_what_kimi_cli_itself_writes_in_between_is_taken_in_at_its_place(
 
 
 @pytest.mark.parametrize("name", ["context.jsonl", "ctx.jsonl"])
-def test_the_programs_take_turns_on_one_session_and_each_restores_what_the_other_left(
+def test_programs_alternate_on_one_session_and_restore_each_other(
     folder: Path, tmp_path: Path, seed: int, name: str
 ) -> None:
     random = Random(f"{seed}-turns")

@@ -76,7 +76,7 @@ def test_a_mail_that_the_loop_follows_is_over_and_the_next_can_be_sent(folder: P
     assert DenwaRenji(path).fetch_pending_dmail() == DMail(message="second", checkpoint_id=0)
 
 
-def test_without_a_file_the_twin_does_what_the_original_does(seed: int) -> None:
+def test_twin_without_a_file_equals_the_original(seed: int) -> None:
     random = Random(seed)
     phones = [DenwaRenji(), KimiDenwaRenji()]
 

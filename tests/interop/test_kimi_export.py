@@ -95,9 +95,7 @@ def test_kimi_cli_finds_lists_and_restores_an_exported_session(
     assert not any(key.startswith("_") for line in lines for key in line)
 
 
-def test_what_kimi_cli_wrote_comes_in_as_it_restores_it(
-    root: Path, tmp_path: Path, work: Path
-) -> None:
+def test_import_equals_the_restore_of_kimi_cli(root: Path, tmp_path: Path, work: Path) -> None:
     kosong = peer("kosong.message")
 
     async def write() -> str:

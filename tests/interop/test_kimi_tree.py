@@ -86,7 +86,7 @@ def test_appends_leave_every_old_byte_and_every_other_file_as_they_were(tree: Tr
         assert {name: after[name] for name in before} == before
 
 
-def test_a_revert_keeps_what_nobody_understands(tree: Tree) -> None:
+def test_revert_keeps_unknown_entries(tree: Tree) -> None:
     session = tree.plant(strange=True)[0]
     old = session.context.read_bytes()
     opened = tree.client.open(tree.prefix + session.id)

@@ -75,7 +75,7 @@ def test_an_undone_turn_is_gone_also_when_it_was_compacted(
         client.delete(name)
 
 
-def test_a_turn_whose_message_could_be_a_preserved_one_is_refused(folder: Path) -> None:
+def test_ambiguous_turn_is_refused(folder: Path) -> None:
     asyncio.run(live(folder, [["go on", "again"], ["again"]]))
     with steno.connect_sync() as client:
         session = client.open(f"kimi:{folder.name}")

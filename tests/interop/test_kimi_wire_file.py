@@ -53,7 +53,7 @@ def facts(wire_file: Any) -> tuple[str, bool, str, Path]:
 
 
 @NAMES
-def test_each_reads_what_the_other_wrote(folder: Path, seed: int, name: str) -> None:
+def test_each_program_reads_the_events_of_the_other(folder: Path, seed: int, name: str) -> None:
     path = folder / "made" / "by it" if name != "wire.jsonl" else folder / "made"
     path /= name
     random = Random(seed)

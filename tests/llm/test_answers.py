@@ -142,7 +142,7 @@ def messages(*parts: Any, usage: Any = None, ending: str = "end_turn") -> bytes:
     return json.dumps({"content": parts, "stop_reason": ending, "usage": usage}).encode()
 
 
-def test_what_a_model_thought_is_left_out_and_not_counted() -> None:
+def test_thinking_of_a_model_is_left_out_and_not_counted() -> None:
     usage = {"completion_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 4}}
     plain = OPENAI_CHAT.answer(chat(" notes\n", usage, reasoning_content="hm"))
     assert (plain.text, plain.output_tokens) == ("notes", 6)
@@ -211,7 +211,7 @@ def test_an_answer_that_ended_too_early_says_so() -> None:
     ],
     ids=lambda body: str(body[:20]),
 )  # fmt: skip
-def test_what_is_no_answer_is_unusable(provider: Provider, body: bytes) -> None:
+def test_invalid_answer_is_unusable(provider: Provider, body: bytes) -> None:
     with pytest.raises(Unusable):
         provider.answer(body)
 

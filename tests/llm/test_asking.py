@@ -127,7 +127,7 @@ async def test_a_busy_or_broken_server_is_asked_again_when_it_wants(
     assert f"in {pause:.1f} s" in asker.told[0]
 
 
-async def test_nobody_is_asked_for_ever() -> None:
+async def test_retries_are_bounded() -> None:
     with ModelServer(failing(503, "overloaded")) as server:
         asker = Asker(server)
         failed = await failure_of(asker)
@@ -272,7 +272,7 @@ def whole_story(error: BaseException) -> list[str]:
         {"base_url": "http://host/v1", "api_key": CANARY},
     ],
 )  # fmt: skip
-async def test_what_cannot_be_asked_is_refused_before_anything_is_sent(
+async def test_invalid_request_is_refused_before_it_is_sent(
     wrong: dict[str, Any],
 ) -> None:
     build: Callable[..., Any] = summarizer

@@ -124,7 +124,7 @@ def test_a_session_of_few_messages_is_left_alone(
     assert "nothing to do" in ran.err
 
 
-def test_a_model_that_fails_changes_nothing_and_keeps_nobody_from_trying_again(
+def test_failing_model_changes_nothing_and_blocks_no_retry(
     command: Steno, client: steno.BlockingClient
 ) -> None:
     before = texts(session := filled(client))
@@ -206,7 +206,7 @@ def answering_all_but_bad(reply: Reply) -> None:
     (failing(400, "not this one") if is_bad else chat())(reply)
 
 
-def test_a_worker_compacts_what_is_due_while_agents_go_on_and_one_failure_stops_nobody(
+def test_worker_compacts_due_sessions_despite_one_failure(
     command: Steno, client: steno.BlockingClient
 ) -> None:
     bad, good, small = (filled(client, session) for session in ("w/bad", "w/good", "w/small"))
@@ -243,7 +243,7 @@ def test_a_worker_compacts_what_is_due_while_agents_go_on_and_one_failure_stops_
     assert len(server.asked) == 4
 
 
-def test_a_worker_ends_at_a_signal_and_gives_up_what_it_is_at(
+def test_worker_stops_at_a_signal_and_abandons_its_compaction(
     command: Steno, client: steno.BlockingClient
 ) -> None:
     before = texts(session := filled(client))

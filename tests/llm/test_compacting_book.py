@@ -32,7 +32,7 @@ def test_a_session_is_left_alone_while_it_is_compacted() -> None:
     assert wanted(book, [entry("a", 2)]) == ["a"]
 
 
-def test_a_session_that_failed_is_tried_again_later_and_later_though_nobody_writes_to_it() -> None:
+def test_failed_session_is_retried_at_growing_intervals() -> None:
     book = Book()
     now = 0.0
     pauses = []

@@ -17,7 +17,7 @@ PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 
 @pytest.mark.anyio
 @PROVIDERS
-async def test_a_real_server_answers_what_its_model_says(llama_url: str, provider: str) -> None:
+async def test_real_server_returns_the_models_text(llama_url: str, provider: str) -> None:
     from support.tiny_model import OUTPUT_TOKENS, SUMMARY
 
     summarize = summarizer(provider=provider, model="tiny", base_url=llama_url)

@@ -17,7 +17,7 @@ def test_a_server_that_is_busy_or_broken_is_asked_again(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [201, 301, 400, 401, 403, 404, 413, 422, 501, 505, 600])
-def test_what_stays_wrong_is_not_asked_again(status: int) -> None:
+def test_permanent_error_is_not_retried(status: int) -> None:
     assert not is_worth_repeating(status)
 
 
@@ -58,5 +58,7 @@ def test_a_pause_grows_with_each_attempt_up_to_its_bound(attempt: int, draw: flo
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1, exclude_max=True))
-def test_nobody_comes_back_sooner_than_asked_or_much_later(told: float, draw: float) -> None:
+def test_retry_waits_at_least_the_requested_time_and_little_longer(
+    told: float, draw: float
+) -> None:
     assert told <= pause_s(1, told, draw) <= told + MODEL_RETRY_S

@@ -67,7 +67,7 @@ def test_a_block_ends_before_the_line_that_it_is_to_end_at(
     assert block.data == b"".join(lines[block.first : block.next])
 
 
-def test_one_line_is_given_however_long_it_is() -> None:
+def test_one_line_of_any_length_is_returned() -> None:
     view = Bytes(b"x" * 5000 + b"\n" + b"y\n")
 
     assert read_block(view, 0, None, 1).data == b"x" * 5000 + b"\n"

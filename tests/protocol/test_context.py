@@ -107,9 +107,7 @@ def test_blocks_may_be_cut_between_any_lines(lines: list[bytes], cut: int) -> No
 
 
 @given(lines=LINES, kept=st.integers(0, 30))
-def test_a_reset_leaves_what_a_replay_of_the_kept_lines_gives(
-    lines: list[bytes], kept: int
-) -> None:
+def test_reset_equals_a_replay_of_the_kept_lines(lines: list[bytes], kept: int) -> None:
     state = _state_of(lines)
     state.reset(1, kept)
     assert _facts(state) == _facts(_state_of(lines[:kept], generation=1))
@@ -180,7 +178,7 @@ def test_the_estimate_counts_only_text_parts() -> None:
     assert _state_of([_line(message)]).token_count_with_pending == 1
 
 
-def test_a_revert_to_before_the_usage_brings_back_what_was_pending() -> None:
+def test_revert_before_a_usage_restores_the_pending_estimate() -> None:
     state = _state_of([_user("12345678"), _usage(50), _user("1234")])
     state.reset(1, 1)
     assert (state.token_count, state.token_count_with_pending) == (0, 2)
@@ -296,7 +294,7 @@ def test_a_line_too_deep_for_the_reader_is_damaged() -> None:
     assert isinstance(parse_line(b'{"role":"user","content":' + b"[" * 100_000), Damaged)
 
 
-def test_what_the_gate_lets_through_the_replayer_counts_alike() -> None:
+def test_replay_counts_accepted_records_alike() -> None:
     checked = records.check_message(b'{"role": "user", "content": [{"type":"text","text":"abcd"}]}')
     meaning = parse_line(checked.data)
     assert isinstance(meaning, MessageLine)

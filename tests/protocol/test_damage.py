@@ -77,7 +77,7 @@ def test_a_file_of_whole_records_has_no_finding(records: list[bytes], block: int
 
 
 @given(st.lists(st.tuples(lines, lines, st.floats(0, 0.999)), min_size=1, max_size=4))
-def test_what_was_appended_to_a_half_record_is_found_whole(
+def test_record_behind_a_half_record_is_found_whole(
     welds: list[tuple[bytes, bytes, float]],
 ) -> None:
     broken = [half[: int((len(half) - 1) * share)] + whole for half, whole, share in welds]
@@ -173,7 +173,7 @@ def test_a_flipped_byte_costs_no_other_record(records: list[bytes], data: st.Dat
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_each_kind_of_damage_is_told_with_its_place(
+def test_each_kind_of_damage_is_reported_with_its_place(
     data: bytes, expected: tuple[str, int, int, int]
 ) -> None:
     assert kinds(data) == [expected]
@@ -188,13 +188,13 @@ def test_the_token_count_of_a_compaction_has_the_key_of_its_batch() -> None:
     assert [kind for kind, *_ in kinds(count + HI + count)] == ["duplicate"]
 
 
-def test_a_batch_that_lacks_its_head_is_what_a_compaction_leaves() -> None:
+def test_batch_without_its_head_may_come_from_a_compaction() -> None:
     rest = b'{"role":"user","content":"a","_id":"k.%d/3"}\n'
     data = rest % 1 + rest % 2
     assert kinds(data) == []
 
 
-def test_wire_events_whose_position_falls_and_a_second_header_are_told() -> None:
+def test_falling_positions_and_a_second_header_of_wire_events_are_reported() -> None:
     header = b'{"type":"metadata","protocol_version":"1.10"}\n'
     event = b'{"timestamp":1,"message":{"type":"A","payload":{}},"_at":"%b"}\n'
     data = header + event % b"0:4" + event % b"0:3" + header + event % b"0:4"
@@ -202,7 +202,7 @@ def test_wire_events_whose_position_falls_and_a_second_header_are_told() -> None
     assert [(each.kind, each.line) for each in found] == [("at_order", 3), ("second_header", 4)]
 
 
-def test_wire_events_whose_time_goes_back_are_noted_and_are_no_damage() -> None:
+def test_wire_events_with_falling_times_are_noted_without_damage() -> None:
     header = b'{"type":"metadata","protocol_version":"1.10"}\n'
     event = b'{"timestamp":%b,"message":{"type":"A","payload":{}}}\n'
     times = (b"5", b"5.0", b"7.5", b"6", b"6.5", b"8", b"7.0")
@@ -213,7 +213,7 @@ def test_wire_events_whose_time_goes_back_are_noted_and_are_no_damage() -> None:
     assert found.what == "the timestamp falls from 7.5 to 6"
 
 
-def test_what_lies_inside_a_half_record_is_no_record_of_a_foreign_transcript() -> None:
+def test_object_inside_a_half_record_is_no_record_of_a_foreign_transcript() -> None:
     whole = line({"uuid": "1", "type": "user", "parts": [{"type": "text", "text": "a"}]})
     half = b'{"uuid":"2","type":"user","parts":[{"type":"text","text":"a"}'
     assert repaired(whole + half + b"\n" + whole, OtherSchema()) == whole + whole
@@ -221,7 +221,7 @@ def test_what_lies_inside_a_half_record_is_no_record_of_a_foreign_transcript() -
     assert repaired(whole + half + whole, OtherSchema()) == whole + whole
 
 
-def test_what_lies_behind_the_damage_of_its_own_record_is_no_record() -> None:
+def test_object_behind_the_damage_of_its_own_record_is_no_record() -> None:
     whole = line({"type": "a", "x": 1})
     broken = b'{"type":"a","x":"\x01","parts":[{"type":"a","x":1}],"y":2}\n'
     assert repaired(whole + broken + whole, OtherSchema()) == whole + whole

@@ -351,9 +351,7 @@ HEADERS = st.one_of(
 @example(
     header=b'[["r1",1,{"command":"append","session":"a","key":"k"}]]', more=[b"\xff"], magic=True
 )
-def test_whatever_the_frames_are_only_a_refusal_is_raised(
-    header: bytes, more: list[bytes], magic: bool
-) -> None:
+def test_any_frames_raise_only_a_refusal(header: bytes, more: list[bytes], magic: bool) -> None:
     first = b"%b\n%b" % (PROTOCOL_MAGIC, header) if magic else header
     try:
         found = decode_requests([first, *more])
@@ -403,7 +401,7 @@ def refusals_of(frames: list[bytes]) -> dict[bytes, StenoError]:
 
 
 @given(sent=st.lists(st.tuples(IDS, SOME_COMMANDS, RECORDS), max_size=6))
-def test_requests_that_travel_together_are_what_they_are_alone(
+def test_batched_requests_equal_single_ones(
     sent: list[tuple[str, Command, list[bytes]]],
 ) -> None:
     requests = [
@@ -444,7 +442,7 @@ def test_a_request_that_is_none_is_refused_and_its_neighbours_are_served() -> No
         ('["r2",0,{"command":"append","session":"demo","key":"k"}]', "at least one record"),
     ],
 )
-def test_what_is_wrong_with_one_of_several_requests_is_named(entry: str, message: str) -> None:
+def test_error_names_the_invalid_one_of_several_requests(entry: str, message: str) -> None:
     [(name, error)] = refusals_of(_message(STATUS, entry)).items()
     assert name == b"r2"
     assert message in error.message
@@ -456,7 +454,7 @@ def test_a_command_that_takes_no_records_is_refused_with_some() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"{}\n", b"{}\n{}", b"{}\n{}\n{}\n", b"{}\n{}\n{"])
-def test_lines_that_are_not_as_many_as_records_refuse_the_whole_message(body: bytes) -> None:
+def test_wrong_number_of_lines_refuses_the_whole_message(body: bytes) -> None:
     append = '["r2",2,{"command":"append","session":"demo","key":"k"}]'
     refused = refusals_of(_message(STATUS, append, body=body))
     assert {*refused} == {b"r1", b"r2"}
@@ -513,7 +511,7 @@ def test_a_third_frame_is_refused() -> None:
 
 
 @pytest.mark.parametrize("records", [0, 1, limits.BATCH_RECORDS_MAX])
-def test_lines_are_not_looked_for_beyond_those_that_the_requests_tell_of(records: int) -> None:
+def test_only_as_many_lines_are_read_as_the_requests_announce(records: int) -> None:
     append = f'["r1",{records},{{"command":"append","session":"demo","key":"k"}}]'
     frame = _message(append, body=b"\n" * 2_000_000)
     tracemalloc.start()
@@ -670,7 +668,7 @@ def _answer(body: bytes, name: bytes = b"r1") -> list[bytes]:
         _answer(b'{"kind":"done"}', rb"\ud800"),
     ],
 )  # fmt: skip
-def test_an_answer_that_cannot_be_read_is_incompatible_and_says_what_to_do(
+def test_unreadable_reply_is_incompatible_with_the_remedy(
     frames: list[bytes],
 ) -> None:
     with pytest.raises(Incompatible) as refused:
@@ -681,7 +679,7 @@ def test_an_answer_that_cannot_be_read_is_incompatible_and_says_what_to_do(
 
 @given(header=HEADERS, more=st.lists(st.binary(max_size=40), max_size=2), magic=st.booleans())
 @example(header='[["r1",{"kind":"\ud7fc"}]]'.encode(), more=[], magic=True)
-def test_whatever_the_daemon_sends_only_incompatible_is_raised(
+def test_any_bytes_of_the_daemon_raise_only_incompatible(
     header: bytes, more: list[bytes], magic: bool
 ) -> None:
     message = ""

@@ -56,7 +56,7 @@ def test_a_session_id_is_cut_into_mount_and_folders(
         "context.jsonl.new", "state.json.new", "wire.anything", "other.jsonl",
     ],
 )  # fmt: skip
-def test_what_is_no_session_id_is_refused_briefly_and_with_advice(session: str) -> None:
+def test_invalid_session_id_is_refused_briefly_with_advice(session: str) -> None:
     with pytest.raises(BadRequest) as refused:
         paths.split_session(session)
     assert re.search(r"use |choose ", refused.value.message)
@@ -118,7 +118,7 @@ def test_a_key_is_returned_as_it_is(key: str) -> None:
 @pytest.mark.parametrize(
     "key", ["", "k" * 65, "a.b", "a/b", "a b", "k\n", "\nk", "k\0", "ä", '"', "٣"]
 )
-def test_what_is_no_key_is_refused(key: str) -> None:
+def test_invalid_key_is_refused(key: str) -> None:
     with pytest.raises(BadRequest, match="use 1 to 64 of A-Z a-z 0-9 _ -"):
         paths.check_key(key)
 
@@ -129,14 +129,14 @@ def test_a_name_is_returned_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "n" * 65, "a b", "n\n", "n\0", "ä", '"', "\\", "{"])
-def test_what_is_no_name_is_refused(name: str) -> None:
+def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(BadRequest, match="use 1 to 64 letters"):
         paths.check_name(name)
 
 
 @pytest.mark.parametrize("check", [paths.check_key, paths.check_name])
 @pytest.mark.parametrize("value", [5, b"key", 1.5, ["key"], {"key": 1}], ids=repr)
-def test_what_is_no_text_is_no_key_and_no_name(check: Callable[[Any], str], value: object) -> None:
+def test_only_text_is_a_key_or_a_name(check: Callable[[Any], str], value: object) -> None:
     with pytest.raises(BadRequest, match=rf"the {type(value).__name__} .* is not a .*: use 1 to"):
         check(value)
 
@@ -205,7 +205,7 @@ def test_the_root_is_the_first_that_is_given(
         (1001, stat.S_IFLNK | 0o777, False),
     ],
 )
-def test_a_socket_lies_where_nobody_else_can_replace_it(
+def test_socket_lies_where_no_other_user_can_replace_it(
     owner: int, mode: int, is_safe: bool
 ) -> None:
     wanted = nullcontext() if is_safe else pytest.raises(Unauthorized, match="/tmp/steno-1000")

@@ -49,7 +49,7 @@ def test_a_larger_generation_is_later_and_then_the_line_decides(
         "start", "0:" + "9" * 10_000,
     ],
 )  # fmt: skip
-def test_what_is_no_position_is_refused_with_an_example(text: str) -> None:
+def test_invalid_position_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(BadRequest) as refused:
         Position.parse(text)
     assert "for example 0:12" in refused.value.message
@@ -57,7 +57,7 @@ def test_what_is_no_position_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [5, None, b"0:1", 0.1, ["0:1"], {"0": 1}], ids=repr)
-def test_what_is_no_text_is_no_position(value: object) -> None:
+def test_only_text_is_a_position(value: object) -> None:
     with pytest.raises(BadRequest, match=r"is not a position: .*for example 0:12") as refused:
         Position.parse(value)  # type: ignore[arg-type]
     assert len(refused.value.message) < 200

@@ -214,7 +214,7 @@ def _header_before(example: Example) -> dict[str, Any]:
     return header
 
 
-def test_the_table_of_the_timeline_has_every_kind_and_what_it_tells() -> None:
+def test_table_of_the_timeline_has_every_kind_with_its_facts() -> None:
     section = CHAPTERS["Files"].sections["The timeline"]
     rows = {code(row["kind"]): row for row in section.table("kind")}
     told = {kind: facts.always | facts.perhaps for kind, facts in FACTS.items()}
@@ -308,7 +308,7 @@ def _table(section: Section, column: str = "field") -> dict[str, tuple[str, str]
     return {code(row[column]): (row["type"], row["default"]) for row in rows}
 
 
-def test_the_fields_of_many_commands_are_told_once() -> None:
+def test_fields_of_many_commands_are_documented_once() -> None:
     chapter = CHAPTERS["Fields of many commands"]
     told = [_table(chapter, column) for column in (
         "field", "field of a session command", "field of a mutation"
@@ -319,7 +319,7 @@ def test_the_fields_of_many_commands_are_told_once() -> None:
 
 
 @COMMAND_CASES
-def test_a_command_section_says_what_is_durable_and_whether_to_repeat(
+def test_command_section_states_durability_and_repeats(
     section: Section, command: type[Command]
 ) -> None:
     assert section.labelled("Durable at reply")
@@ -409,12 +409,12 @@ def test_every_code_has_an_exception() -> None:
     assert {*errors.REFUSALS} == {*ErrorCode}
 
 
-def test_the_limits_that_hello_tells_are_those_of_the_document() -> None:
+def test_limits_in_the_welcome_are_those_of_the_document() -> None:
     rows = CHAPTERS["Limits"].table("limit")
     assert {code(row["limit"]): int(row["value"]) for row in rows} == told_in_hello()
 
 
-def test_the_limits_that_hello_tells_have_their_names_in_the_code() -> None:
+def test_limits_in_the_welcome_have_their_names_in_the_code() -> None:
     for name, value in told_in_hello().items():
         assert getattr(limits, name.upper()) == value
 
@@ -445,7 +445,7 @@ def test_the_roles_of_the_document_are_those_of_the_gate() -> None:
     assert others <= {*COMMANDS}
 
 
-def test_every_reserved_key_is_told() -> None:
+def test_every_reserved_key_is_documented() -> None:
     text = CHAPTERS["Records"].text
     assert f"The top-level keys {_and(records.RESERVED_KEYS)} are taken out" in text
 
@@ -493,14 +493,14 @@ CLOSE_TO_THE_RULES = st.text(alphabet="aZ09_.:/@+=,-\n é", max_size=70)
 
 @pytest.mark.parametrize("rule", CHECKS)
 @given(text=CLOSE_TO_THE_RULES)
-def test_the_grammar_takes_what_the_code_takes(rule: str, text: str) -> None:
+def test_grammar_accepts_what_the_code_accepts(rule: str, text: str) -> None:
     pattern = abnf.pattern_of(GRAMMAR, rule)
     assert (re.fullmatch(pattern, text) is not None) == CHECKS[rule](text)
 
 
 @pytest.mark.parametrize("rule", CHECKS)
 @given(data=st.data())
-def test_the_code_takes_what_the_grammar_makes(rule: str, data: st.DataObject) -> None:
+def test_code_accepts_what_the_grammar_generates(rule: str, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(abnf.pattern_of(GRAMMAR, rule), fullmatch=True))
     too_long = rule == "session" and (
         len(text) > limits.SESSION_ID_CHARS_MAX

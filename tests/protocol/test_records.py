@@ -92,7 +92,7 @@ def _nested(depth: int) -> bytes:
 
 
 @given(message=MESSAGES, style=STYLES)
-def test_what_passes_is_one_compact_line_of_the_same_meaning(
+def test_accepted_record_is_one_compact_line_of_the_same_meaning(
     message: dict[str, Any], style: dict[str, Any]
 ) -> None:
     checked = check_message(_encoded(message, style))
@@ -129,7 +129,7 @@ def test_bytes_that_are_compact_already_are_kept_as_they_are(message: dict[str, 
 
 @given(data=st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
 @example(data=b'{"role":"user","content":"\xff"}')
-def test_whatever_the_bytes_are_only_a_refusal_is_raised(data: bytes) -> None:
+def test_any_bytes_raise_only_a_refusal(data: bytes) -> None:
     for verbatim in (False, True):
         message = "refused"
         try:
@@ -171,7 +171,7 @@ def test_messages_that_are_plain_together_are_so_one_by_one(
 
 
 @given(message=MESSAGES)
-def test_what_the_gate_made_compact_is_plain(message: dict[str, Any]) -> None:
+def test_compacted_record_is_plain(message: dict[str, Any]) -> None:
     checked = check_message(_encoded(message, {"separators": (",", ":"), "ensure_ascii": True}))
     if msgspec.json.encode(msgspec.json.decode(checked.data)) == checked.data:
         assert plain_chars([checked.data, checked.data]) == 2 * checked.text_chars
@@ -225,7 +225,7 @@ def test_an_escape_stays_as_the_caller_wrote_it(written: str) -> None:
 
 
 @pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029"])
-def test_what_some_tools_take_for_the_end_of_a_line_is_escaped(separator: str) -> None:
+def test_unicode_line_separators_are_escaped(separator: str) -> None:
     data = f'{{"role":"user","content":"a{separator}b","k{separator}":1}}'.encode()
     kept = check_message(data).data
     assert separator.encode() not in kept
@@ -234,7 +234,7 @@ def test_what_some_tools_take_for_the_end_of_a_line_is_escaped(separator: str) -
 
 @pytest.mark.parametrize("key", RESERVED_KEYS)
 @pytest.mark.parametrize("spelling", ["{}", "\\u005f{}"])
-def test_a_reserved_key_is_dropped_however_it_is_spelt(key: str, spelling: str) -> None:
+def test_reserved_key_is_dropped_in_any_spelling(key: str, spelling: str) -> None:
     name = spelling.format(key if spelling == "{}" else key[1:])
     data = f'{{"{name}":{{"x":[1]}},"role":"user","content":"hi","k":{{"_id":1}}}}'.encode()
     assert check_message(data).data == b'{"role":"user","content":"hi","k":{"_id":1}}'
@@ -450,7 +450,7 @@ def test_a_line_without_our_stamp_at_its_end_has_none(data: bytes) -> None:
 
 
 @given(number=st.integers(0, 2**53))
-def test_the_control_records_are_what_kimi_cli_writes(number: int) -> None:
+def test_control_records_equal_those_of_kimi_cli(number: int) -> None:
     assert json.loads(records.checkpoint_record(number)) == {"role": "_checkpoint", "id": number}
     assert json.loads(records.usage_record(number)) == {"role": "_usage", "token_count": number}
     notice = check_message(records.checkpoint_notice(number))

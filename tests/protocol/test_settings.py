@@ -51,7 +51,7 @@ def test_a_size_is_a_number_or_has_a_unit(given: str, size: int) -> None:
     assert _read(f"[disk]\nroot_bytes = {given}\n").count("disk.root_bytes") == size
 
 
-def test_mounts_come_from_the_file_or_as_a_whole_from_the_environment() -> None:
+def test_mounts_come_from_the_file_or_entirely_from_the_environment() -> None:
     text = '[mounts]\nkimi = "~/.kimi/sessions"\n'
     assert _read(text).mounts == {"kimi": "~/.kimi/sessions"}
     assert _read(text).source("mounts.kimi") == f"{FILE}:2"
@@ -87,14 +87,14 @@ def test_mounts_come_from_the_file_or_as_a_whole_from_the_environment() -> None:
         ('[mounts]\nkimi = "/a\\u0000b"\n', 2, "'kimi' holds a NUL"),
     ],
 )
-def test_a_mistake_is_told_with_line_option_and_remedy(text: str, line: int, words: str) -> None:
+def test_mistake_is_reported_with_line_option_and_remedy(text: str, line: int, words: str) -> None:
     with pytest.raises(BadRequest) as refused:
         _read(text)
     assert refused.value.message.startswith(f"{FILE}:{line}: ")
     assert words in refused.value.message
 
 
-def test_what_is_no_toml_is_told_with_its_place() -> None:
+def test_invalid_toml_is_reported_with_its_place() -> None:
     with pytest.raises(BadRequest, match=r"config\.toml: this is no TOML: .*line 2"):
         _read("[log]\nlevel = \n")
 

@@ -96,7 +96,7 @@ def test_facts_of_another_line_are_taken_out(facts: dict[str, Any]) -> None:
     assert check_event(_encoded({**facts, **_event()})) == check_event(_encoded(_event()))
 
 
-def test_keys_that_nobody_knows_are_kept() -> None:
+def test_unknown_keys_are_kept() -> None:
     record = _event(message={"type": "A", "payload": {}, "extra": [1]}, source="sub-agent")
     assert json.loads(check_event(_encoded(record))) == record
 
@@ -107,24 +107,24 @@ def test_an_event_without_a_number_as_its_timestamp_is_refused(timestamp: object
 
 
 @pytest.mark.parametrize("message", [None, "TurnBegin", ["TurnBegin"], 1])
-def test_an_event_whose_message_is_no_object_is_refused(message: object) -> None:
+def test_event_with_an_invalid_message_is_refused(message: object) -> None:
     assert '"message"' in _refusal(_event(message=message))
 
 
 @pytest.mark.parametrize("event_type", [None, "", 7, "x" * (TYPE_CHARS_MAX + 1)])
-def test_an_event_whose_type_is_no_short_text_is_refused(event_type: object) -> None:
+def test_event_with_an_invalid_type_is_refused(event_type: object) -> None:
     assert '"type"' in _refusal(_event(message={"type": event_type, "payload": {}}))
 
 
 @pytest.mark.parametrize("payload", [None, "hi", [], 1])
-def test_an_event_whose_payload_is_no_object_is_refused(payload: object) -> None:
+def test_event_with_an_invalid_payload_is_refused(payload: object) -> None:
     assert '"payload"' in _refusal(_event(message={"type": "A", "payload": payload}))
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"null", b'"event"', b"{", b"{}", metadata_line()[:-1], b'{"a":"\xff"}']
 )
-def test_what_is_no_event_at_all_is_refused(data: bytes) -> None:
+def test_invalid_event_is_refused(data: bytes) -> None:
     assert _refusal(data)
 
 
@@ -178,7 +178,7 @@ def test_the_header_of_a_new_file_names_the_present_version() -> None:
     assert parse_wire_line(metadata_line({"protocol_version": LEGACY_VERSION})) == Metadata("1.1")
 
 
-def test_a_header_with_keys_that_nobody_knows_is_a_header() -> None:
+def test_header_may_have_unknown_keys() -> None:
     line = b'{"type": "metadata", "protocol_version": "1.3", "session_id": "s", "app": {"v": 2}}\n'
     assert parse_wire_line(line) == Metadata("1.3")
 
@@ -204,7 +204,7 @@ def test_an_event_that_lacks_a_part_is_damage(changes: dict[str, Any]) -> None:
     assert isinstance(parse_wire_line(_encoded(_event(**changes))), DamagedLine)
 
 
-def test_a_stamped_event_tells_the_position_that_joins_it_to_the_context() -> None:
+def test_stamped_event_has_the_position_of_its_context() -> None:
     data = check_event(_encoded(_event()))
     stamp = records.stamp("k1", "planner")
     line = records.line(data, b',"_at":"2:17"' + stamp)
@@ -214,7 +214,7 @@ def test_a_stamped_event_tells_the_position_that_joins_it_to_the_context() -> No
     assert records.stamp_of(line) == records.Stamp("k1", 0, 1)
 
 
-def test_an_event_whose_at_is_no_text_is_read_without_it() -> None:
+def test_event_with_an_invalid_at_is_read_without_it() -> None:
     parsed = parse_wire_line(_encoded(_event(_at=7)))
     assert isinstance(parsed, WireRecord)
     assert parsed.at is None

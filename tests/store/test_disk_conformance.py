@@ -166,9 +166,7 @@ def test_a_missing_file_is_an_error_unless_it_is_to_be_made(disk: Disk, root: in
     assert disk.names(root) == ["f"]
 
 
-def test_an_existing_file_is_opened_with_what_it_has(
-    disk: Disk, root: int, world: DiskWorld
-) -> None:
+def test_existing_file_is_opened_with_its_contents(disk: Disk, root: int, world: DiskWorld) -> None:
     world.put("f", b"there")
     handle = disk.open_append(root, "f", create=True)
     disk.write(handle, b" and more")
@@ -190,7 +188,7 @@ def test_a_new_file_takes_no_name_that_anything_has(
     ("put", "found"),
     [("put_folder", "a folder"), ("put_symlink", "a symbolic link"), ("put_fifo", "a FIFO")],
 )
-def test_what_is_no_regular_file_is_refused_at_once_and_named(
+def test_irregular_file_is_refused_at_once_by_name(
     disk: Disk, root: int, world: DiskWorld, put: str, found: str
 ) -> None:
     world.put("target", b"what a link leads to")
@@ -263,7 +261,7 @@ def test_bytes_are_overwritten_in_place_and_appends_still_go_to_the_end(
     assert everything(disk, handle) == b"abCDefg"
 
 
-def test_the_open_file_is_overwritten_and_not_what_came_to_its_name(
+def test_overwrite_reaches_the_open_file_after_its_name_moved(
     disk: Disk, root: int, world: DiskWorld
 ) -> None:
     handle = disk.open_new(root, "f")
@@ -276,7 +274,7 @@ def test_the_open_file_is_overwritten_and_not_what_came_to_its_name(
     assert world.content("f") == b"theirs"
 
 
-def test_what_was_opened_to_be_read_is_not_overwritten(disk: Disk, root: int) -> None:
+def test_file_opened_for_reading_is_not_overwritten(disk: Disk, root: int) -> None:
     disk.write(disk.open_new(root, "f"), b"ours")
     handle = disk.open_read(root, "f")
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -353,7 +351,7 @@ def test_a_closed_handle_is_refused(disk: Disk, root: int) -> None:
         max_size=12,
     )
 )
-def test_any_order_of_writes_cuts_and_copies_gives_what_it_gives_in_memory(
+def test_any_order_of_writes_cuts_and_copies_matches_a_model_in_memory(
     disk: Disk, root: int, world: DiskWorld, steps: list[bytes | int | tuple[int, int]]
 ) -> None:
     world.put("source", bytes(range(50)))
@@ -444,7 +442,7 @@ def test_a_stat_of_a_name_follows_no_link(disk: Disk, root: int, world: DiskWorl
     assert link.inode != target.inode
 
 
-def test_one_folder_has_one_device_and_inode_whatever_path_led_to_it(
+def test_folder_has_one_device_and_inode_by_any_path(
     disk: Disk, root: int, world: DiskWorld
 ) -> None:
     by_name = disk.stat(disk.open_folder(root, "s1", create=True))
@@ -477,9 +475,7 @@ def test_a_link_never_takes_a_name_that_is_taken(disk: Disk, root: int, world: D
     assert world.content("taken") == b"taken"
 
 
-def test_a_rename_keeps_the_inode_and_leaves_what_it_replaced_to_its_handles(
-    disk: Disk, root: int
-) -> None:
+def test_rename_keeps_the_inode_and_handles_keep_the_replaced_file(disk: Disk, root: int) -> None:
     old = disk.open_new(root, "context.jsonl")
     disk.write(old, b"old")
     new = disk.open_new(root, "context.jsonl.new")

@@ -14,7 +14,7 @@ EARLIER, LATER = (b"".join(stamped(key, ["x"])) for key in ("a", "b"))
 
 
 @pytest.mark.parametrize("is_edited", [False, True])
-def test_what_was_written_before_is_kept_only_if_it_still_stands_there(*, is_edited: bool) -> None:
+def test_earlier_lines_are_kept_only_if_they_are_unchanged(*, is_edited: bool) -> None:
     disk = SimulatedDisk()
     disk.foreign.make_folder(FOLDER)
     disk.sync_all()

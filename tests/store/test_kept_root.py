@@ -32,9 +32,7 @@ def test_each_folder_that_is_made_for_a_root_is_synced_into_its_parent(
     assert synced - {tmp_path / "a" / "b"} == {tmp_path, tmp_path / "a"}
 
 
-def test_a_root_that_somebody_else_made_is_synced_with_what_lies_in_it(
-    tmp_path: Path, synced: set[Path]
-) -> None:
+def test_existing_root_is_synced_with_its_entries(tmp_path: Path, synced: set[Path]) -> None:
     (tmp_path / "root").mkdir()
     make_root(tmp_path / "root")
     assert synced == {tmp_path, tmp_path / "root"}

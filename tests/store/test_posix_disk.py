@@ -35,7 +35,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_is_made_is_for_its_owner_alone(disk: PosixDisk, tmp_path: Path) -> None:
+def test_new_files_are_private_to_their_owner(disk: PosixDisk, tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         root = disk.open_root(str(tmp_path / "a" / "b"), create=True)

@@ -190,7 +190,7 @@ def trees(**options: bool) -> list[dict[str, bytes]]:
     return found
 
 
-def test_unsynced_names_survive_as_a_prefix_of_what_was_done() -> None:
+def test_unsynced_names_survive_as_a_prefix_of_the_changes() -> None:
     found = trees()
     assert all(tree in found for tree in (BEFORE, LINKED, AFTER))
     assert REORDERED not in found
@@ -441,7 +441,7 @@ def test_a_failed_sync_is_reported_once_to_every_open_handle_only() -> None:
     assert disk.durable(FILE) == b"one\n\0\0\0\0three\n"
 
 
-def test_what_a_failed_sync_dropped_is_saved_by_writing_it_again() -> None:
+def test_pages_dropped_by_a_failed_sync_are_saved_by_a_rewrite() -> None:
     disk, handle = disk_with(b"one\n")
     disk.write(handle, b"two\n")
     disk.fail_next("fdatasync", errno.EIO)
@@ -477,7 +477,7 @@ def test_bytes_that_are_overwritten_with_themselves_survive_every_power_cut() ->
     assert outcomes(prepare) == {b"one\ntwo\n"}
 
 
-def test_what_a_failed_sync_dropped_is_read_until_memory_is_short() -> None:
+def test_pages_dropped_by_a_failed_sync_are_readable_until_memory_is_short() -> None:
     disk, handle = disk_with(b"one\n")
     disk.write(handle, b"two\n")
     disk.fail_next("fsync", errno.EIO)

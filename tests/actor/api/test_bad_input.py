@@ -170,12 +170,12 @@ BAD_HEADERS = {
 
 
 @pytest.mark.parametrize("header", BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
-def test_a_bad_header_is_answered_with_what_is_wrong(peer: RawPeer, header: bytes) -> None:
+def test_reply_to_a_bad_header_names_the_mistake(peer: RawPeer, header: bytes) -> None:
     answer = peer.ask_bytes(header)
     assert (answer["kind"], answer["code"]) == ("error", "bad_request"), answer
 
 
-def test_frames_that_nobody_could_answer_are_ignored_and_counted(peer: RawPeer) -> None:
+def test_unanswerable_frames_are_ignored_and_counted(peer: RawPeer) -> None:
     before = peer.ask("status").get("ignored", 0)
     for frames in ([b""], [b"STENO/2"], [b"HTTP/1.1", b"1", b"{}"], [b"STENO/1", b"", b"{}"]):
         peer.send(*frames)
@@ -208,7 +208,7 @@ def test_10_000_random_messages_leave_the_daemon_as_it_was(
     assert peer.ask("stat", session=demo)["kind"] == "stat"
 
 
-def test_a_client_that_reads_a_session_and_takes_nothing_is_told_to_take_it_first(
+def test_client_with_too_many_unreceived_blocks_gets_busy(
     peer: RawPeer, root: Path, demo: str
 ) -> None:
     record = b'{"role":"user","content":"%b"}' % (b"x" * limits.MIB)
@@ -274,7 +274,7 @@ def test_a_frame_over_the_limit_ends_the_connection_and_one_at_the_limit_does_no
         peer.socket.disable_monitor()
 
 
-def test_a_client_of_protocol_1_is_refused_with_what_to_do(peer: RawPeer) -> None:
+def test_client_of_protocol_1_is_refused_with_the_remedy(peer: RawPeer) -> None:
     peer.send(b"STENO/1", b"h", b'{"command":"hello","protocol":1,"name":"old","pid":1}')
     magic, name, body = peer.socket.recv_multipart()
     assert (magic, name) == (b"STENO/1", b"h")

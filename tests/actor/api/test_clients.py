@@ -48,7 +48,7 @@ def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
     assert not peer.in_flight.is_lent(SMALL)
 
 
-def test_what_was_copied_is_on_its_way_until_a_later_frame_was_taken() -> None:
+def test_copied_frame_is_in_flight_until_a_later_frame_is_received() -> None:
     peer = Peer(b"p", 0.0)
     peer.in_flight.copied(SMALL)
     first = lend(peer, 70_000)
@@ -96,7 +96,7 @@ def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     assert deaf[5].takes_events
 
 
-def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() -> None:
+def test_block_fits_the_room_beside_all_unreceived_blocks() -> None:
     untaken = SendBudget()
     peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
     most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
@@ -110,7 +110,7 @@ def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() ->
     assert peer.in_flight.room_for(most) == most
 
 
-def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None:
+def test_block_being_read_for_a_peer_counts_as_in_flight() -> None:
     untaken = SendBudget()
     peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
     lend(other, SMALL)
@@ -125,7 +125,7 @@ def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None
     assert untaken.part_of(1) == 1
 
 
-async def test_what_is_on_its_way_to_a_peer_that_is_forgotten_counts_for_nobody() -> None:
+async def test_frames_in_flight_to_a_forgotten_peer_do_not_count() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     for identity in (b"gone", b"other"):
         daemon.handle(encode_request(b"s", Status(), ()), identity)

@@ -53,7 +53,7 @@ FOLLOW = Subscribe(session=SESSION, subscription="mine")
 # --- the end -----------------------------------------------------------------------------------
 
 
-async def test_a_daemon_greets_until_all_is_on_disk_and_then_nobody() -> None:
+async def test_draining_daemon_answers_hello_until_all_is_on_disk() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         assert isinstance(await ask(daemon, b"1", HELLO), Welcome)
@@ -137,7 +137,7 @@ async def settle() -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def test_a_revoked_client_loses_what_it_follows_for_good_when_it_asks_for_something(
+async def test_request_of_a_revoked_client_ends_its_subscriptions(
     tmp_path: Path,
 ) -> None:
     daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
@@ -215,7 +215,7 @@ async def test_each_request_of_a_message_is_answered_and_replies_travel_together
     ]
 
 
-async def test_each_request_of_a_message_counts_and_what_cannot_be_read_is_ignored() -> None:
+async def test_each_request_of_a_message_counts_and_unreadable_ones_are_ignored() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         daemon.handle(together((b"1", HELLO, []), (b"2", HELLO, []), (b"3", HELLO, [b"{}"])))
@@ -231,7 +231,7 @@ async def test_each_request_of_a_message_counts_and_what_cannot_be_read_is_ignor
     assert isinstance(daemon.answers[b"3"][0], ErrorReply)
 
 
-async def test_every_message_counts_in_its_burst_however_empty() -> None:
+async def test_every_message_counts_in_its_burst_even_an_empty_one() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         assert daemon.router.handle(b"peer", together()) == 1

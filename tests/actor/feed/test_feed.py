@@ -115,7 +115,7 @@ async def test_nothing_is_sent_to_a_client_that_left() -> None:
 # --- rewrites ----------------------------------------------------------------------------------
 
 
-async def test_a_rewrite_is_one_reset_that_says_what_was_kept() -> None:
+async def test_rewrite_sends_one_reset_with_the_kept_lines() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
         await filled(desk, 2)
@@ -231,7 +231,7 @@ async def test_without_credit_nothing_is_sent_and_nothing_is_lost() -> None:
         sequence(reader)
 
 
-async def test_a_line_that_is_longer_than_the_credit_is_sent_whole() -> None:
+async def test_line_longer_than_the_credit_is_sent_whole() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("x" * 5000))
         _, reader = desk.subscribe(credit=10)
@@ -282,7 +282,7 @@ async def test_a_subscriber_without_credit_for_long_gets_lagged() -> None:
         assert len(desk.feed) == 1
 
 
-async def test_a_subscriber_at_the_head_never_lags_however_quiet_the_session_is() -> None:
+async def test_subscriber_at_the_head_of_a_quiet_session_never_lags() -> None:
     async with Desk().open() as desk:
         await filled(desk, 3)
         subscriber, reader = desk.subscribe(credit=limits.EVENT_COST_BYTES)
@@ -305,7 +305,7 @@ async def test_one_slow_subscriber_does_not_delay_another() -> None:
         assert len(slow.data) < len(quick.data)
 
 
-async def test_many_followers_get_what_was_committed_meanwhile_in_one_event(
+async def test_many_followers_get_concurrent_commits_in_one_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_go_on = anyio.Event()
@@ -332,7 +332,7 @@ async def test_many_followers_get_what_was_committed_meanwhile_in_one_event(
         }
 
 
-async def test_many_followers_get_what_grew_too_large_for_memory_during_a_round() -> None:
+async def test_many_followers_get_commits_that_outgrew_the_memory() -> None:
     async with Desk().open() as desk:
         readers = [desk.subscribe("now", 1 << 24)[1] for _ in range(2 * limits.FANOUT_MAX)]
         turn = anyio.lowlevel.checkpoint
@@ -353,7 +353,7 @@ async def test_many_followers_get_what_grew_too_large_for_memory_during_a_round(
         assert {each.data for each in readers} == {desk.file()}
 
 
-async def test_of_many_followers_one_whose_queue_is_full_holds_back_nobody() -> None:
+async def test_follower_with_a_full_queue_delays_no_other() -> None:
     async with Desk().open() as desk:
         await filled(desk, 2)
         followers = [desk.subscribe("now") for _ in range(limits.FANOUT_MAX + 1)]
@@ -384,7 +384,7 @@ async def test_a_rewrite_between_two_rounds_is_a_reset_for_each_of_many_follower
 # --- accidents ---------------------------------------------------------------------------------
 
 
-async def test_what_is_durable_and_not_yet_committed_is_not_shown() -> None:
+async def test_durable_lines_are_hidden_until_their_commit() -> None:
     async with Desk().open() as desk:
         await filled(desk, 5)
         seen: list[Position] = []
@@ -431,7 +431,7 @@ async def test_a_file_that_cannot_be_read_ends_the_subscription_and_nothing_else
 
 
 @pytest.mark.parametrize("cut", [1, 20, 100])
-async def test_a_file_that_another_program_cuts_during_a_backlog_harms_nobody(cut: int) -> None:
+async def test_file_cut_by_another_program_during_a_backlog_breaks_no_follower(cut: int) -> None:
     async with Desk().open() as desk:
         await filled(desk, 50)
         subscriber, reader = desk.subscribe(credit=1)

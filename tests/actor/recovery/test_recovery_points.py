@@ -128,7 +128,7 @@ async def test_a_mark_that_comes_behind_the_end_is_dropped() -> None:
     assert desk.death is None
 
 
-async def test_a_disk_that_refuses_a_mark_costs_nobody_anything(
+async def test_failed_write_of_a_recovery_point_affects_no_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with SlowDesk().open() as desk:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_what_is_free_between_what_is_in_use_goes_back_to_the_system() -> None:
+def test_free_memory_between_used_memory_is_returned_to_the_system() -> None:
     before = resident_bytes()
     large: list[bytes] = []
     small: list[bytes] = []

@@ -33,7 +33,7 @@ async def refusal(
     return answer.code, answer.outcome
 
 
-async def test_a_repeat_whose_session_was_deleted_may_have_been_applied() -> None:
+async def test_repeat_to_a_deleted_session_has_an_unknown_outcome() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, "o", OPEN)
@@ -68,7 +68,7 @@ async def test_a_session_that_is_made_again_knows_none_of_the_old_keys() -> None
         assert (ack.duplicate, ack.first) == (False, "0:0")
 
 
-async def test_a_repeat_whose_session_cannot_be_looked_for_may_have_been_applied() -> None:
+async def test_repeat_to_an_unreadable_session_has_an_unknown_outcome() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():
@@ -86,7 +86,7 @@ async def test_a_repeat_whose_session_cannot_be_looked_for_may_have_been_applied
         assert ack.duplicate
 
 
-async def test_a_repeat_is_in_doubt_when_nobody_can_look_whether_its_session_was_deleted() -> None:
+async def test_repeat_has_an_unknown_outcome_when_the_trash_cannot_be_read() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():
@@ -155,7 +155,7 @@ async def test_a_repeat_is_in_doubt_while_its_session_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
-async def test_of_what_is_done_to_a_whole_session_a_copy_is_in_doubt_while_another_is_served(
+async def test_repeated_session_command_has_an_unknown_outcome_while_the_first_is_served(
     command: Fork | Delete,
 ) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
@@ -171,7 +171,7 @@ async def test_of_what_is_done_to_a_whole_session_a_copy_is_in_doubt_while_anoth
 
 
 @pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
-async def test_what_was_done_to_a_whole_session_is_answered_while_the_daemon_is_ending(
+async def test_draining_daemon_answers_repeated_session_commands(
     command: Fork | Delete,
 ) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
@@ -184,7 +184,7 @@ async def test_what_was_done_to_a_whole_session_is_answered_while_the_daemon_is_
 
 
 @pytest.mark.parametrize("command", [FORK, DELETE], ids=["fork", "delete"])
-async def test_what_is_done_to_a_whole_session_is_in_doubt_while_nobody_can_look_for_its_key(
+async def test_session_command_has_an_unknown_outcome_while_its_key_cannot_be_looked_up(
     command: Fork | Delete,
 ) -> None:
     disk = SimulatedDisk()
@@ -201,7 +201,7 @@ async def test_what_is_done_to_a_whole_session_is_in_doubt_while_nobody_can_look
         assert await ask(daemon, "late", command) == first
 
 
-async def test_what_one_sweep_of_the_trash_leaves_the_next_round_removes() -> None:
+async def test_next_sweep_of_the_trash_removes_the_rest() -> None:
     disk = SimulatedDisk()
     for number in range(2 * limits.TRASH_SWEEP_ENTRIES_MAX + 1):
         disk.foreign.make_folder(f"{TRASH}/{number + 1}.k{number}.id")

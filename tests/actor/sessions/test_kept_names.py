@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 FOLDER = f"{ROOT}/sessions/team/demo"
 
 
-async def test_a_session_that_somebody_put_there_unsynced_outlives_a_power_cut() -> None:
+async def test_session_from_another_program_survives_a_power_cut() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     disk = daemon.disk
     disk.foreign.make_folder(FOLDER)

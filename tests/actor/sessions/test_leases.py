@@ -96,7 +96,7 @@ async def test_a_lease_is_renewed_by_asking_again_and_gets_the_same_answer() -> 
                 await compactions.begin(desk.writer, compact_begin("b"))
 
 
-async def test_a_lease_that_ran_out_keeps_nobody_waiting_and_its_commit_is_still_right() -> None:
+async def test_expired_lease_blocks_no_compaction_and_its_commit_is_still_valid() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         compactions = compactions_at(desk)
@@ -276,7 +276,7 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
 # --- what comes meanwhile ----------------------------------------------------------------------
 
 
-async def test_what_comes_while_the_model_thinks_is_kept_in_its_order() -> None:
+async def test_records_appended_during_a_compaction_keep_their_order() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
         await fill(desk)
@@ -297,7 +297,9 @@ async def test_what_comes_while_the_model_thinks_is_kept_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_ids_rise_whatever_is_under_way_when_a_compaction_begins(turns: int) -> None:
+async def test_checkpoint_ids_rise_beside_pending_commands_when_a_compaction_begins(
+    turns: int,
+) -> None:
     async with Desk().open() as desk:
         await fill(desk)
         sent = [desk.send(checkpoint(f"x{number}")) for number in range(2)]

@@ -107,7 +107,7 @@ async def test_a_session_that_was_moved_away_is_made_by_the_command_that_says_so
     ],
     ids=lambda command: type(command).__name__,
 )
-async def test_what_was_put_in_the_place_of_a_session_is_what_is_meant(command: Command) -> None:
+async def test_commands_reach_the_folder_at_the_session_path(command: Command) -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await opened_and_moved(daemon)

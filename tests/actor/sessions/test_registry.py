@@ -31,7 +31,7 @@ async def ask(daemon: DaemonInProcess, name: str, command: Command, *records: by
     return answer
 
 
-async def test_one_session_too_many_closes_some_that_nobody_uses_and_no_other() -> None:
+async def test_opening_beyond_the_limit_closes_only_unused_sessions() -> None:
     daemon = DaemonInProcess(SimulatedDisk(), handles_max=HANDLES)
     async with daemon.running():
         await ask(daemon, "o-followed", Open(session="followed"))
@@ -51,7 +51,7 @@ async def test_one_session_too_many_closes_some_that_nobody_uses_and_no_other() 
         assert isinstance(await ask(daemon, "a", append_to("s0"), user("one")), Ack)
 
 
-async def test_sessions_that_nobody_uses_make_room_where_clients_have_the_handles() -> None:
+async def test_unused_sessions_close_when_clients_hold_the_handles() -> None:
     daemon = DaemonInProcess(SimulatedDisk(), handles_max=HANDLES)
     async with daemon.running():
         for number in range(ROOM // 2):

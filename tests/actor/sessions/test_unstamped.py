@@ -69,7 +69,7 @@ async def test_a_repeat_is_recognised_after_another_program_changed_the_file() -
         assert (again.duplicate, again.first) == (True, first.first)
 
 
-async def test_a_repeat_of_what_a_failed_write_left_is_recognised() -> None:
+async def test_repeat_of_a_partly_failed_write_is_recognised() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, "o", OPEN)

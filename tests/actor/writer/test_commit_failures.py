@@ -102,7 +102,7 @@ async def answered(daemon: DaemonInProcess, name: bytes) -> SessionStat:
     return answer
 
 
-async def test_what_is_left_behind_a_group_that_writes_nothing_is_answered_too() -> None:
+async def test_commands_behind_a_group_without_writes_get_replies() -> None:
     refused = b'{"role":"nobody","content":"' + b"x" * (limits.GROUP_BYTES_MAX // 5) + b'"}'
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():

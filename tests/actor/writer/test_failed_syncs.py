@@ -39,7 +39,7 @@ def daemon_with(data: bytes, unsynced: bytes) -> DaemonInProcess:
 
 
 @pytest.mark.parametrize("command", READS, ids=lambda command: type(command).__name__)
-async def test_what_a_reads_own_sync_may_have_dropped_is_shown_only_when_it_was_written_again(
+async def test_lines_of_a_failed_read_sync_are_shown_after_they_are_rewritten(
     command: Command,
 ) -> None:
     daemon = daemon_with(foreign("one"), foreign("two"))
@@ -57,9 +57,7 @@ async def test_what_a_reads_own_sync_may_have_dropped_is_shown_only_when_it_was_
         assert disk.durable(CONTEXT) == foreign("one") + foreign("two")
 
 
-async def test_what_a_reads_own_sync_may_have_dropped_is_written_again_before_it_is_built_on() -> (
-    None
-):
+async def test_lines_of_a_failed_read_sync_are_rewritten_before_appends() -> None:
     daemon = daemon_with(foreign("one"), foreign("two"))
     disk = daemon.disk
     async with daemon.running():
@@ -75,7 +73,7 @@ async def test_what_a_reads_own_sync_may_have_dropped_is_written_again_before_it
 
 
 @pytest.mark.parametrize("is_failing", [False, True], ids=["sound", "failing"])
-async def test_what_another_program_left_behind_unsynced_is_shown_when_it_is_durable(
+async def test_unsynced_foreign_lines_are_shown_when_they_are_durable(
     is_failing: bool,
 ) -> None:
     daemon = daemon_with(foreign("one"), foreign("two"))

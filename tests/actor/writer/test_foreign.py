@@ -42,7 +42,7 @@ def rotate(desk: Desk) -> None:
 
 @pytest.mark.parametrize("interfere", [edit, rotate], ids=["edit", "rotate"])
 @pytest.mark.parametrize("command", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
-async def test_what_was_acked_outlives_another_programs_rename_at_any_call_of_a_rewrite(
+async def test_acked_records_survive_a_foreign_rename_at_any_call_of_a_rewrite(
     command: Mutation, interfere: Callable[[Desk], None]
 ) -> None:
     has_come, number = True, 0
@@ -69,7 +69,7 @@ async def test_what_was_acked_outlives_another_programs_rename_at_any_call_of_a_
     assert number > 8
 
 
-async def test_what_could_not_be_kept_at_once_is_kept_by_the_next_command() -> None:
+async def test_next_command_keeps_a_foreign_file_that_could_not_be_kept() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         mine = desk.file()
@@ -95,7 +95,7 @@ async def test_a_replaced_file_is_kept_by_a_writer_that_ends_before_it_looked() 
 
 
 @pytest.mark.parametrize("interfere", [edit, rotate], ids=["edit", "rotate"])
-async def test_what_was_acked_outlives_another_programs_rename_at_any_call_of_a_writers_end(
+async def test_acked_records_survive_a_foreign_rename_at_any_call_of_a_writers_end(
     interfere: Callable[[Desk], None],
 ) -> None:
     has_come, number = True, 0
@@ -146,7 +146,7 @@ async def test_a_file_that_another_program_appends_to_is_not_cut_when_its_lines_
     assert number > 4
 
 
-async def test_what_stands_where_another_program_cut_the_file_is_not_called_taken_back() -> None:
+async def test_foreign_truncation_does_not_count_as_taken_back() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one" * 40))
         desk.commits.before = lambda: desk.disk.foreign.truncate(FILE, 0)
@@ -162,7 +162,7 @@ async def test_what_stands_where_another_program_cut_the_file_is_not_called_take
 
 
 @pytest.mark.parametrize("more", [foreign("whole"), b'le":"user","content":"z"}\n'])
-async def test_what_another_program_appends_while_a_failed_write_is_taken_back_is_kept(
+async def test_foreign_append_during_the_undo_of_a_failed_write_is_kept(
     more: bytes,
 ) -> None:
     has_come, number = True, 0
@@ -184,7 +184,7 @@ async def test_what_another_program_appends_while_a_failed_write_is_taken_back_i
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["no older generation", "an older generation"])
-async def test_a_session_whose_file_was_removed_goes_on_behind_what_was_open(older: bool) -> None:
+async def test_session_with_a_removed_file_continues_from_its_open_file(older: bool) -> None:
     async with Desk().open() as desk:
         if older:
             await desk.do(append("k0"), user("zero"))
@@ -261,7 +261,7 @@ async def test_followers_start_over_when_another_program_edits_lines_that_they_h
         assert b"".join(block or b"" for _, block in reader.events[resets[-1] :]) == desk.file()
 
 
-async def test_followers_go_on_when_another_program_only_appended_however_often() -> None:
+async def test_followers_continue_after_foreign_appends() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
         for number in range(3):
@@ -326,7 +326,7 @@ async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begu
         desk.writer._files.opened = None
 
 
-async def test_what_could_not_be_looked_at_is_not_believed_by_the_next_command() -> None:
+async def test_next_command_does_not_trust_an_unchecked_file() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
         await desk.do(append("k1", durability="written"), user("one"))

@@ -87,7 +87,7 @@ async def test_a_session_with_a_few_commands_does_not_wait_for_one_with_many() -
         assert methods == ["write", "fdatasync"] * 2
 
 
-async def test_a_sync_that_fails_fails_its_whole_group() -> None:
+async def test_failed_sync_fails_its_whole_group() -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)
     async with daemon.running():
@@ -108,7 +108,7 @@ async def test_a_sync_that_fails_fails_its_whole_group() -> None:
         assert [ack.first for ack in acks if isinstance(ack, Ack)] == ["0:0"] * len(SESSIONS)
 
 
-async def test_what_has_to_wait_and_all_behind_it_is_left_to_the_task_in_its_order() -> None:
+async def test_slow_command_and_all_behind_it_go_to_the_task_in_order() -> None:
     async with Desk(at_once=True).open() as desk:
         await desk.do(append("k1"), user("one"))
         await desk.do(append("k2"), user("two"))

@@ -130,7 +130,7 @@ async def test_a_flood_is_synced_before_its_second_is_over() -> None:
         assert after.ack.durability == "written"
 
 
-async def test_a_sync_that_fails_takes_back_what_nobody_saw() -> None:
+async def test_failed_sync_takes_back_unseen_events() -> None:
     async with WireDesk().open() as desk:
         _, reader = desk.subscribe("now")
         await desk.do(append_wire("k0"), event(0))
@@ -145,7 +145,7 @@ async def test_a_sync_that_fails_takes_back_what_nobody_saw() -> None:
         assert reader.data == desk.file()
 
 
-async def test_what_was_written_is_synced_when_the_writer_ends() -> None:
+async def test_written_events_are_synced_when_the_writer_ends() -> None:
     desk = WireDesk()
     async with desk.open():
         await desk.do(append_wire("k0"), event(0))
@@ -155,7 +155,7 @@ async def test_what_was_written_is_synced_when_the_writer_ends() -> None:
 
 @pytest.mark.parametrize("survival", Survival, ids=lambda survival: survival.value)
 @pytest.mark.parametrize("number", range(5))
-async def test_a_power_cut_leaves_whole_batches_behind_one_header(
+async def test_power_cut_leaves_whole_batches_behind_one_header(
     survival: Survival, number: int, seed: int
 ) -> None:
     desk = WireDesk()
@@ -249,7 +249,7 @@ async def test_a_session_without_stamps_has_events_without_facts() -> None:
         assert desk.file() == HEADER + event(0) + b"\n"
 
 
-async def test_messages_do_not_wait_for_events_whose_disk_is_slow() -> None:
+async def test_messages_do_not_wait_for_events_on_a_slow_disk() -> None:
     async with WireDesk().open() as desk:
         gate = desk.wire_commits.gate = anyio.Event()
         sent = [desk.send(append_wire(f"k{number}"), event(number)) for number in range(500)]
@@ -262,7 +262,7 @@ async def test_messages_do_not_wait_for_events_whose_disk_is_slow() -> None:
         assert numbers(desk.file()) == list(range(500))
 
 
-async def test_no_event_is_written_while_nobody_holds_the_lock_of_the_folder() -> None:
+async def test_no_event_is_written_without_the_lock_of_the_folder() -> None:
     async with WireDesk().open() as desk:
         await desk.do(append_wire("k1", durability="synced"), event(1))
         desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)

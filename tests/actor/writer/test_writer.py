@@ -55,7 +55,7 @@ def writes(disk: SimulatedDisk) -> int:
 # --- groups ------------------------------------------------------------------------------------
 
 
-async def test_what_waits_together_is_one_write_and_one_sync() -> None:
+async def test_waiting_commands_share_one_write_and_one_sync() -> None:
     async with Desk().open() as desk:
         before = writes(desk.disk), syncs(desk.disk)
         sent = [desk.send(append(f"k{number}"), user(str(number))) for number in range(50)]
@@ -101,7 +101,7 @@ async def test_nothing_is_answered_or_published_before_it_is_durable() -> None:
         assert reader.data == desk.durable()
 
 
-async def test_a_rewrite_comes_after_what_is_ahead_of_it_and_before_what_is_behind() -> None:
+async def test_rewrite_keeps_its_place_among_the_commands() -> None:
     async with Desk().open() as desk:
         sent = [
             desk.send(append("k1"), user("one")),
@@ -207,9 +207,7 @@ async def test_a_group_that_cannot_be_taken_back_is_unknown_and_never_believed_u
         assert desk.durable().count(b'"k2"') == 1
 
 
-async def test_lines_of_others_whose_first_sync_failed_are_durable_before_ours_stand_behind() -> (
-    None
-):
+async def test_foreign_lines_after_a_failed_sync_are_durable_before_ours() -> None:
     disk = SimulatedDisk()
     disk.foreign.make_folder(PATH)
     disk.sync_all()
@@ -244,7 +242,7 @@ async def test_a_duplicate_of_an_applied_command_is_no_failure_when_its_group_fa
         assert again.ack.first == first.ack.first
 
 
-async def test_a_duplicate_whose_key_another_one_displaces_is_no_failure_either(
+async def test_duplicate_with_a_displaced_key_does_not_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(KeyTable.__init__, "__defaults__", (2,))
@@ -355,7 +353,7 @@ async def test_a_repeat_of_a_written_command_is_answered_once_it_is_synced() -> 
         assert b'"w"' in again.durable_then
 
 
-async def test_a_failed_sync_withdraws_what_was_written() -> None:
+async def test_failed_sync_takes_the_written_lines_back() -> None:
     async with Desk().open() as desk:
         written = await desk.do(append("w", durability="written"), user("soon"))
         desk.disk.fail_next("fdatasync", errno.EIO, name=paths.CONTEXT)
@@ -370,7 +368,7 @@ async def test_a_failed_sync_withdraws_what_was_written() -> None:
 
 
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-async def test_a_write_that_fails_leaves_what_was_written_before_it(effect: Effect) -> None:
+async def test_failed_write_leaves_the_lines_before_it(effect: Effect) -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         for number in range(2):
@@ -408,7 +406,7 @@ async def test_followers_receive_the_records_that_a_failed_write_left() -> None:
         assert [b"soon" in each for each in reader.data.splitlines()] == [True, False]
 
 
-async def test_a_write_and_the_sync_of_what_was_before_it_fail_and_all_of_it_is_withdrawn() -> None:
+async def test_failed_write_and_sync_take_all_lines_back() -> None:
     async with Desk().open() as desk:
         await desk.do(append("w", durability="written"), user("soon"))
         desk.disk.fail_next("write", errno.EIO, name=paths.CONTEXT, effect=Effect.WHOLE)
@@ -422,7 +420,7 @@ async def test_a_write_and_the_sync_of_what_was_before_it_fail_and_all_of_it_is_
         assert (again.ack.first, again.ack.duplicate) == ("0:0", False)
 
 
-async def test_what_is_written_is_synced_at_the_end() -> None:
+async def test_written_lines_are_synced_when_the_writer_ends() -> None:
     desk = Desk()
     async with desk.open():
         await desk.do(append("w", durability="written"), user("soon"))
@@ -563,7 +561,7 @@ async def test_a_file_that_was_cut_is_believed_as_it_is_and_followers_start_over
         assert b"".join(block or b"" for _, block in reader.events[last_reset:]) == desk.file()
 
 
-async def test_a_rewrite_whose_expectation_another_program_broke_is_a_conflict() -> None:
+async def test_rewrite_conflicts_after_a_foreign_change() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         between_look_and_write(desk, lambda: desk.disk.foreign.append(FILE, foreign("theirs")))
@@ -602,9 +600,7 @@ async def test_a_command_past_its_deadline_is_not_applied() -> None:
 
 
 @pytest.mark.parametrize("is_opened_again", [False, True])
-async def test_a_repeat_gets_its_first_answer_however_late_it_comes(
-    *, is_opened_again: bool
-) -> None:
+async def test_late_repeat_gets_its_first_reply(*, is_opened_again: bool) -> None:
     first = Desk()
     async with first.open() as desk:
         ack = (await desk.do(append("k1"), user("one"))).ack
@@ -670,7 +666,7 @@ async def test_a_flood_is_served_in_groups_between_which_others_have_their_turn(
         assert syncs(desk.disk) == before + 2
 
 
-async def test_a_closed_mailbox_serves_what_is_in_it_and_takes_no_more() -> None:
+async def test_closed_mailbox_serves_its_commands_and_accepts_no_more() -> None:
     desk = Desk()
     async with desk.open():
         sent = desk.send(append("k1"), user("one"))

@@ -22,5 +22,5 @@ def test_a_text_stays_in_one_line_in_a_pipe_and_where_there_is_no_room(width: in
     assert [*beside("root    ", "word " * 50, 8, width)] == ["root    " + "word " * 50]
 
 
-def test_what_could_steer_a_terminal_is_shown_as_escapes() -> None:
+def test_control_characters_are_shown_as_escapes() -> None:
     assert [*beside("x ", "a\x1b[2Jb", 2, 80)] == ["x a\\x1b[2Jb"]

@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_what_is_done_soon_needs_no_progress(clock: list[float]) -> None:
+def test_short_command_shows_no_progress(clock: list[float]) -> None:
     talk = Terminal()
     with Progress(Output(io.StringIO(), talk), "working") as progress:
         for clock[0] in (0.1, 0.4):

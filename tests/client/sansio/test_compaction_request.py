@@ -118,7 +118,7 @@ def test_calls_are_named_with_their_arguments_and_results_with_their_call() -> N
     assert part.splitlines() == ["[message 1: tool, result of the call call_7]", "print(1)"]
 
 
-def test_calls_and_results_that_are_content_parts_are_told_alike() -> None:
+def test_calls_and_results_in_content_parts_read_alike() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "/"}}
     part = told({"role": "assistant", "content": [use]})
     assert part.splitlines()[1] == '[calls ls, id t1, with {"path":"/"}]'
@@ -128,7 +128,7 @@ def test_calls_and_results_that_are_content_parts_are_told_alike() -> None:
     assert part.splitlines()[1:] == ["[result of the call t1]", "bin"]
 
 
-def test_of_an_image_its_type_and_size_are_told_and_no_byte_of_it() -> None:
+def test_image_is_described_by_type_and_size_only() -> None:
     data = "QUJD" * 1000
     url = f"data:image/png;base64,{data}"
     part = told({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
@@ -179,13 +179,13 @@ def test_an_empty_summary_is_an_error(empty: str | Summary) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"text", ["text"], Summary(b"text")])
-def test_what_is_no_summary_is_told_to_its_maker(wrong: Any) -> None:
+def test_invalid_summary_raises_in_the_summariser(wrong: Any) -> None:
     with pytest.raises(BadRequest, match="return a str"):
         summary_record(wrong)
 
 
 @pytest.mark.parametrize("odd", [None, -1, 1.5, True, "9", 2**60])
-def test_a_token_count_that_is_none_is_not_told_to_the_daemon(odd: Any) -> None:
+def test_invalid_token_count_is_not_sent(odd: Any) -> None:
     assert summary_tokens(Summary("text", odd)) is None
     assert summary_tokens(Summary("text", 9)) == 9
     assert summary_tokens("text") is None
@@ -240,7 +240,7 @@ def test_nothing_to_do_is_nothing_begun() -> None:
     )
 
 
-def test_what_is_summarised_is_read_tolerantly_without_control_records() -> None:
+def test_summarised_part_is_read_tolerantly_without_control_records() -> None:
     job = Compacting("demo", "planner", None, 2, 60_000)
     begun = job.begun(BEGUN)
     assert begun is not None
@@ -252,7 +252,7 @@ def test_what_is_summarised_is_read_tolerantly_without_control_records() -> None
     assert parts == ["[message 1: user]\na\n"]
 
 
-def test_a_summary_over_the_limit_of_a_record_is_told_before_it_is_sent() -> None:
+def test_oversized_summary_is_refused_before_it_is_sent() -> None:
     begun = Compacting("demo", "planner", None, 2, 1).begun(BEGUN)
     assert begun is not None
     with pytest.raises(TooLarge):
@@ -260,9 +260,7 @@ def test_a_summary_over_the_limit_of_a_record_is_told_before_it_is_sent() -> Non
 
 
 @pytest.mark.parametrize(("tokens", "expected"), [(None, 2), (77, 77)])
-def test_the_result_tells_what_the_model_told_else_an_estimate(
-    tokens: int | None, expected: int
-) -> None:
+def test_result_has_the_models_count_or_an_estimate(tokens: int | None, expected: int) -> None:
     begun = Compacting("demo", "planner", "k1", 2, 1).begun(BEGUN)
     assert begun is not None
     place = Position(3, 6)

@@ -110,7 +110,7 @@ def test_a_mutation_that_was_never_sent_ends_unreachable_with_the_reason() -> No
         pending.result()
 
 
-def test_after_a_reconnect_what_was_under_way_is_repeated_and_what_waited_is_not() -> None:
+def test_reconnect_repeats_sent_requests_only() -> None:
     driver = Driver()
     driver.append("before")
     driver.sent()
@@ -228,7 +228,7 @@ def test_a_session_made_by_a_lost_first_try_without_key_is_no_exists(key: str | 
         (Drain(), None),
     ],
 )
-def test_what_changes_something_and_lost_its_answer_may_have_been_applied(
+def test_mutation_without_its_reply_has_an_unknown_outcome(
     command: Command, key: str | None
 ) -> None:
     driver = Driver()
@@ -247,7 +247,7 @@ def test_what_changes_something_and_lost_its_answer_may_have_been_applied(
         Gc(trash=True, dry_run=True),
     ],
 )
-def test_what_changes_nothing_and_got_no_answer_says_that_nothing_happened(
+def test_query_without_its_reply_was_not_applied(
     command: Command,
 ) -> None:
     driver = Driver()
@@ -268,7 +268,7 @@ def test_a_fork_that_finds_its_new_session_there_says_so_because_its_key_knows_i
         pending.result()
 
 
-def test_who_else_is_compacting_is_told_at_once_and_not_waited_for() -> None:
+def test_error_names_the_other_compactor_at_once() -> None:
     driver = Driver()
     pending = driver.ask(CompactBegin(session="demo", lease="k1"))
     driver.refuse(pending.id, ErrorCode.BUSY)
@@ -276,7 +276,7 @@ def test_who_else_is_compacting_is_told_at_once_and_not_waited_for() -> None:
         pending.result()
 
 
-def test_a_drain_whose_connection_ends_has_succeeded() -> None:
+def test_drain_succeeds_when_its_connection_ends() -> None:
     driver = Driver()
     pending = driver.exchange.submit(Drain(), (), lambda: None, driver.now, 30.0)
     driver.exchange.disconnected("lost")
@@ -295,7 +295,7 @@ def test_a_forgotten_request_gets_no_answer_and_is_not_sent_again() -> None:
     assert not driver.sent()
 
 
-def test_a_header_over_its_limit_and_a_lone_surrogate_are_told_before_anything_is_sent() -> None:
+def test_oversized_header_and_lone_surrogate_are_refused_before_a_send() -> None:
     for connected in (True, False):
         driver = Driver(connected=connected)
         large = WriteSystemPrompt(session="demo", key="k", prompt="x" * limits.HEADER_BYTES_MAX)
@@ -308,7 +308,7 @@ def test_a_header_over_its_limit_and_a_lone_surrogate_are_told_before_anything_i
         assert not driver.exchange.outbox
 
 
-def test_what_ends_the_exchange_reaches_everybody_and_whoever_comes_later() -> None:
+def test_end_of_the_exchange_reaches_all_present_and_later_requests() -> None:
     driver = Driver()
     mutation, read, follower = driver.append(), driver.stat(), driver.follow()
     driver.exchange.fail(Incompatible("too old"), for_ever=True)
@@ -321,7 +321,7 @@ def test_what_ends_the_exchange_reaches_everybody_and_whoever_comes_later() -> N
         driver.append()
 
 
-def test_what_is_no_message_of_ours_is_incompatible() -> None:
+def test_invalid_message_is_incompatible() -> None:
     driver = Driver()
     for frames in ([], [b"STENO/1", b"r1", b"{}"], [b"STENO/2\n["]):
         with pytest.raises(Incompatible):
@@ -351,7 +351,7 @@ def records(driver: Driver, request_id: bytes, first: str, after: str, block: by
     driver.answer(request_id, events.Records(first=first, next=after), block)
 
 
-def test_events_arrive_in_order_and_live_is_told_once() -> None:
+def test_events_arrive_in_order_with_one_live() -> None:
     driver = Driver()
     follower = driver.follow()
     request_id = begin(driver, follower, head="2:2")
@@ -369,7 +369,7 @@ def test_events_arrive_in_order_and_live_is_told_once() -> None:
     ]
 
 
-def test_a_mail_is_told_of_where_it_came_between_the_records() -> None:
+def test_mail_event_keeps_its_place_between_the_records() -> None:
     driver = Driver()
     follower = driver.follow("now")
     request_id = begin(driver, follower, head="0:1")
@@ -398,7 +398,7 @@ def test_after_a_reconnect_a_subscription_goes_on_where_it_was() -> None:
     assert follower.position == Position(0, 2)
 
 
-def test_what_was_not_consumed_before_a_reconnect_is_consumed_first() -> None:
+def test_events_from_before_a_reconnect_are_consumed_first() -> None:
     driver = Driver()
     follower = driver.follow()
     records(driver, begin(driver, follower), "0:0", "0:1", b"{}\n")
@@ -455,7 +455,7 @@ def test_an_event_that_does_not_follow_is_not_shown_and_is_asked_for_again() -> 
     assert subscribe.after == "0:3"
 
 
-def test_events_whose_beginning_was_lost_are_not_shown_and_are_asked_for_again() -> None:
+def test_events_after_a_gap_are_dropped_and_requested_again() -> None:
     driver = Driver()
     follower = driver.follow()
     request_id, _ = only(driver.sent())
@@ -481,7 +481,7 @@ def test_a_daemon_that_forgot_a_subscription_is_asked_again_from_where_it_was() 
     assert subscribe.after == "0:3"
 
 
-def test_a_subscription_that_is_refused_tells_why() -> None:
+def test_refused_subscription_raises_the_reason() -> None:
     driver = Driver()
     follower = driver.follow()
     request_id, _ = only(driver.sent())
@@ -501,7 +501,7 @@ def followed_again(driver: Driver, *, until_live: bool) -> tuple[Follower, bytes
     return follower, only(driver.sent())[0]
 
 
-def test_a_mirror_outlives_what_the_disk_refuses_for_a_while() -> None:
+def test_mirror_survives_a_temporary_disk_failure() -> None:
     driver = Driver()
     follower, request_id = followed_again(driver, until_live=True)
     driver.refuse(request_id, ErrorCode.STORAGE_FAILED)
@@ -510,14 +510,14 @@ def test_a_mirror_outlives_what_the_disk_refuses_for_a_while() -> None:
     begin(driver, follower)
 
 
-def test_a_subscription_that_the_disk_refuses_later_is_told_so() -> None:
+def test_subscription_raises_a_later_disk_failure() -> None:
     driver = Driver()
     follower, request_id = followed_again(driver, until_live=False)
     driver.refuse(request_id, ErrorCode.STORAGE_FAILED)
     assert isinstance(follower.error, StorageFailed)
 
 
-def test_a_mirror_that_the_disk_refuses_at_first_is_told_so_at_once() -> None:
+def test_mirror_raises_an_initial_disk_failure_at_once() -> None:
     driver = Driver()
     follower = driver.follow(until_live=True)
     request_id, _ = only(driver.sent())
@@ -621,7 +621,7 @@ def test_requests_that_wait_together_go_in_one_message(monkeypatch: pytest.Monke
     assert not driver.exchange.outbox
 
 
-def test_what_the_socket_does_not_take_waits_in_its_order(
+def test_messages_wait_in_order_for_a_full_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "MESSAGE_REQUESTS_MAX", 2)

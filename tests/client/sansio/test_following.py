@@ -56,7 +56,7 @@ def test_a_long_backlog_of_one_file_does_not_hide_the_other() -> None:
     assert told[4:] == [("context", 2), ("context", 3)]
 
 
-def test_what_was_received_before_the_end_is_still_there() -> None:
+def test_events_received_before_the_end_remain() -> None:
     made = following(BOTH)
     receive(made, "wire", 1)
     [context] = [each for each in made.followers if each.file == "context"]
@@ -80,7 +80,7 @@ def test_what_was_received_before_the_end_is_still_there() -> None:
         ("both", "2:7", "start", [("context", "2:7"), ("wire", "start")]),
     ],
 )
-def test_a_subscription_begins_in_each_file_where_it_was_told(
+def test_subscription_begins_at_the_given_position_of_each_file(
     records: str, after: str, wire_after: str | None, starts: list[tuple[str, str]]
 ) -> None:
     assert starts_of(records, after, wire_after) == starts  # type: ignore[arg-type]
@@ -96,12 +96,12 @@ def test_a_subscription_begins_in_each_file_where_it_was_told(
         ("context", "", None),
     ],
 )
-def test_what_is_no_start_is_refused(records: str, after: str, wire_after: str | None) -> None:
+def test_invalid_start_is_refused(records: str, after: str, wire_after: str | None) -> None:
     with pytest.raises(BadRequest):
         starts_of(records, after, wire_after)  # type: ignore[arg-type]
 
 
-def test_an_incarnation_is_that_of_what_was_popped_in_both_files() -> None:
+def test_incarnation_belongs_to_the_last_event_of_both_files() -> None:
     made = Following("demo", BOTH, lambda: None)
     context, wire = made.followers
     assert made.incarnation is None
@@ -188,7 +188,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.randoms(use_true_random=False))
-def test_what_an_event_tells_is_in_the_history_once_it_is_handed_out(
+def test_history_contains_an_event_once_it_is_returned(
     steps: list[object], chance: random.Random
 ) -> None:
     told = History()

@@ -100,7 +100,7 @@ def test_every_line_comes_once_also_when_the_file_grows_or_cannot_be_read_on(
 
 
 @pytest.mark.parametrize("identity", [OTHER, MINE])
-def test_only_what_the_daemon_says_it_is_is_read(identity: str) -> None:
+def test_only_the_file_that_the_daemon_names_is_read(identity: str) -> None:
     lines = [b"%d\n" % number for number in range(100)]
     size = len(b"".join(lines))
     daemon = Answers([size], Bytes(b"".join(lines)), MINE)
@@ -111,7 +111,7 @@ def test_only_what_the_daemon_says_it_is_is_read(identity: str) -> None:
     assert (daemon.blocks == 1) == (identity == MINE)
 
 
-def test_a_rewrite_meanwhile_is_no_end_of_what_was_opened() -> None:
+def test_rewrite_does_not_end_the_opened_file() -> None:
     lines = [b"%d\n" % number for number in range(100)]
     daemon = Answers([len(b"".join(lines))], Bytes(b"".join(lines)))
     reader = LineReader("demo", None)

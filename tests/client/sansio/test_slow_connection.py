@@ -13,7 +13,7 @@ APPEND = Append(session="demo", key="k")
 
 
 @pytest.mark.parametrize(("command", "records"), [(APPEND, [LARGE]), (READ, [])])
-def test_what_takes_a_slow_connection_long_is_sent_again_that_much_later(
+def test_large_request_on_a_slow_connection_is_resent_later(
     command: Command, records: list[bytes]
 ) -> None:
     driver = Driver()
@@ -25,7 +25,7 @@ def test_what_takes_a_slow_connection_long_is_sent_again_that_much_later(
     assert only(driver.sent())[0] == pending.id
 
 
-def test_what_is_before_it_on_the_connection_counts_too() -> None:
+def test_bytes_ahead_on_the_connection_count_too() -> None:
     driver = Driver()
     large = driver.exchange.submit(APPEND, [LARGE], lambda: None, driver.now, 60.0)
     small = driver.append("small", timeout_s=60.0)
@@ -42,7 +42,7 @@ def test_what_is_before_it_on_the_connection_counts_too() -> None:
     assert only(driver.sent())[0] == last.id
 
 
-def test_what_was_under_way_on_a_connection_that_ended_is_not_waited_for() -> None:
+def test_bytes_of_an_ended_connection_do_not_count() -> None:
     driver = Driver()
     driver.exchange.submit(APPEND, [LARGE], lambda: None, driver.now, 1.0)
     driver.exchange.disconnected("gone")
@@ -73,7 +73,7 @@ def test_a_subscription_is_not_asked_again_while_the_events_of_others_come() -> 
     assert asked != [second]
 
 
-def test_a_subscription_whose_answer_was_lost_is_asked_again_however_much_comes() -> None:
+def test_subscription_without_its_reply_is_resent_despite_traffic() -> None:
     driver = Driver()
     driver.follow()
     first = only(driver.sent())[0]

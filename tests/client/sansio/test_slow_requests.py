@@ -33,7 +33,7 @@ def test_each_answer_lets_the_next_one_go_in_the_order_in_which_they_were_asked(
     assert all(pending.result() == (ANSWER, b"") for pending in pendings)
 
 
-def test_who_asks_when_others_wait_comes_behind_them() -> None:
+def test_later_request_waits_behind_earlier_ones() -> None:
     driver = Driver()
     pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
     driver.sent()
@@ -43,7 +43,7 @@ def test_who_asks_when_others_wait_comes_behind_them() -> None:
     assert ids(driver) == [pendings[-1].id, late.id]
 
 
-def test_what_changes_a_session_does_not_wait_for_what_is_read() -> None:
+def test_mutation_does_not_wait_for_reads() -> None:
     driver = Driver()
     for _ in range(MANY):
         driver.stat()
@@ -54,7 +54,7 @@ def test_what_changes_a_session_does_not_wait_for_what_is_read() -> None:
     assert append.result() == (ACK, b"")
 
 
-def test_who_gave_up_is_not_asked_for_and_takes_nobodys_place() -> None:
+def test_abandoned_request_is_not_sent_and_takes_no_place() -> None:
     driver = Driver()
     pendings = [driver.stat() for _ in range(MANY)]
     first, second, third = (
@@ -68,7 +68,7 @@ def test_who_gave_up_is_not_asked_for_and_takes_nobodys_place() -> None:
     assert ids(driver) == ids_of(third)
 
 
-def test_who_was_refused_keeps_its_place_until_it_is_answered() -> None:
+def test_refused_request_keeps_its_place_until_its_reply() -> None:
     driver = Driver()
     pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
     driver.sent()
@@ -95,7 +95,7 @@ def test_on_a_new_connection_all_are_asked_for_anew(*, refused: bool) -> None:
     assert sent == ids_of(pendings)
 
 
-def test_who_waited_behind_others_when_the_daemon_went_away_is_told_of_that() -> None:
+def test_waiting_request_fails_when_the_daemon_disappears() -> None:
     driver = Driver()
     pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
     driver.exchange.disconnected("it went away")
@@ -105,7 +105,7 @@ def test_who_waited_behind_others_when_the_daemon_went_away_is_told_of_that() ->
             pending.result()
 
 
-def test_who_waited_in_vain_is_told_so() -> None:
+def test_request_that_waited_too_long_fails() -> None:
     driver = Driver()
     pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
     driver.wait(31.0)

@@ -66,7 +66,7 @@ class Made(msgspec.Struct):
     content: object
 
 
-def test_messages_are_encoded_once_whatever_they_are() -> None:
+def test_messages_of_any_type_are_encoded_once() -> None:
     assert encode_messages({"role": "user", "content": "é"}) == [
         '{"role":"user","content":"é"}'.encode()
     ]
@@ -91,7 +91,7 @@ def test_a_number_that_json_lacks_is_never_written_as_null(odd: float) -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_what_json_has_no_value_for_is_refused_and_never_stored_as_something_else(
+def test_value_without_a_json_form_is_refused(
     odd: object,
 ) -> None:
     for content in (odd, [odd], {"deep": [{"er": odd}]}):
@@ -111,7 +111,7 @@ class Part:
     text: str
 
 
-def test_what_json_has_a_value_for_is_written_as_that() -> None:
+def test_value_with_a_json_form_is_written_in_it() -> None:
     values = {"t": (1, 2), "f": 1e308, "b": True, "n": None, "i": 2**63, "o": {}, "l": [[]]}
     [data] = encode_messages(values)
     assert msgspec.json.decode(data) == {**values, "t": [1, 2]}
@@ -124,7 +124,7 @@ def test_what_json_has_a_value_for_is_written_as_that() -> None:
 
 
 @pytest.mark.parametrize("odd", [5, None, 1.5, True, "text", bytearray(b"{}")], ids=repr)
-def test_what_is_neither_a_message_nor_a_sequence_of_them_is_refused(odd: object) -> None:
+def test_value_other_than_messages_is_refused(odd: object) -> None:
     with pytest.raises(BadRequest, match=f"not a {type(odd).__name__}$"):
         encode_messages(odd)  # type: ignore[arg-type]
 
@@ -200,7 +200,7 @@ def test_a_mirror_never_shows_half_of_a_rewrite() -> None:
     assert seen == [(Position(0, 3), 3)] * 4 + [(Position(2, 2), 2), (Position(2, 3), 3)]
 
 
-def test_a_mirror_knows_of_checkpoint_ids_that_no_line_tells_of() -> None:
+def test_mirror_knows_checkpoint_ids_without_a_line() -> None:
     mirror = Mirror("demo")
     reply = replies.Subscribed(head="2:0", incarnation="i", checkpoint_floor=7)
     mirror.follower.begin(reply)
@@ -230,7 +230,7 @@ def test_an_empty_mirror_of_a_later_generation_knows_where_it_is() -> None:
     assert mirror_of(Live(Position(4, 0))).state.head == Position(4, 0)
 
 
-def test_who_waits_for_a_position_is_woken_once_it_is_there_or_never_will_be() -> None:
+def test_waiter_for_a_position_wakes_when_it_is_reached_or_impossible() -> None:
     mirror = mirror_of()
     woken: list[str] = []
     nine = mirror.arrival(Position(0, 9))

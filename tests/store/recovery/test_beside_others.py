@@ -28,7 +28,7 @@ def simulated() -> tuple[SimulatedDisk, StoredSession]:
 
 
 @pytest.mark.parametrize("more", [foreign("whole"), b'er","content":"x"}\n'], ids=["whole", "rest"])
-def test_what_another_program_writes_during_a_repair_is_kept(more: bytes) -> None:
+def test_foreign_write_during_a_repair_is_kept(more: bytes) -> None:
     has_come, number = True, 0
     while has_come:
         disk, session = simulated()
@@ -45,7 +45,7 @@ def test_what_another_program_writes_during_a_repair_is_kept(more: bytes) -> Non
     assert number > 6
 
 
-def test_what_another_program_appends_to_a_whole_file_during_an_opening_is_kept() -> None:
+def test_foreign_append_during_an_opening_is_kept() -> None:
     has_come, number = True, 0
     while has_come:
         disk, session = simulated()
@@ -96,7 +96,7 @@ def test_a_mark_below_which_another_program_edits_during_an_opening_is_believed_
 
 
 @pytest.mark.parametrize("command", [clear("r"), revert("r", 0)], ids=["clear", "revert"])
-def test_the_last_name_of_a_file_is_not_taken_with_what_a_rewrite_left_half_way(
+def test_last_name_of_a_file_is_kept_after_an_unfinished_rewrite(
     command: Clear | RevertTo,
 ) -> None:
     disk, session = simulated()
@@ -191,7 +191,7 @@ def test_a_foreign_change_of_a_closed_session_is_recorded_once() -> None:
 
 
 @pytest.mark.parametrize("instead", [foreign("edited"), b""], ids=["edited", "emptied"])
-def test_a_rewrite_whose_file_another_program_replaced_while_it_was_closed_took_place(
+def test_rewrite_counts_although_another_program_replaced_its_file(
     instead: bytes,
 ) -> None:
     disk, session = simulated()
@@ -240,7 +240,7 @@ def test_a_file_that_is_moved_away_while_it_is_opened_is_waited_for() -> None:
     assert come()
 
 
-def test_what_another_program_writes_while_a_file_is_opened_is_durable_before_it_counts() -> None:
+def test_foreign_write_during_an_opening_is_durable_before_it_counts() -> None:
     has_come, number = True, 0
     while has_come:
         disk, session = simulated()
@@ -290,7 +290,7 @@ def test_a_key_in_a_file_that_another_program_moved_away_is_durable_before_it_is
     assert session.file("context_1.jsonl").endswith(b"".join(stamped("b", ["2"])))
 
 
-def test_a_generation_that_nobody_may_write_keeps_no_session_from_being_opened() -> None:
+def test_read_only_generation_does_not_prevent_an_opening() -> None:
     disk, session = simulated()
     disk.plant(f"{PATH}/context_1.jsonl", foreign("theirs"))
     disk.plant(FILE, foreign("ours"))
@@ -298,7 +298,7 @@ def test_a_generation_that_nobody_may_write_keeps_no_session_from_being_opened()
     assert str(session.open().machine.head) == "1:1"
 
 
-def test_what_another_program_appends_until_a_rewrites_very_instant_is_durable() -> None:
+def test_foreign_appends_until_the_instant_of_a_rewrite_are_durable() -> None:
     has_come, number = True, 0
     while has_come:
         disk, session = simulated()
@@ -316,7 +316,7 @@ def test_what_another_program_appends_until_a_rewrites_very_instant_is_durable()
 
 
 @pytest.mark.parametrize("end", [b'"},\n', b'{"ro', b"".join(stamped("t", ["1", "2"])[:1])])
-def test_what_an_opening_would_cut_is_not_restored(end: bytes) -> None:
+def test_restore_leaves_out_a_torn_tail(end: bytes) -> None:
     disk, session = simulated()
     opened = session.open()
     apply(opened, append("a"), user("1"))
@@ -332,7 +332,7 @@ def test_what_an_opening_would_cut_is_not_restored(end: bytes) -> None:
     assert apply(session.open(), restore("r", 0, repeat=True)).head == "2:1"
 
 
-def test_what_a_rewrite_leaves_behind_is_in_doubt_when_it_cannot_sync_what_others_wrote() -> None:
+def test_rewrite_has_an_unknown_outcome_when_foreign_lines_cannot_be_synced() -> None:
     disk, session = simulated()
     log = session.open().log
     before = log.stat()

@@ -85,7 +85,7 @@ def test_a_key_in_a_message_is_only_text() -> None:
     assert found(opened, "k1") is None
 
 
-def test_a_torn_batch_is_not_found_and_the_whole_one_behind_it_is() -> None:
+def test_only_the_whole_batch_behind_a_torn_one_is_found() -> None:
     disk, session, opened = fresh()
     opened.log.close()
     first, second = stamped("k1", ["one", "two"])

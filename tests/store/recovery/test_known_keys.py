@@ -68,7 +68,7 @@ def test_the_append_that_opens_a_session_again_is_not_looked_up() -> None:
     assert keys.must_be_looked_up(key(4), repeat=False)
 
 
-def test_what_a_killed_writer_appended_behind_the_mark_counts() -> None:
+def test_lines_behind_the_recovery_point_of_a_killed_writer_count() -> None:
     _, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
     save_recovery_point(opened)
@@ -126,7 +126,9 @@ def _with_other_lines(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_without_a_mark, _with_other_lines])
-def test_without_a_true_mark_nobody_knows(spoil: Callable[[SimulatedDisk], None]) -> None:
+def test_keys_are_unknown_without_a_valid_recovery_point(
+    spoil: Callable[[SimulatedDisk], None],
+) -> None:
     disk, session, opened = fresh()
     apply(opened, append(key(5)), user("one"))
     save_recovery_point(opened)
@@ -155,7 +157,7 @@ def test_an_events_file_knows_its_keys_by_itself() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_used_key_is_taken_for_a_new_one_whatever_happened(
+def test_no_used_key_counts_as_new_after_any_accident(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)

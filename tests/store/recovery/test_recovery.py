@@ -144,7 +144,7 @@ def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
     assert not session.open(stamp=True).machine.stamp
 
 
-def test_an_adopted_session_whose_tail_was_cut_has_an_incarnation_also_after_a_crash() -> None:
+def test_adopted_session_with_a_cut_tail_keeps_its_incarnation_after_a_crash() -> None:
     disk, session = simulated()
     disk.plant("/disk/demo/context.jsonl", foreign("theirs") + b"{half")
     rehearsal = disk.clone()
@@ -179,7 +179,7 @@ def test_older_generations_without_a_present_one_are_corrupt(
     assert session.names() == {"context_1.jsonl"}
 
 
-def test_a_session_whose_present_generation_is_gone_is_left_as_it_is() -> None:
+def test_session_without_its_present_generation_is_left_unchanged() -> None:
     disk, session = simulated()
     opened = session.open()
     for number in range(3):
@@ -277,7 +277,7 @@ def test_quarantine_keeps_no_more_than_its_limit(world: World, session: StoredSe
     assert b'{"half %d' % (limits.QUARANTINE_FILES_MAX + 2) in kept
 
 
-def test_what_is_cut_is_kept_also_where_the_sync_of_its_copy_failed_before() -> None:
+def test_cut_bytes_are_kept_after_a_failed_sync_of_their_copy() -> None:
     disk, session = simulated()
     created(session)
     disk.foreign.append(f"/disk/demo/{paths.CONTEXT}", ONE + BATCH[:-3])
@@ -316,7 +316,7 @@ def test_damage_in_the_middle_is_left_where_it_is(world: World, session: StoredS
     assert not session.quarantined()
 
 
-def test_a_whole_foreign_line_without_its_end_is_completed(
+def test_whole_foreign_line_without_newline_is_completed(
     world: World, session: StoredSession
 ) -> None:
     created(session)
@@ -509,7 +509,7 @@ def test_a_session_of_10_mb_with_a_mark_is_opened_without_reading_it(tmp_path: P
 
 
 @pytest.mark.parametrize("survival", Survival)
-def test_what_was_believed_at_an_opening_survives_the_next_power_cut(survival: Survival) -> None:
+def test_lines_trusted_at_an_opening_survive_the_next_power_cut(survival: Survival) -> None:
     disk, session = simulated()
     created(session)
     opened = session.open()
@@ -524,7 +524,7 @@ def test_what_was_believed_at_an_opening_survives_the_next_power_cut(survival: S
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "ours"])
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "same-process"])
-def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is_believed(
+def test_lines_left_in_the_page_cache_by_a_failed_sync_are_rewritten_first(
     restarted: bool, shared: bool
 ) -> None:
     disk, session = simulated()
@@ -602,7 +602,7 @@ def test_an_interrupted_repair_loses_no_byte_and_is_recorded(
 
 
 @pytest.mark.parametrize("tail", [b"", BATCH[:-3], b"\0\0\0", foreign("theirs")[:-1], b"{broken\n"])
-def test_looking_changes_no_byte_and_shows_what_opening_would(
+def test_inspection_changes_no_byte_and_matches_an_opening(
     world: World, session: StoredSession, tail: bytes
 ) -> None:
     commands(session)
@@ -672,7 +672,7 @@ def test_keys_of_lines_that_a_rewrite_kept_are_answered_with_their_first_place(
         assert applied.first == first
 
 
-def test_a_session_without_stamps_stays_so_and_holds_what_was_given(
+def test_unstamped_session_stays_unstamped_with_its_records(
     session: StoredSession,
 ) -> None:
     opened = session.open(stamp=False)

@@ -132,7 +132,7 @@ def test_a_prompt_that_replaced_another_is_compared_too(
         b'{"role":"tool","content":null,"tool_call_id":"t","name":"n"}',
     ],
 )
-def test_the_same_record_is_a_repeat_however_it_is_spelt(written: bytes) -> None:
+def test_same_record_in_another_spelling_is_a_repeat(written: bytes) -> None:
     session, opened = prepared()
     first = apply(opened, append("k", by="planner"), written)
     opened = reopen(session, opened)

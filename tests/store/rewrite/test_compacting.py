@@ -88,7 +88,7 @@ def cut_of(opened: Opened, preserve: int = 2) -> Cut | None:
 # --- what is kept ------------------------------------------------------------------------------
 
 
-def test_a_summary_stands_in_place_of_what_it_summarises() -> None:
+def test_summary_replaces_the_summarised_messages() -> None:
     _, session, opened = fresh()
     filled(opened)
     before = lines_of(opened)
@@ -109,7 +109,7 @@ def test_a_summary_stands_in_place_of_what_it_summarises() -> None:
     assert stamps == ["k.0/2", "k.1/2", "k4", "k5", "k"]
 
 
-def test_what_came_meanwhile_is_kept_whole_and_in_its_order() -> None:
+def test_concurrent_records_are_kept_whole_and_in_order() -> None:
     _, _, opened = fresh()
     filled(opened)
     reserved = machine_of(opened).reserve_checkpoint_id()
@@ -130,7 +130,7 @@ def test_what_came_meanwhile_is_kept_whole_and_in_its_order() -> None:
     assert apply(opened, checkpoint("next")).checkpoint_id == 4
 
 
-def test_control_records_of_what_is_preserved_are_dropped_and_damaged_lines_are_not() -> None:
+def test_preserved_part_drops_control_records_and_keeps_damaged_lines() -> None:
     disk, session, opened = fresh()
     filled(opened)
     opened.log.close()
@@ -207,7 +207,7 @@ def test_a_cut_is_looked_for_in_the_lines_that_there_were() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "count"), [(None, 3 + 6), (100, 106), (0, 6)])
-def test_the_token_count_is_the_summarys_and_an_estimate_of_what_is_kept(
+def test_token_count_is_the_summarys_plus_an_estimate_of_the_rest(
     tokens: int | None, count: int
 ) -> None:
     disk, session, opened = fresh()
@@ -347,7 +347,7 @@ def test_a_reserved_id_survives_the_daemon_and_is_hidden_from_readers(
     assert apply(session.open(), checkpoint("new")).checkpoint_id == 0
 
 
-def test_a_reservation_that_was_lost_is_no_harm_while_nobody_took_the_id() -> None:
+def test_lost_reservation_is_harmless_while_the_id_is_free() -> None:
     _, session, opened = fresh()
     filled(opened)
     reserved = machine_of(opened).reserve_checkpoint_id()
@@ -415,7 +415,7 @@ def test_positions_that_are_none_of_a_compaction_are_refused(cut: str, at: str) 
 
 
 @pytest.mark.parametrize("preserve", range(1, 6))
-def test_whatever_a_compaction_is_cut_at_is_taken(preserve: int) -> None:
+def test_compaction_accepts_any_cut(preserve: int) -> None:
     _, _, opened = fresh()
     # Also the middle of a batch, of which the head is summarised.
     apply(opened, append("b"), *[user(str(number)) for number in range(4)])

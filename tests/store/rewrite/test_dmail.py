@@ -81,7 +81,7 @@ def calls_of_a_send() -> tuple[SimulatedDisk, range]:
     return disk, range(first, len(rehearsal.calls))
 
 
-def test_a_mail_whose_sending_dies_at_any_call_waits_or_does_not() -> None:
+def test_mail_is_sent_or_not_when_the_send_dies_at_any_call() -> None:
     disk, calls = calls_of_a_send()
     states = set[bool]()
     for call in calls:
@@ -107,9 +107,7 @@ def test_a_mail_whose_sending_dies_at_any_call_waits_or_does_not() -> None:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
-def test_a_mail_whose_sending_fails_at_any_call_waits_or_does_not(
-    error: int, effect: Effect
-) -> None:
+def test_mail_is_sent_or_not_when_the_send_fails_at_any_call(error: int, effect: Effect) -> None:
     disk, calls = calls_of_a_send()
     for call in calls:
         world = disk.clone()
@@ -154,7 +152,7 @@ def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> N
     assert session.mail() is None
 
 
-def test_a_delivery_of_a_mail_that_does_not_wait_says_what_became_of_it() -> None:
+def test_delivery_of_a_mail_that_is_not_pending_states_its_fate() -> None:
     _, session = prepared()
     opened = session.open()
     with pytest.raises(NotFound, match=r"D-Mail x does not wait: it was never sent.*no mail waits"):

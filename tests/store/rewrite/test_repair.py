@@ -107,7 +107,7 @@ def test_a_repair_can_be_undone() -> None:
     assert found.session.file() == DAMAGED
 
 
-def test_what_was_appended_since_it_was_verified_stays() -> None:
+def test_lines_appended_since_the_verification_stay() -> None:
     found = scene()
     report = found.session.verified()
     opened = found.session.open()
@@ -116,7 +116,7 @@ def test_what_was_appended_since_it_was_verified_stays() -> None:
     assert found.session.file() == MENDED + stamped("late", ["late"])[0]
 
 
-def test_what_a_half_line_swallowed_and_was_sent_again_is_not_there_twice() -> None:
+def test_repeated_record_in_a_damaged_line_is_there_once() -> None:
     ours, batch = stamped("k1", ["one"]), stamped("k2", ["two", "three"])
     swallowed = HALF + ours[0] + TWO[:-1] + batch[0] + HALF + THREE[:-1] + ours[0]
     found = scene(swallowed + ours[0] + batch[0] + batch[1])
@@ -127,7 +127,7 @@ def test_what_a_half_line_swallowed_and_was_sent_again_is_not_there_twice() -> N
 
 
 @pytest.mark.parametrize("field", ["generation", "bytes", "crc"])
-def test_a_repair_of_what_is_not_what_was_verified_is_refused(field: str) -> None:
+def test_repair_of_a_changed_file_is_refused(field: str) -> None:
     found = scene()
     command = repair(found.session.verified())
     opened = found.session.open()
@@ -169,7 +169,7 @@ def test_a_torn_end_is_the_next_openings_and_does_not_stop_a_repair() -> None:
 
 
 @pytest.mark.parametrize("before", [b"", ONE], ids=["alone", "behind another"])
-def test_a_whole_record_of_another_program_that_lacks_its_newline_is_no_damage(
+def test_foreign_record_without_newline_is_no_damage(
     before: bytes,
 ) -> None:
     found = scene(before + TWO[:-1])

@@ -406,7 +406,7 @@ BY_ANOTHER = b'{"role": "_system_prompt", "content": "be quick"}\n'
         (b'{"role":"_system_prompt"}\n', [b'{"role":"_system_prompt"}\n']),
     ],
 )
-def test_a_new_prompt_is_the_prompt_wherever_others_stand(before: bytes, kept: list[bytes]) -> None:
+def test_new_prompt_replaces_prompts_at_any_place(before: bytes, kept: list[bytes]) -> None:
     disk = SimulatedDisk()
     disk.foreign.make_folder(PATH)
     disk.plant(f"{PATH}/context.jsonl", before)

@@ -105,7 +105,9 @@ def test_both_files_are_cut_at_one_instant(
     ],
     ids=str,
 )
-def test_what_is_not_there_is_named_with_what_is(fields: dict[str, Any], named: str) -> None:
+def test_error_names_the_missing_point_and_the_existing_ones(
+    fields: dict[str, Any], named: str
+) -> None:
     with pytest.raises(NotFound, match=named):
         joined().cut(**fields)
 
@@ -190,7 +192,7 @@ def test_files_without_instants_are_cut_by_their_turns(
     assert places(unjoined(), **fields) == expected
 
 
-def test_a_context_with_fewer_turns_is_taken_as_a_whole() -> None:
+def test_context_with_fewer_turns_is_forked_whole() -> None:
     world = with_files(foreign("zero"), HEADER, turn(None, 0), turn(None, 1), turn(None, 2))
     assert places(world, turn=1) == ("0:1", 3)
 
@@ -324,7 +326,7 @@ def test_where_another_program_rewrote_the_file_a_turn_is_placed_by_its_text_alo
         world.cut(turn=-1)
 
 
-def test_what_a_rewrite_of_ours_put_there_is_the_message_of_no_turn() -> None:
+def test_message_of_a_rewrite_belongs_to_no_turn() -> None:
     world = World(SimulatedDisk())
     world.disk.foreign.make_folder(PATH)
     opened = world.stored().open()

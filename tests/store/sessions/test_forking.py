@@ -127,7 +127,7 @@ def test_a_fork_that_was_answered_survives_a_power_cut() -> None:
         check(copy, after, source)
 
 
-def test_a_disk_that_forgets_what_was_synced_is_noticed() -> None:
+def test_disk_that_loses_synced_data_is_detected() -> None:
     lost = set[bool]()
     for seed in range(20):
         disk = prepared().disk
@@ -241,7 +241,7 @@ def test_a_file_that_can_have_no_second_name_is_copied() -> None:
     assert links == 1
 
 
-def test_what_is_no_file_of_ours_is_not_taken_for_an_upload() -> None:
+def test_foreign_file_does_not_count_as_an_upload() -> None:
     world = prepared()
     world.disk.foreign.delete(f"{PATH}/uploads/0.mp4")
     world.disk.foreign.put_symlink(f"{PATH}/uploads/0.mp4")

@@ -35,7 +35,7 @@ def test_a_session_is_known_by_nothing_at_first() -> None:
     assert world_with(None).described() == NOTHING
 
 
-def test_what_is_set_is_read_again_and_what_is_not_named_stays() -> None:
+def test_set_fields_are_read_again_and_the_others_stay() -> None:
     world = world_with(None)
     world.describe(title="a title", labels=("b", "a", "b"))
     world.describe(archived=True)
@@ -44,7 +44,7 @@ def test_what_is_set_is_read_again_and_what_is_not_named_stays() -> None:
     assert world.described() == Description(archived=True)
 
 
-def test_what_other_programs_keep_there_is_kept_to_the_byte() -> None:
+def test_fields_of_other_programs_are_kept_to_the_byte() -> None:
     world = world_with(KIMI)
     world.describe(title="ä title")
     data = world.disk.content(STATE)
@@ -98,7 +98,7 @@ def test_a_second_damaged_file_takes_the_next_name() -> None:
     assert world.disk.content(f"{STATE}.damaged-2") == b"["
 
 
-def test_replacing_what_is_not_damaged_changes_nothing_more() -> None:
+def test_replacing_undamaged_metadata_changes_nothing_else() -> None:
     world = world_with(KIMI)
     world.describe(replace_damaged=True)
     assert world.disk.content(STATE) == KIMI
@@ -178,7 +178,7 @@ def test_a_description_that_fails_at_any_call_is_as_before_or_as_after(
 # --- lists -------------------------------------------------------------------------------------
 
 
-def test_a_list_shows_what_fits() -> None:
+def test_list_contains_as_many_sessions_as_fit() -> None:
     world = World(SimulatedDisk())
     states = {
         "a": {"custom_title": "Straße am Meer", "labels": ["x", "y"]},
@@ -207,7 +207,7 @@ def test_a_list_shows_what_fits() -> None:
     assert (first.title, first.labels, first.archived) == ("Straße am Meer", ("x", "y"), False)
 
 
-def test_what_is_built_or_thrown_away_is_in_no_list() -> None:
+def test_unfinished_and_deleted_sessions_are_not_listed() -> None:
     world = world_with(None)
     for hidden in (".forks/k/session", ".trash/1.k.id"):
         world.disk.plant(f"{TREE}/{hidden}/context.jsonl", b"")
@@ -279,7 +279,7 @@ def test_no_session_is_made_in_the_place_of_one_in_the_old_format() -> None:
     assert world.disk.content(f"{TREE}/project/{FLAT}.jsonl") == b"{}\n"
 
 
-def test_what_lost_its_present_generation_is_listed_apart_page_by_page() -> None:
+def test_sessions_without_a_present_generation_are_listed_apart_by_pages() -> None:
     world = World(SimulatedDisk())
     for name in ("a", "c", "e"):
         world.disk.plant(f"{TREE}/{name}/context.jsonl", b"")

@@ -131,7 +131,7 @@ def test_a_key_deletes_one_session_for_ever() -> None:
     assert world.ids() == ["neighbour"]
 
 
-def test_what_is_not_there_cannot_be_deleted() -> None:
+def test_missing_session_cannot_be_deleted() -> None:
     world = prepared()
     for session in ("nobody", "demo/subagents"):
         with pytest.raises(NotFound):
@@ -140,7 +140,7 @@ def test_what_is_not_there_cannot_be_deleted() -> None:
 
 
 @pytest.mark.parametrize("held", [PATH, f"{PATH}/subagents/a1"])
-def test_what_another_daemon_has_open_is_not_deleted(held: str) -> None:
+def test_session_open_in_another_daemon_is_not_deleted(held: str) -> None:
     world = prepared()
     handle = world.disk.open_root(held)
     assert world.disk.lock(handle)
@@ -158,7 +158,7 @@ def test_the_answer_says_where_it_lies_and_until_when() -> None:
 # --- expiry ------------------------------------------------------------------------------------
 
 
-def test_what_expired_is_removed_and_nothing_else() -> None:
+def test_only_expired_trash_is_removed() -> None:
     world = prepared()
     world.delete("d", "demo", now=NOW_S)
     world.delete("e", "neighbour", now=NOW_S + 10)
@@ -198,7 +198,7 @@ def test_one_sweep_removes_no_more_than_it_may() -> None:
     assert world.sweep() == (0, 3)
 
 
-def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash() -> None:
+def test_undeletable_trash_does_not_keep_other_trash() -> None:
     world = prepared()
     for number in range(limits.TRASH_SWEEP_ENTRIES_MAX):
         world.disk.foreign.put_symlink(f"{TRASH}/{number + 1}.k{number}.id")
@@ -207,7 +207,7 @@ def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash() -> None:
     assert world.sweep(now=NOW_S + 2 * MONTH_S) == (0, 1)
 
 
-def test_what_was_removed_when_asked_for_survives_a_power_cut() -> None:
+def test_requested_removal_survives_a_power_cut() -> None:
     world = prepared()
     name = delete(world).trash.rpartition("/")[2]
     world.disk.sync_all()
