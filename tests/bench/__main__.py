@@ -44,7 +44,7 @@ def main() -> None:
     found: list[Comparison] = []
     try:
         for part in options.parts or PARTS:
-            measured = PARTS[part](folder, options.rounds, _tell)
+            measured = PARTS[part](folder, options.rounds, _report)
             found += measured
             for comparison in measured:
                 print(draw(comparison), flush=True)
@@ -84,7 +84,7 @@ def _report(rounds: int, found: list[Comparison]) -> dict[str, object]:
     }
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 

@@ -49,17 +49,17 @@ LOADS = (
 )  # fmt: skip
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """All loads, the lanes in turn within each round; the first round warms up and is dropped."""
     found: list[Comparison] = []
     with _services(folder) as places:
         for load in LOADS:
-            _skip_redis(load, tell)
+            _skip_redis(load, report)
             beside = [lane for lane in _BESIDE if lane in load.lanes]
             comparison = Comparison(load.title, MEASURES, load.ratio_of, beside)
             with Crew(load.clients) as crew:
                 for number in range(rounds + 1):
-                    _round(crew, load, places, comparison if number else None, tell)
+                    _round(crew, load, places, comparison if number else None, report)
             found.append(comparison)
     return found
 
@@ -69,7 +69,7 @@ def _round(
     load: Load,
     places: dict[str, str],
     comparison: Comparison | None,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     for lane in load.lanes:
         if lane == "redis" and not places["redis"]:
@@ -78,15 +78,15 @@ def _round(
         task = Task(lane=lane, appends=total // load.clients, in_flight=load.in_flight,
                     batch=load.batch, own_session=load.own_session, **places)  # fmt: skip
         figures = _figures(crew.work(task))
-        tell(f"{load.title}: {lane}: {figures['acks_per_s']:,.0f} acks/s")
+        report(f"{load.title}: {lane}: {figures['acks_per_s']:,.0f} acks/s")
         if comparison is not None:
             comparison.add(lane, figures)
 
 
-def _skip_redis(load: Load, tell: Callable[[str], None]) -> None:
+def _skip_redis(load: Load, report: Callable[[str], None]) -> None:
     reason = why_no_redis()
     if reason is not None and "redis" in load.lanes:
-        tell(f"{load.title}: redis is left out: {reason}")
+        report(f"{load.title}: redis is left out: {reason}")
 
 
 def _figures(outcomes: list[Outcome]) -> dict[str, float]:

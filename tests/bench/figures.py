@@ -31,7 +31,7 @@ class Comparison:
     Attributes:
         title: what was done.
         measures: names of the columns, unit last.
-        ratio_of: the measure whose ratio is told.
+        ratio_of: the measure with a reported ratio.
         beside: the rows that the others are compared with.
     """
 

@@ -1,4 +1,4 @@
-"""How long after its ack a record reaches those who follow, and what they cost the writer."""
+"""The delay of records to followers, and the cost of followers for the writer."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ APPENDS: Final = 200
 _MESSAGE: Final = {"role": "user", "content": "x" * 560}
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Sequential durable appends beside 0, 1, 16 and 128 followers."""
     title = f"{APPENDS} appends, one at a time, and their delivery to followers"
     measures = ("append_p50_us", "delivery_p50_us", "delivery_p99_us")
@@ -34,7 +34,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
                 session = f"followed/{number}-{followers}"
                 values = _round(root, daemon.endpoint, session, followers)
                 comparison.add(_name(followers), values)
-            tell(f"{title}: round {number + 1}")
+            report(f"{title}: round {number + 1}")
     return [comparison]
 
 

@@ -33,7 +33,7 @@ class Turns(NamedTuple):
     cpu_ms: float
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Resident memory by open sessions; wake-ups and processor time while nothing is asked."""
     rest = Comparison("a daemon at rest", ("mib", "kib_a_session", "handles"), "mib", ())
     quiet = Comparison(
@@ -45,7 +45,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
     for number in range(rounds):
         _fill(folder / f"rest-{number}", rest)
         _wait(folder / f"quiet-{number}", quiet)
-        tell(f"idle: round {number + 1}")
+        report(f"idle: round {number + 1}")
     return [rest, quiet]
 
 
@@ -60,12 +60,12 @@ def _fill(root: Path, rest: Comparison) -> None:
             _open(client, range(opened, wanted))
             opened = wanted
             resident_kib = _resident_kib(daemon.pid)
-            told = {
+            figures = {
                 "mib": resident_kib / 1024,
                 "kib_a_session": (resident_kib - empty_kib) / wanted,
                 "handles": _handles(daemon.pid),
             }
-            rest.add(f"{wanted:,} open sessions", told)
+            rest.add(f"{wanted:,} open sessions", figures)
 
 
 def _wait(root: Path, quiet: Comparison) -> None:
@@ -73,7 +73,7 @@ def _wait(root: Path, quiet: Comparison) -> None:
     with ExitStack() as stack:
         pids: dict[str, int] = {}
         for name, clients, sessions in (
-            ("nobody connected", 0, 0),
+            ("no client", 0, 0),
             (f"{CLIENTS} clients", CLIENTS, 0),
             (f"{CLIENTS} clients, {OPEN[0]} open sessions", CLIENTS, OPEN[0]),
         ):
@@ -86,11 +86,11 @@ def _wait(root: Path, quiet: Comparison) -> None:
         _let_pass(limits.HOUSEKEEPING_S)
         for name, pid in pids.items():
             before, after = begun[name], _turns(pid)
-            told = {
+            figures = {
                 "wake_ups": after.wake_ups - before.wake_ups,
                 "cpu_ms": after.cpu_ms - before.cpu_ms,
             }
-            quiet.add(name, told)
+            quiet.add(name, figures)
 
 
 def _open(client: steno.BlockingClient, numbers: Iterable[int]) -> None:
@@ -131,4 +131,4 @@ def _told(file: Path, name: str) -> int:
         key, _, value = line.partition(":")
         if key == name:
             return int(value.split()[0])
-    raise AssertionError(f"the kernel does not tell {name} in {file}")
+    raise AssertionError(f"the kernel reports no {name} in {file}")

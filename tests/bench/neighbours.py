@@ -1,4 +1,4 @@
-"""What a flood on one file costs those who use another, on fast disks and slow ones."""
+"""The cost of a flood on one file for clients of another, on fast and slow disks."""
 
 import subprocess
 import sys
@@ -26,11 +26,11 @@ _FLOODS: Final = {
 MEASURES: Final = ("append_p50_us", "append_p99_us", "read_p50_us")
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Appends to one session and reads of another, alone and beside floods."""
     found: list[Comparison] = []
     for extra_ms in EXTRA_MS:
-        title = f"a disk whose syncs take {extra_ms} ms more: appends and reads of one client"
+        title = f"a disk with {extra_ms} ms slower syncs: appends and reads of one client"
         comparison = Comparison(title, MEASURES, "append_p50_us", (_ALONE,))
         root = folder / f"slow-{extra_ms}"
         module = ("bench.slow_disk", str(extra_ms))
@@ -42,7 +42,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
                 for name, flood in _FLOODS.items():
                     with _flooded(root, flood):
                         comparison.add(name, _values(own, read))
-                tell(f"{title}: round {number + 1}")
+                report(f"{title}: round {number + 1}")
         found.append(comparison)
     return found
 

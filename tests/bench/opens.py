@@ -16,7 +16,7 @@ SESSION_BYTES: Final = 1 << 30
 _SESSION: Final = "large"
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Opening with the mark that an earlier daemon left; the file is in the page cache."""
     root = folder / "open-root"
     _write_large(root / paths.SESSIONS / _SESSION / paths.CONTEXT)
@@ -37,7 +37,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
             with steno.connect_sync(root, spawn=False, timeout=300) as client:
                 comparison.add("an append that opens it", {"ms": _append(client)})
             daemon.stop()
-            tell(f"opens: round {number + 1}")
+            report(f"opens: round {number + 1}")
     return [comparison]
 
 

@@ -85,7 +85,7 @@ class Redis:
 
 
 def prepare_sqlite(path: str) -> None:
-    """Make the database that all append to: of those who make it at once, some fail."""
+    """Make the common database before the workers start: concurrent creations fail."""
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, line TEXT)")

@@ -36,7 +36,7 @@ class _Message(msgspec.Struct):
 _decode_typed = msgspec.json.Decoder(_Message).decode_lines
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Lines as bytes, records decoded, and a backlog followed, each against the bare file."""
     root = folder / "read-root"
     path = root / paths.SESSIONS / _SESSION / paths.CONTEXT
@@ -45,12 +45,12 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
     with ForegroundDaemon(root), steno.connect_sync(root, spawn=False) as client:
         session = client.open(_SESSION, follow=False)
         return [
-            _compare("lines as bytes", rounds, tell, {
+            _compare("lines as bytes", rounds, report, {
                 "file": lambda: _file_lines(path),
                 "steno lines()": session.lines,
                 "steno subscribe()": lambda: _followed_lines(session),
             }),
-            _compare("records, decoded", rounds, tell, {
+            _compare("records, decoded", rounds, report, {
                 "file": lambda: map(_decode, _file_lines(path)),
                 "file, typed": lambda: _decode_typed(path.read_bytes()),
                 "steno records()": lambda: (record.record for record in session.records()),
@@ -62,7 +62,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
 def _compare(
     title: str,
     rounds: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     lanes: dict[str, Callable[[], Iterable[object]]],
 ) -> Comparison:
     full = f"reading {RECORDS:,} records: {title}"
@@ -75,7 +75,7 @@ def _compare(
             elapsed = time.perf_counter() - start
             assert count >= RECORDS, (name, count)
             comparison.add(name, {"ms": elapsed * 1e3, "records_per_s": count / elapsed})
-        tell(f"{full}: round {number + 1}")
+        report(f"{full}: round {number + 1}")
     return comparison
 
 

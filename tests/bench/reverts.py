@@ -20,7 +20,7 @@ KIMI: Final = "kimi-cli revert_to"
 STENO: Final = "steno revert_to"
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Reverts to 10, 50 and 90 % of the records; each works on a fresh copy of the session.
 
     The revert alone is timed: neither steno's opening of the session nor kimi-cli's loading of it.
@@ -43,7 +43,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
                                                     checkpoint_id)})  # fmt: skip
                 if number == 0 and importlib.util.find_spec("kimi_cli") is not None:
                     comparison.add(KIMI, {"ms": _kimi(folder, long_session, checkpoint_id)})
-                tell(f"{comparison.title}: round {number + 1}")
+                report(f"{comparison.title}: round {number + 1}")
     return found
 
 

@@ -19,7 +19,7 @@ SESSIONS: Final = 1000
 _PYTHON: Final = "python -c pass"
 
 
-def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comparison]:
+def measure(folder: Path, rounds: int, report: Callable[[str], None]) -> list[Comparison]:
     """Times from nothing to an answer, in milliseconds."""
     starts = Comparison("from nothing to", ("ms",), "ms", (_PYTHON,))
     root = folder / "start-root"
@@ -39,7 +39,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> list[Comp
         with ForegroundDaemon(many), steno.connect_sync(many, spawn=False):
             elapsed = (time.perf_counter() - start) * 1e3
         starts.add(f"a daemon that knows {SESSIONS:,} sessions", {"ms": elapsed})
-        tell(f"starts: round {number + 1}")
+        report(f"starts: round {number + 1}")
     return [starts]
 
 

@@ -1,4 +1,4 @@
-"""What a worker process is told to do, and what it tells afterwards: JSON, a line each."""
+"""The tasks and reports of worker processes: one line of JSON each."""
 
 import os
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 SESSION: Final = "bench/appends"
-"""The session that everybody appends to."""
+"""The session of all appends."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Checksums of blocks: however the bytes arrive, a changed byte is found in its block."""
+"""Checksums of blocks: a changed byte is found in its block."""
 
 import zlib
 

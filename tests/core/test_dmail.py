@@ -1,4 +1,4 @@
-"""The D-Mail that waits, told from timelines: sent, delivered, expired, or back by a void."""
+"""The pending D-Mail according to a timeline: sent, delivered, expired, or voided."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def rewrite(kind: str, generation: int, **details: Any) -> TimelineEntry:
 
 
 def waiting(*entries: TimelineEntry, present: int) -> str | None:
-    """The id of the mail that waits, as whoever reads the file tells it."""
+    """The id of the pending mail, as a reader of the file finds it."""
     data = b"".join(map(timeline.encode, entries))
     found = dmail.pending(timeline.decode(data), present)
     return found.id if found is not None else None
@@ -121,7 +121,7 @@ def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "fate"),
     [
         ([], "it was never sent"),
         ([sent("other")], "it was never sent"),
@@ -134,9 +134,9 @@ def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:
     ],
 )
 def test_a_delivery_of_another_mail_is_refused_with_the_reason(
-    entries: list[TimelineEntry], told: str
+    entries: list[TimelineEntry], fate: str
 ) -> None:
-    assert dmail.what_became_of(entries, "m").startswith(told)
+    assert dmail.what_became_of(entries, "m").startswith(fate)
 
 
 def test_a_damaged_entry_is_a_mail_of_little_worth_and_no_crash() -> None:

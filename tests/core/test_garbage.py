@@ -1,4 +1,4 @@
-"""Which generations may be given up: what was asked for, and nothing that something stands on."""
+"""The generations that a collection may remove."""
 
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
@@ -24,8 +24,8 @@ def _wish(days: float | None = None, keep: int = 1, *, with_lineage: bool = Fals
 def _numbers(
     wish: Wish, entries: list[TimelineEntry] | None = None, mail: Mail | None = None
 ) -> list[int]:
-    told = CLEARED if entries is None else entries
-    return [each.generation for each in droppable(PAST, told, 6, mail, wish)]
+    timeline = CLEARED if entries is None else entries
+    return [each.generation for each in droppable(PAST, timeline, 6, mail, wish)]
 
 
 def test_the_newest_generation_that_was_left_behind_always_stays() -> None:
@@ -85,6 +85,6 @@ def test_a_waiting_mail_stays_deliverable_also_when_its_lineage_was_asked_for() 
     ]
     early = Mail(id="m", checkpoint_id=0, message="x", cursor="2:0")
     assert _numbers(_wish(with_lineage=True), entries, early) == [0, 1, 3]
-    # Sent in generation 3, whose checkpoint lies in 4 since.
+    # The mail was sent in generation 3, and its checkpoint has been in 4 since.
     late = Mail(id="m", checkpoint_id=5, message="x", cursor="3:0")
     assert _numbers(_wish(with_lineage=True), entries, late) == [0, 1, 2]

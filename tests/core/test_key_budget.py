@@ -1,4 +1,4 @@
-"""Room for keys that tables share: never more than there is, and who grew longest ago gives."""
+"""The key budget that tables share; the table that grew longest ago gives room."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,7 +127,7 @@ def test_closed_files_have_no_filter_that_would_be_in_the_way_of_others() -> Non
     first.leave()
     third.use_filter(KeyFilter(0))
 
-    # Whoever keeps the keys of a session without stamps keeps the table.
+    # The keeper of an unstamped session's keys keeps the table.
     assert first.needs_filter
     assert not second.needs_filter
 

@@ -1,4 +1,4 @@
-"""Commands are found again in lines only when all of their lines are there, whole."""
+"""Commands found in replayed lines only when all of their lines are whole."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What a session remembers of its keys: enough that none is applied twice."""
+"""The key table of a session: no key is applied twice."""
 
 import pytest
 from hypothesis import given

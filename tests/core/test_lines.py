@@ -1,4 +1,4 @@
-"""What recovery may believe of a file's end: whole batches of whole lines, and nothing else."""
+"""The trusted end of a file: whole batches of whole lines."""
 
 import pytest
 from hypothesis import given
@@ -218,7 +218,7 @@ def test_a_foreign_record_welded_to_another_is_left_for_a_repair(marked: bool, w
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"role":"us' + ONE,  # ours: it was swallowed, so nobody was told that it is there
+        b'{"role":"us' + ONE,  # our record inside a damaged line was never acknowledged
         b'{"role":"user","content":[{"type":"text","text":"a"}\n',
         b"\0\0" + foreign("theirs"),
         b'{"role":"us' + foreign("theirs")[:-1],

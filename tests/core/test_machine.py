@@ -1,4 +1,4 @@
-"""The writer's decisions: what each command becomes, and that a refused one changes nothing."""
+"""The writer's decisions: each command's effect, and no effect of a refused one."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A mark is believed only if it is whole; anything else is no mark, and no error."""
+"""Recovery points, trusted only when they are whole."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +22,9 @@ def test_a_recovery_point_has_the_youngest_key_if_known() -> None:
     known = encode_recovery_point(
         generation=1, inode=2, size=3, crc=4, lines=5, counters=COUNTERS, youngest_key_ms=0
     )
-    told = [decode_recovery_point(data) for data in (MARK, known)]
+    decoded = [decode_recovery_point(data) for data in (MARK, known)]
 
-    assert [mark.youngest_key_ms for mark in told if mark is not None] == [None, 0]
+    assert [mark.youngest_key_ms for mark in decoded if mark is not None] == [None, 0]
 
 
 def test_a_mark_that_is_cut_at_any_byte_is_none() -> None:

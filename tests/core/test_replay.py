@@ -1,4 +1,4 @@
-"""Replay by blocks gives the numbers that reading every line gives."""
+"""Replay by blocks, which equals a read of every line."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Milestones: a look that begins at one finds what a look from the start of the file finds."""
+"""The seek index: searches from it equal searches from the start of the file."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The timeline: what is read of it, what a void takes back, and what is told from files alone."""
+"""The timeline: decoding, voided entries, and entries inferred from files."""
 
 import pytest
 from hypothesis import given
@@ -102,9 +102,9 @@ def test_a_fingerprint_looks_at_the_length_and_the_end() -> None:
 
 def test_an_unrecorded_rotation_is_inferred() -> None:
     created = TimelineEntry(kind="created", generation=0, at=1.0)
-    told = rewrite(2)
+    entry = rewrite(2)
 
-    entries = timeline.with_inferred([created, told], {1: 0.5, 2: 0.9})
+    entries = timeline.with_inferred([created, entry], {1: 0.5, 2: 0.9})
 
     # In the order of the generations, though its file's time is a little behind.
     assert [(entry.kind, entry.generation, entry.inferred) for entry in entries] == [

@@ -1,4 +1,4 @@
-"""The decisions about a wire file: one header, stamped events, and nothing after a refusal."""
+"""Decisions about a wire file: one header, stamped events, no effect of a refusal."""
 
 import json
 from typing import Any
@@ -97,15 +97,15 @@ def test_file_has_one_header_at_its_start_after_any_rollback(
 def test_each_event_is_joined_to_the_head_of_the_context_at_its_moment() -> None:
     heads = Heads()
     machine = fresh(heads=heads)
-    told = []
+    events = []
     for number, head in enumerate([Position(0, 0), Position(0, 7), Position(2, 3)]):
         heads.head = head
-        told += documents(lines_of(machine, append_wire(f"k{number}"), event(number)))[-1:]
-    assert [each["_at"] for each in told] == ["0:0", "0:7", "2:3"]
+        events += documents(lines_of(machine, append_wire(f"k{number}"), event(number)))[-1:]
+    assert [each["_at"] for each in events] == ["0:0", "0:7", "2:3"]
 
 
 def test_facts_that_a_client_sends_are_those_of_another_line() -> None:
-    forged = event(0)[:-1] + b',"_at":"9:9","_id":"other","_by":"somebody"}'
+    forged = event(0)[:-1] + b',"_at":"9:9","_id":"other","_by":"another"}'
     [_, document] = documents(lines_of(fresh(), append_wire("k1"), forged))
     assert (document["_at"], document["_id"], "_by" in document) == ("0:0", "k1", False)
 

@@ -1,6 +1,6 @@
-"""`python -m e2e.hoarding_daemon`: a daemon whose C library gives nothing back by itself.
+"""`python -m e2e.hoarding_daemon`: a daemon with a C library that keeps freed memory.
 
-Its rounds come as often as a test can wait.
+Its housekeeping is so frequent that a test can wait for it.
 """
 
 import ctypes
@@ -12,11 +12,11 @@ from stenod.runtime import memory
 
 
 def hoard() -> None:
-    """Have all memory come from a heap of which nothing is given back without being asked for."""
+    """Take all memory from a heap that returns nothing without a request."""
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(memory._M_TRIM_THRESHOLD, 1024 * limits.MIB)
     mallopt(memory._M_MMAP_THRESHOLD, 32 * limits.MIB)
-    # Of the heaps of libzmq's threads glibc would trim only what is free in their middle.
+    # glibc trims the heaps of libzmq's threads only in their middle.
     mallopt(memory._M_ARENA_MAX, 1)
 
 

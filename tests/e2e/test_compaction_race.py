@@ -22,7 +22,7 @@ WRITERS = 4
 MEANWHILE = 40
 CONTROL = ("_checkpoint", "_usage", "_system_prompt")
 
-Told = list[dict[str, Any]]
+Acks = list[dict[str, Any]]
 
 
 def start(root: Path, role: str, count: int) -> "subprocess.Popen[str]":
@@ -37,11 +37,11 @@ def start(root: Path, role: str, count: int) -> "subprocess.Popen[str]":
 
 
 class Writers:
-    """Processes that write until they are told to stop."""
+    """Processes that write until the test stops them."""
 
     def __init__(self, root: Path) -> None:
         self._processes = [start(root, "work", 1_000_000) for _ in range(WRITERS)]
-        self._said: list[Told] = [[] for _ in self._processes]
+        self._said: list[Acks] = [[] for _ in self._processes]
         self._readers = [
             threading.Thread(target=self._read, args=(process, said))
             for process, said in zip(self._processes, self._said, strict=True)
@@ -49,12 +49,12 @@ class Writers:
         for reader in self._readers:
             reader.start()
 
-    def _read(self, process: "subprocess.Popen[str]", said: Told) -> None:
+    def _read(self, process: "subprocess.Popen[str]", said: Acks) -> None:
         assert process.stdout is not None
         said.extend(json.loads(line) for line in process.stdout)
 
-    def stop(self) -> Told:
-        """End them; everything that was acknowledged to them."""
+    def stop(self) -> Acks:
+        """Stop them; returns all their acks."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.close()
@@ -63,7 +63,7 @@ class Writers:
             assert process.wait(60) == 0
             assert process.stdout is not None
             process.stdout.close()
-        return [told for said in self._said for told in said]
+        return [ack for said in self._said for ack in said]
 
 
 def wait_for_lines(session: steno.BlockingSession, count: int) -> None:
@@ -83,7 +83,7 @@ def generations(folder: Path) -> list[list[bytes]]:
 
 
 def check(folder: Path, acknowledged: Sequence[dict[str, Any]]) -> int:
-    """Nothing lost, nothing doubled, each compaction kept what it had to; how many there were."""
+    """Check that nothing is lost or doubled; returns the number of compactions."""
     files = generations(folder)
     entries = [json.loads(line) for line in (folder / "timeline.jsonl").read_bytes().splitlines()]
     compacted: list[dict[str, Any]] = []
@@ -91,15 +91,15 @@ def check(folder: Path, acknowledged: Sequence[dict[str, Any]]) -> int:
         if entry["kind"] == "compacted":
             compacted.append(entry)
         elif entry["kind"] == "voided":
-            # What a death cut short did not happen; its repeat did.
+            # A compaction cut short by a death is voided, and its repeat counts.
             assert compacted.pop()["key"] == entry["key"]
     assert [entry["generation"] for entry in compacted] == list(range(1, len(files)))
     for entry in compacted:
         old, new = files[entry["generation"] - 1], files[entry["generation"]]
         check_compaction(entry["details"], old, new)
     held = [{stamp.key for line in lines if (stamp := stamp_of(line))} for lines in files]
-    for told in acknowledged:
-        assert any(told["key"] in keys for keys in held), f"{told} is nowhere"
+    for ack in acknowledged:
+        assert any(ack["key"] in keys for keys in held), f"{ack} is missing"
     return len(compacted)
 
 
@@ -120,7 +120,7 @@ def check_compaction(details: dict[str, Any], old: list[bytes], new: list[bytes]
                 break
             assert json.loads(passed)["role"] in CONTROL, f"{passed!r} was lost"
         else:
-            raise AssertionError(f"{line!r} comes from nowhere")
+            raise AssertionError(f"{line!r} has no origin")
     assert all(json.loads(line)["role"] in CONTROL for line in rest)
 
 
@@ -135,17 +135,17 @@ def test_four_processes_write_through_twenty_compactions(root: Path) -> None:
                 wait_for_lines(session, MEANWHILE)
 
                 def summarize(_: object, number: int = number) -> str:
-                    # A model takes its time, and the others do not wait for it.
+                    # The writers continue while the model works.
                     wait_for_lines(session, MEANWHILE)
                     return f"summary {number}"
 
                 done = session.compact(summarize)
                 assert done is not None
         finally:
-            told = writers.stop()
+            acks = writers.stop()
         folder = Path(session.stat().folder)
-        assert check(folder, told) == ROUNDS
-        numbers = [ack["checkpoint"] for ack in told if "checkpoint" in ack]
+        assert check(folder, acks) == ROUNDS
+        numbers = [ack["checkpoint"] for ack in acks if "checkpoint" in ack]
         assert len(numbers) == len(set(numbers)), "an id was given out twice"
         mirror = client.open("race")
         assert mirror.system_prompt == "be kind"

@@ -37,12 +37,12 @@ def test_config_without_a_daemon_shows_the_effective_options(root: Path) -> None
     steno = Steno(root, STENO_DISK_TRASH_DAYS="7")
     document = steno("config", "--json").document
     assert (document["file"], document["pid"]) == (file, None)
-    told = _options(steno)
-    assert told.keys() == {"root", *(option.name for option in OPTIONS), "mounts.kimi"}
-    assert (told["log.level"]["value"], told["log.level"]["source"]) == ("debug", f"{file}:2")
-    assert told["mounts.kimi"]["source"] == f"{file}:4"
-    assert told["disk.trash_days"]["source"] == "environment STENO_DISK_TRASH_DAYS"
-    assert told["root"]["source"] == "environment STENO_HOME"
+    shown = _options(steno)
+    assert shown.keys() == {"root", *(option.name for option in OPTIONS), "mounts.kimi"}
+    assert (shown["log.level"]["value"], shown["log.level"]["source"]) == ("debug", f"{file}:2")
+    assert shown["mounts.kimi"]["source"] == f"{file}:4"
+    assert shown["disk.trash_days"]["source"] == "environment STENO_DISK_TRASH_DAYS"
+    assert shown["root"]["source"] == "environment STENO_HOME"
     assert _options_of_root(steno, root)["source"] == "option --root"
     assert not (root / "stenod.lock").exists()
 
@@ -68,8 +68,8 @@ def test_a_daemon_reloads_its_configuration_on_sighup(root: Path, tmp_path: Path
             f"[disk]\nslow_sync_s = 0\n[mounts]\nextra = '{tmp_path}'\n[metrics]\nport = 9\n",
         )
         assert _options(steno)["disk.slow_sync_s"]["value"] == 0.5
-        told = steno("config").err
-        assert f"`kill -HUP {daemon.pid}`" in told
+        shown = steno("config").err
+        assert f"`kill -HUP {daemon.pid}`" in shown
         os.kill(daemon.pid, signal.SIGHUP)
         daemon.wait_for(" config_waits ")
         options = _options(steno)

@@ -31,9 +31,9 @@ def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) ->
             deleted = client.delete("demo", key="d")
             for member in members:
                 member.wait_until_gone()
-        told = [each for member in members for each in member.told]
+        acks = [each for member in members for each in member.acks]
         kept = keys_in(Path(deleted.trash) / "context.jsonl")
-        assert {each["key"] for each in told if "key" in each} <= kept
+        assert {each["key"] for each in acks if "key" in each} <= kept
         assert client.sessions() == []
         assert client.delete("demo", key="d") == deleted
 

@@ -39,10 +39,10 @@ def test_forks_beside_four_writers_are_each_one_instant(root: Path) -> None:
                 made.append(source.fork(f"forks/{number}"))
                 for member in members:
                     member.wait_for_one()
-        told = [each for member in members for each in member.told]
+        acks = [each for member in members for each in member.acks]
         context, wire = lines(root, "demo"), lines(root, "demo", "wire.jsonl")
-        assert len(context) == len(told)
-        for entry in told:
+        assert len(context) == len(acks)
+        for entry in acks:
             key = json.loads(context[position(entry["first"])[1]])["_id"]
             assert key == entry["key"], "nothing acknowledged was lost or moved"
         heads: list[int] = []

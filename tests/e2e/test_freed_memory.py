@@ -1,4 +1,4 @@
-"""A daemon's own rounds tell those who follow of what another program wrote; nobody asks it."""
+"""Free memory, returned by the housekeeping of a daemon process."""
 
 import ctypes
 from pathlib import Path
@@ -23,5 +23,5 @@ def test_housekeeping_returns_free_memory(root: Path) -> None:
             before = resident_bytes(daemon.pid)
             for _ in range(3):
                 session.append_message(record)
-        # Several times as much was needed, and nothing else gives it back.
+        # The appends needed several times as much, and only the housekeeping returns it.
         wait_until(lambda: resident_bytes(daemon.pid) - before < 2 * limits.FREED_BYTES_MAX)

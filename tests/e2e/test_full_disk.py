@@ -1,4 +1,4 @@
-"""A disk that takes no more, as the real kernel tells it: a limit on the size of files."""
+"""A full disk, as the kernel reports it at a limit on the size of files."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""What an event told is in `session.history`, whoever writes, reverts and kills meanwhile."""
+"""The records of events in `session.history`, beside writers, reverts and kills."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""A daemon that is told to end when nobody uses it: it does, and whoever comes is served anyway."""
+"""The end of idle daemon processes, and clients that connect meanwhile."""
 
 import json
 import random
@@ -30,8 +30,8 @@ def test_clients_that_come_while_the_daemon_ends_lose_nothing_and_meet_no_error(
         # Around the moment at which the daemon makes up its mind.
         wait_for_jitter(rng.uniform(0.03, 0.07))
     lines = (root / "sessions" / "demo" / "context.jsonl").read_text().splitlines()
-    told = [json.loads(line)["content"] for line in lines]
-    assert told == [f"message {number}" for number in range(CLIENTS)]
+    contents = [json.loads(line)["content"] for line in lines]
+    assert contents == [f"message {number}" for number in range(CLIENTS)]
     assert len(pids) > 1, "the daemon never ended, so nothing was tried"
 
 

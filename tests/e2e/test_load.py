@@ -1,4 +1,4 @@
-"""More of everything than anybody needs: connections, silent followers, lost answers, restarts."""
+"""Overload: many connections, silent followers, lost replies, restarts."""
 
 import json
 import os
@@ -46,7 +46,7 @@ TESTS = Path(__file__).parents[1]
 def sockets(
     root: Path, count: int, *, receive_messages: int = 1000
 ) -> Iterator[list["zmq.Socket[bytes]"]]:
-    """So many connections of one process, which take in so many messages that nobody receives."""
+    """Connections of one process, each with a bounded queue of unreceived messages."""
     contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
     made: list[zmq.Socket[bytes]] = []
     try:
@@ -93,7 +93,7 @@ def test_a_thousand_connections_are_all_answered_and_forgotten(root: Path) -> No
     with ForegroundDaemon(root) as daemon:
         with sockets(root, CONNECTIONS) as peers:
             for number, peer in enumerate(peers):
-                # So many at once are too many to look at files for: some are told to come again.
+                # The daemon opens a bounded number at a time and refuses the others as busy.
                 ask(peer, command="open", session=f"s{number % 20}")
             for number, peer in enumerate(peers):
                 while answer(peer) == "error":
@@ -152,14 +152,16 @@ def test_clients_beyond_the_handle_limit_are_refused_until_others_leave(root: Pa
         stats = client.request(Stats(), StatsReport)[0]
         assert stats.turned_away >= 2
         assert FEW_FILES - stats.open_files >= FEW_FILES // 8
-        # Who is there goes on, also with what needs handles.
+        # Connected clients continue, also with commands that need handles.
         assert session.append_message(message)
         assert session.fork("another").stat().head == "0:1"
         mute.close()
         with steno.connect_sync(root) as late:
             assert late.session("demo").append_message(message).head.line == 2
-        told = [found.text for found in examine_daemon(Namespace(timeout=None), root)]
-        assert any("ended at once since it was started: no file handle" in each for each in told)
+        findings = [found.text for found in examine_daemon(Namespace(timeout=None), root)]
+        assert any(
+            "ended at once since it was started: no file handle" in each for each in findings
+        )
 
 
 def test_deaf_followers_cost_bounded_memory_and_delay_no_client(root: Path) -> None:
@@ -194,7 +196,7 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
                     peer.send_multipart(request_frames(b"%d" % number, json.dumps(read).encode()))
             while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < DEAF_READERS:
                 assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
-            # Whoever takes what is sent is answered meanwhile.
+            # A client that receives its replies is served meanwhile.
             assert len(list(session.lines())) == 200
         # Long before the housekeeping would give it back.
         wait_until(
@@ -370,5 +372,5 @@ def test_repeated_drains_under_load_lose_nothing(root: Path) -> None:
         stamp.key for line in lines if (stamp := stamp_of(line)) is not None and not stamp.index
     ]
     assert len(held) == len(set(held))
-    told = [json.loads(line)["key"] for lines in said for line in lines]
-    assert set(told) <= set(held)
+    keys = [json.loads(line)["key"] for lines in said for line in lines]
+    assert set(keys) <= set(held)

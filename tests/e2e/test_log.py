@@ -1,4 +1,4 @@
-"""The daemon's log: one event a line, rotated, and never a word of what is in a session."""
+"""The daemon's log: one event a line, rotated, without contents of sessions."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def _talk(client: steno.BlockingClient) -> None:
 
 
 def _lie(root: Path) -> None:
-    """Say what no client of ours would, with a secret in it."""
+    """Send messages that no client would, with a secret in them."""
     secret = CANARY.encode()
     records = (
         b'{"role":"user","content":"' + secret,
@@ -79,16 +79,16 @@ def _interfere(root: Path, client: steno.BlockingClient) -> None:
 
 
 def _errors_of(*calls: Callable[[], object]) -> list[str]:
-    told: list[str] = []
+    errors: list[str] = []
     for call in calls:
         with pytest.raises(steno.StenoError) as refused:
             call()
-        told.append(str(refused.value))
-    return told
+        errors.append(str(refused.value))
+    return errors
 
 
 def _meet_errors(client: steno.BlockingClient) -> list[str]:
-    """What somebody else is told who does everything wrong in the same session."""
+    """The errors of another client that makes every mistake in the same session."""
     session = client.open("demo", follow=False)
     message = {"role": "user", "content": "harmless"}
     return _errors_of(
@@ -112,7 +112,7 @@ def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Pat
         _talk(client)
         _lie(root)
         _interfere(root, client)
-        told = _meet_errors(other)
+        errors = _meet_errors(other)
         size = (root / "sessions" / "demo" / "context.jsonl").stat().st_size
         resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         with pytest.raises(steno.StorageFailed):
@@ -123,7 +123,7 @@ def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Pat
     for event in ("rewritten", "refused", "foreign_change", "slow_sync", "storage_failed", "ended"):
         assert f" {event} " in log
     assert CANARY not in log
-    assert CANARY not in "".join(told)
+    assert CANARY not in "".join(errors)
 
 
 def test_every_event_is_one_line_with_its_fields(root: Path) -> None:
@@ -167,14 +167,14 @@ def test_an_unwritable_log_is_an_error_at_once(root: Path, kind: str) -> None:
                 unix.bind(str(log))
         ran = Steno(root)("start")
         assert (ran.code, ran.out) == (5, "")
-        told = f"the log {log} is {kind}, and has to be a file: move it away"
-        assert told in ran.err
+        message = f"the log {log} is {kind}, and has to be a file: move it away"
+        assert message in ran.err
         words = ["--foreground", "--root", str(root), "--log", str(log)]
         daemon = subprocess.run(
             [sys.executable, "-m", "stenod", *words],
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
-        assert (daemon.returncode, daemon.stderr) == (1, f"stenod: cannot start: {told}\n")
+        assert (daemon.returncode, daemon.stderr) == (1, f"stenod: cannot start: {message}\n")
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
@@ -190,7 +190,7 @@ def test_a_log_that_was_removed_or_moved_away_is_begun_anew(root: Path, is_moved
     assert " rewritten " in steno_call("logs").out
     assert log.stat().st_mode & 0o777 == 0o600
     pid = json.loads(steno_call("status", "--json").out)["pid"]
-    # What libzmq and the interpreter say when they end the process stands there, too.
+    # libzmq and the interpreter write their last words there, too.
     assert {Path(f"/proc/{pid}/fd/{handle}").readlink() for handle in (1, 2)} == {log}
 
 

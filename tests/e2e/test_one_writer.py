@@ -1,4 +1,4 @@
-"""Of all daemons one writes: the next one on a root, or on a folder of another root, is refused."""
+"""One writer for each root: a second daemon is refused."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_a_daemon_that_lost_its_root_opens_nothing_more_and_ends(root: Path, acc
         else:
             (home / paths.LOCK).unlink()
         with ForegroundDaemon(home) as second:
-            # The first daemon looks before it opens anything, and sends who asks to the second.
+            # The first daemon checks its root before an opening, so clients find the second.
             client.open("new", follow=False).append_message(hello)
             assert client.status().pid == second.pid
             assert "root_lost" in first.wait_for("root_lost")

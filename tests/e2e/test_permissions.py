@@ -1,4 +1,4 @@
-"""Who may reach what: files, folders and socket are the user's own, and so is the root."""
+"""Permissions: files, folders, socket and root belong to one user."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ from support.crowd import wait_until
 from support.daemons import end_daemon_of
 from support.foreground import ForegroundDaemon
 
-NOBODY = 65534
+OTHER_USER = 65534
 SECRET = b'{"role":"user","content":"XYZZY-plugh"}\n'
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -32,25 +32,25 @@ def command(root: Path) -> Iterator[Steno]:
 
 
 def as_nobody(attempt: Callable[[], object]) -> str:
-    """What happens to another user who tries something: the name of the error, or `done`."""
+    """Run a function as another user; returns the name of its error, or `done`."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        told = "done"
+        outcome = "done"
         try:
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(OTHER_USER)
+            os.setuid(OTHER_USER)
             attempt()
         except OSError as error:
-            told = type(error).__name__
-        os.write(writer, told.encode())
+            outcome = type(error).__name__
+        os.write(writer, outcome.encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read().decode()
+        outcome = pipe.read().decode()
     os.waitpid(child, 0)
-    return told
+    return outcome
 
 
 def start(root: Path) -> "subprocess.CompletedProcess[str]":
@@ -126,7 +126,7 @@ def test_another_user_reaches_neither_socket_nor_files(root: Path) -> None:
     with ForegroundDaemon(root):
         with steno.connect_sync(root) as client:
             client.open("demo", follow=False).append_message({"role": "user", "content": "hi"})
-        # Also when somebody opened the way to it.
+        # The permissions hold also below an opened root.
         root.chmod(0o755)
         address = str(root / "stenod.sock")
         files = [path for path in root.rglob("*") if path.is_file()]
@@ -142,9 +142,9 @@ def test_another_user_reaches_neither_socket_nor_files(root: Path) -> None:
 
 @as_root
 def test_a_root_of_another_user_is_refused(root: Path) -> None:
-    os.chown(root, NOBODY, NOBODY)
+    os.chown(root, OTHER_USER, OTHER_USER)
     ran = start(root)
-    assert (ran.returncode, f"belongs to user {NOBODY}" in ran.stderr) == (1, True)
+    assert (ran.returncode, f"belongs to user {OTHER_USER}" in ran.stderr) == (1, True)
     assert list(root.iterdir()) == []
 
 
@@ -232,11 +232,11 @@ def test_damage_is_reported_without_its_contents(command: Steno) -> None:
     context = command.root / "sessions" / "demo" / "context.jsonl"
     with context.open("ab") as file:
         file.write(b'{"role":"us' + SECRET + b"XYZZY\n" + SECRET)
-    told = [
+    calls = [
         command("verify", "demo"),
         command("repair", "demo"),
         command("repair", "demo", "--apply"),
     ]
-    assert [ran.code for ran in told] == [7, 0, 0]
-    assert not any("XYZZY" in ran.out + ran.err for ran in told)
+    assert [ran.code for ran in calls] == [7, 0, 0]
+    assert not any("XYZZY" in ran.out + ran.err for ran in calls)
     assert "XYZZY" not in (command.root / "stenod.log").read_text()

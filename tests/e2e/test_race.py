@@ -1,4 +1,4 @@
-"""The race that loses records elsewhere: processes append, checkpoint and revert at once."""
+"""Races of processes that append and revert at once."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def _race(root: Path, *runners: tuple[str, int]) -> list[dict[str, Any]]:
-    """Run processes at once; everything that was acknowledged to them."""
+    """Run processes at once; returns all their acks."""
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     processes = [
         subprocess.Popen(
@@ -54,14 +54,14 @@ def test_no_acknowledged_record_is_lost_beside_reverts(root: Path) -> None:
         keys = [stamp.key for line in lines if (stamp := stamp_of(line)) is not None]
         assert len(keys) == len(lines) == len(set(keys)), f"a line twice in {file}"
         held.update(keys)
-    appended = [told for told in acknowledged if "first" in told]
+    appended = [ack for ack in acknowledged if "first" in ack]
     assert len(appended) == 10 * 4 * 12
-    for told in appended:
-        generation, line = map(int, told["first"].split(":"))
-        # Where its ack said, whatever was reverted since: that generation is whole for ever.
+    for ack in appended:
+        generation, line = map(int, ack["first"].split(":"))
+        # The record is at the position of its ack, because reverts leave the old generation whole.
         past = folder / f"context_{generation + 1}.jsonl"
         place = past if past.exists() else folder / "context.jsonl"
         stamp = stamp_of(_lines(place)[line])
         assert stamp is not None
-        assert stamp.key == told["key"]
-        assert held[told["key"]] >= 1
+        assert stamp.key == ack["key"]
+        assert held[ack["key"]] >= 1

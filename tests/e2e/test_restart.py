@@ -23,15 +23,15 @@ ROLES = ("work", "work", "work_async", "work_async")
 
 
 class _Racer:
-    """A process that writes until it is told to stop.
+    """A process that writes until the test stops it.
 
     Attributes:
-        told: what was acknowledged to it.
+        acks: all that it got.
     """
 
     def __init__(self, role: str, root: Path) -> None:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-        self.told: list[dict[str, Any]] = []
+        self.acks: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.racers", role, str(root), "1000000"],
             env={**os.environ, "PYTHONPATH": path},
@@ -47,15 +47,15 @@ class _Racer:
         for _ in range(count):
             line = self._process.stdout.readline()
             assert line, "it ended too early"
-            self.told.append(json.loads(line))
+            self.acks.append(json.loads(line))
 
     def stop(self) -> tuple[int, str]:
-        """Tell it to stop; its exit code and what it complained of."""
+        """Stop it; returns its exit code and its error output."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._process.stdin.close()
-        self.told += [json.loads(line) for line in self._process.stdout]
+        self.acks += [json.loads(line) for line in self._process.stdout]
         return self._process.wait(60), self._process.stderr.read()
 
     def kill(self) -> None:
@@ -87,15 +87,15 @@ def test_clients_write_through_restarts_without_an_error_and_nothing_is_lost(roo
         for racer in racers:
             racer.take(ACKS_BETWEEN)
         ends = [racer.stop() for racer in racers]
-        told = [ack for racer in racers for ack in racer.told]
+        acks = [ack for racer in racers for ack in racer.acks]
     assert ends == [(0, "")] * len(ROLES)
     assert len(pids) == RESTARTS + 1, "a restart is a new process"
     lines = (root / paths.SESSIONS / "race" / paths.CONTEXT).read_bytes().splitlines()
     keys = [stamp.key for line in lines if (stamp := stamp_of(line + b"\n")) is not None]
-    assert {ack["key"] for ack in told} <= set(keys)
+    assert {ack["key"] for ack in acks} <= set(keys)
     batches = {key for key in keys if keys.count(key) > 1}
     assert len([line for line in lines if b'"role":"_checkpoint"' in line]) >= len(batches)
-    for ack in told:
+    for ack in acks:
         if "first" in ack:
             number = int(ack["first"].split(":")[1])
             stamp = stamp_of(lines[number] + b"\n")

@@ -1,4 +1,4 @@
-"""A daemon that falls silent: over TCP the client notices by itself, locally it waits for it."""
+"""Silent daemons: a TCP client notices the silence, a local client waits."""
 
 import os
 import signal
@@ -29,17 +29,17 @@ LONGER_THAN_LOCALLY_S = limits.PROBE_TIMEOUT_S + 0.5
 
 
 class Attempts:
-    """Tells when a client of this process tries to connect."""
+    """Notices when a client of this process tries to connect."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._is_made = threading.Event()
         begin = Attempt.__init__
 
-        def begin_and_tell(attempt: Attempt, target: Target, deadline: float) -> None:
+        def begin_and_notice(attempt: Attempt, target: Target, deadline: float) -> None:
             self._is_made.set()
             begin(attempt, target, deadline)
 
-        monkeypatch.setattr(Attempt, "__init__", begin_and_tell)
+        monkeypatch.setattr(Attempt, "__init__", begin_and_notice)
 
     @property
     def are_made(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the daemon tells of what it did: to a person, as JSON, and to Prometheus."""
+"""The counters of a daemon as text, as JSON and for Prometheus."""
 
 import socket
 import urllib.request
@@ -54,8 +54,8 @@ def test_prometheus_reads_the_same_numbers_from_the_loopback(root: Path) -> None
         Steno(root)("append", "demo", "hi")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             served = _samples(answer.read().decode())
-        told = _samples(Steno(root)("stats", "--format", "prometheus").out)
-        assert served.keys() >= told.keys()
+        shown = _samples(Steno(root)("stats", "--format", "prometheus").out)
+        assert served.keys() >= shown.keys()
         assert served["steno_appended_records_total", ()] == 1
         assert daemon.stop() == 0
 

@@ -1,4 +1,4 @@
-"""Whoever reaches the daemon's address for other machines, without a key or without a word."""
+"""Strangers at the daemon's remote address, without a key or a message."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -43,7 +43,7 @@ def test_strangers_take_no_handle_that_a_client_of_this_machine_needs(
 ) -> None:
     with steno.connect_sync(root, spawn=False) as client:
         with strangers(daemon, FEW_FILES):
-            # What the daemon was told of by then it has dealt with.
+            # By the first refusal the daemon has handled all earlier connections.
             while not client.request(Stats(), StatsReport)[0].turned_away:
                 assert client.status().pid == daemon.pid
             with ExitStack() as others:

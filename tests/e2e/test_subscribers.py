@@ -1,7 +1,7 @@
-"""What subscribers see is what the files hold: no gap, no duplicate, whatever happens meanwhile.
+"""Subscribers against the files: no gap and no duplicate through any accident.
 
 Writers append to both files, revert and clear; readers are quick, slow, or come and go; the daemon
-is killed again and again. In the end everybody compares notes with the files.
+is killed again and again. In the end all events are compared with the files.
 """
 
 import json
@@ -29,7 +29,7 @@ END = "that is all"
 
 
 class Progress:
-    """How many operations were acknowledged, and who waits for more."""
+    """The number of acknowledged operations, and waits for more."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -144,7 +144,7 @@ class Reader:
 
 
 async def killing(root: Path, progress: Progress) -> None:
-    """Kill the daemon in the middle of it all; whoever needs one starts the next."""
+    """Kill the daemon during the work; a client starts the next one."""
     for number in range(1, KILLS + 1):
         await progress.reach(number * WRITERS * OPERATIONS // (KILLS + 1))
         async with connect(root, timeout=60) as client:
@@ -170,7 +170,7 @@ def readers(random: Random, progress: Progress) -> list[Reader]:
 def check_acks(folder: Path, writers: list[Writer], generations: list[list[bytes]]) -> None:
     """What was acknowledged lies where the ack says, in one piece."""
     wire = (folder / "wire.jsonl").read_bytes().splitlines(keepends=True)
-    for is_wire, ack, texts in [told for writer in writers for told in writer.acks]:
+    for is_wire, ack, texts in [ack for writer in writers for ack in writer.acks]:
         lines = wire if is_wire else generations[ack.first.generation]
         place = lines[ack.first.line : ack.last.line + 1]
         assert len(place) == len(texts)
@@ -182,7 +182,7 @@ def check_acks(folder: Path, writers: list[Writer], generations: list[list[bytes
 async def test_every_subscriber_saw_what_the_files_hold(
     root: Path, seed: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A small window, so that everybody runs out of it again and again.
+    # A small window, so that every reader exhausts it again and again.
     monkeypatch.setitem(Follower.__init__.__kwdefaults__, "window", WINDOW_BYTES)
     random = Random(f"{seed}-{number}")
     progress = Progress()

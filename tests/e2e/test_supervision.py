@@ -1,4 +1,4 @@
-"""A daemon under a service manager: what it tells, and a socket that listened before it."""
+"""A daemon under a service manager: notifications, and an inherited socket."""
 
 import os
 import select
@@ -35,9 +35,9 @@ def manager(root: Path) -> Iterator[socket.socket]:
 
 
 def _next(manager: socket.socket, *, but: str = "WATCHDOG=1") -> str:
-    while (told := manager.recv(4096).decode()) == but:
+    while (message := manager.recv(4096).decode()) == but:
         pass
-    return told
+    return message
 
 
 def test_systemd_is_notified_of_ready_reload_and_stop(root: Path, manager: socket.socket) -> None:
@@ -113,12 +113,12 @@ def test_a_connection_before_the_start_is_served(
     # On a busy machine a start takes longer than a client waits for a daemon that is there.
     monkeypatch.setattr(limits, "PROBE_TIMEOUT_S", 30.0)
     path = root / "stenod.sock"
-    told: list[str] = []
+    positions: list[str] = []
 
     def append(text: str) -> None:
         with steno.connect_sync(endpoint=f"ipc://{path}", timeout=30) as client:
             session = client.open("demo", follow=False)
-            told.append(str(session.append_message({"role": "user", "content": text}).first))
+            positions.append(str(session.append_message({"role": "user", "content": text}).first))
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
@@ -133,7 +133,7 @@ def test_a_connection_before_the_start_is_served(
                 assert daemon.wait(30) == 0
             # The path stays its giver's, so that the next client starts the next daemon.
             assert path.is_socket()
-    assert told == ["0:0", "0:1"]
+    assert positions == ["0:0", "0:1"]
 
 
 def test_a_socket_that_clients_would_not_find_is_refused(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the garbage collector does not look at cannot be part of a cycle: nobody would free that."""
+"""Structs that the garbage collector does not track: they cannot be part of a cycle."""
 
 import enum
 import importlib

@@ -229,8 +229,8 @@ def test_the_exit_codes_of_the_command_are_described() -> None:
     from steno import cli
     from steno.cli.exits import MEANINGS, Exit
 
-    told = {int(row[0]) for row in table_rows(COMMANDS, "Exit codes")}
-    assert told == {code.value for code in Exit}
+    documented = {int(row[0]) for row in table_rows(COMMANDS, "Exit codes")}
+    assert documented == {code.value for code in Exit}
     listed = [line.split(maxsplit=1) for line in (cli.__doc__ or "").splitlines()]
     told_in_code = {row[0]: row[1] for row in listed if row and row[0].isdigit()}
     assert told_in_code == {str(code.value): text for code, text in MEANINGS.items()}
@@ -291,12 +291,12 @@ def test_every_variable_of_the_environment_is_described() -> None:
         for file in SOURCES
         for name in re.findall(r"[\"'](STENO_[A-Z_]*[A-Z])[\"']", file.read_text())
     }
-    told = {
+    documented = {
         name
         for document in DOCUMENTS
         for name in re.findall(r"STENO_[A-Z_]+", document.read_text())
     }
-    assert read - told == set()
+    assert read - documented == set()
 
 
 def test_every_decision_is_in_the_index() -> None:
@@ -312,12 +312,12 @@ def test_every_link_between_the_documents_of_the_daemon_leads_somewhere() -> Non
 
 def test_every_module_of_the_daemon_has_a_room() -> None:
     rooms = table_rows(DESIGN, "The rooms")
-    told = {name for room, *_ in rooms for name in re.findall(r"`?([a-z_]+)/?`?", room)}
+    documented = {name for room, *_ in rooms for name in re.findall(r"`?([a-z_]+)/?`?", room)}
     folder = PROJECT / "daemon" / "stenod"
     there = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("__")}
     there |= {file.parent.name for file in folder.glob("*/__init__.py")}
-    assert there - told == set()
-    assert told - there == set()
+    assert there - documented == set()
+    assert documented - there == set()
 
 
 @pytest.mark.parametrize("name", ["steno_protocol", "steno"])

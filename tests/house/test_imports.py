@@ -1,4 +1,4 @@
-"""Who may import whom: the contracts of pyproject.toml, and the packages that each needs."""
+"""Imports: the contracts of pyproject.toml, and the packages that each part needs."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ NEEDS = {
     "steno": {"anyio", "msgspec", "zmq"},
 }
 MORE = {"steno.adapters": {"kimi_cli", "kosong", "pydantic"}, "steno.llm": {"httpx2"}}
-"""What a part may import beside that, and nobody else."""
+"""Packages that only this part may import."""
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def test_package_imports_only_its_declared_dependencies(
     }
     allowed = {*OURS, *sys.stdlib_module_names, *NEEDS[package]}
     assert {
-        (who, name)
-        for who, name in imported
-        if name not in allowed | MORE.get(".".join(who.split(".")[:2]), set())
+        (importer, name)
+        for importer, name in imported
+        if name not in allowed | MORE.get(".".join(importer.split(".")[:2]), set())
     } == set()
 
 

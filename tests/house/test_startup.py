@@ -71,7 +71,7 @@ for call in (
 
 @pytest.mark.parametrize("words", [["--help"], ["append", "--help"], ["--version"]])
 def test_output_of_a_command_is_complete_when_its_process_ends(words: list[str]) -> None:
-    # It ends at once, and a pipe is buffered unless somebody asked for the opposite.
+    # It ends at once, and a pipe is buffered unless it is asked for the opposite.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "steno.cli", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=buffered)

@@ -69,7 +69,7 @@ def settings(home: Path) -> Path:
 
 
 def session(home: Path, config: Path, kind: str) -> Path:
-    """The folder of a session of kimi-cli that was told all prompts, one process for all."""
+    """The folder of a session of kimi-cli that got all prompts in one process."""
     share = home / kind
     program = subprocess.Popen(
         [
@@ -104,7 +104,7 @@ def records(file: Path) -> list[Any]:
         record = json.loads(line)
         record.pop("timestamp", None)
         if record.get("role") == "_system_prompt":
-            record["content"] = "told"
+            record["content"] = "said"
         found.append(record)
     return found
 

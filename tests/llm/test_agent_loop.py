@@ -60,7 +60,7 @@ def test_two_agents_share_a_session_through_compactions_and_a_mail_to_the_past(
     assert texts[0] == '"<system>CHECKPOINT 0</system>"', "what was summarised is back"
     assert checkpoints == sorted(set(checkpoints))
 
-    # What each process was told is done lies in the files, once in each generation that has it.
+    # Each acknowledged record is in the files, once in each generation that contains it.
     generations = [
         [
             line.get("_id", "").split(".")[0]

@@ -1,4 +1,4 @@
-"""Asking a model whose server fails in every way: what is asked again, what is told, what leaks."""
+"""Requests to a model whose server fails in every way: retries, errors, and no leaked secret."""
 
 import logging
 import traceback
@@ -48,10 +48,10 @@ class Asker:
 
     def __init__(self, server: ModelServer, **options: Any) -> None:
         self.pauses: list[float] = []
-        self.told: list[str] = []
+        self.progress: list[str] = []
         given = {"provider": "openai", "model": "m", "base_url": server.base_url, **options}
         world = World(sleep=self._sleep, now=lambda: NOW, draw=lambda: 0.0)
-        self._summarize = summarizer(**given, tell=self.told.append, world=world)
+        self._summarize = summarizer(**given, tell=self.progress.append, world=world)
 
     async def __call__(self) -> str | Summary:
         return await self._summarize(MESSAGES)
@@ -124,7 +124,7 @@ async def test_a_busy_or_broken_server_is_asked_again_when_it_wants(
         assert await asker() == Summary(SUMMARY, 17)
     assert asker.pauses == [pause]
     assert len(server.asked) == 2
-    assert f"in {pause:.1f} s" in asker.told[0]
+    assert f"in {pause:.1f} s" in asker.progress[0]
 
 
 async def test_retries_are_bounded() -> None:
@@ -252,7 +252,7 @@ async def test_a_key_is_never_shown_in_an_error_a_log_or_a_traceback(
         except ModelFailed as failed:
             shown = [*whole_story(failed), repr(vars(failed))]
     captured = capfd.readouterr()
-    everything = [*shown, *asker.told, caplog.text, captured.out, captured.err]
+    everything = [*shown, *asker.progress, caplog.text, captured.out, captured.err]
     assert len(caplog.records) > 0
     assert [text for text in everything if CANARY in text] == []
     assert CANARY in str(server.asked[0].headers)
@@ -260,8 +260,8 @@ async def test_a_key_is_never_shown_in_an_error_a_log_or_a_traceback(
 
 def whole_story(error: BaseException) -> list[str]:
     """An error and all behind it, as a debugger that prints local values would show them."""
-    told = traceback.TracebackException.from_exception(error, capture_locals=True)
-    return list(told.format(chain=True))
+    trace = traceback.TracebackException.from_exception(error, capture_locals=True)
+    return list(trace.format(chain=True))
 
 
 @pytest.mark.parametrize(

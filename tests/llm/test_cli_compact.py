@@ -1,4 +1,4 @@
-"""`steno compact` as a shell runs it: a real daemon, and a model that does as it is told."""
+"""The command `steno compact` with a real daemon and a scripted model."""
 
 import os
 import signal
@@ -153,7 +153,7 @@ def test_a_signal_gives_the_compaction_up(
         assert process.returncode == 130
         assert server.hung_up.wait(60)
         assert texts(session) == before
-        # Nobody is at it any more: the next one need not wait for a lease to end.
+        # The compactor has given its lease back, so the next one does not wait.
         assert compact(command, server, "demo").code == 0
 
 

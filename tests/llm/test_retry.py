@@ -46,8 +46,8 @@ def test_a_senseless_retry_after_is_ignored(text: str) -> None:
 
 @given(st.text(), st.floats(allow_nan=False, allow_infinity=False))
 def test_no_header_makes_the_policy_fail(text: str, now: float) -> None:
-    told = asked_pause({"retry-after": text}, now)
-    assert told is None or told >= 0
+    pause = asked_pause({"retry-after": text}, now)
+    assert pause is None or pause >= 0
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
@@ -59,6 +59,6 @@ def test_a_pause_grows_with_each_attempt_up_to_its_bound(attempt: int, draw: flo
 
 @given(st.floats(0, 1e6), st.floats(0, 1, exclude_max=True))
 def test_retry_waits_at_least_the_requested_time_and_little_longer(
-    told: float, draw: float
+    requested: float, draw: float
 ) -> None:
-    assert told <= pause_s(1, told, draw) <= told + MODEL_RETRY_S
+    assert requested <= pause_s(1, requested, draw) <= requested + MODEL_RETRY_S

@@ -1,4 +1,4 @@
-"""Blocks of whole lines, by line number or by offset: every line once, none torn."""
+"""Blocks of whole lines by line number or offset: every line once."""
 
 from dataclasses import dataclass
 

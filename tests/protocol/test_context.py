@@ -1,4 +1,4 @@
-"""What lines mean: counters and state agree, and a rewrite leaves what a replay would."""
+"""The meaning of lines: counters and state agree, and rewrites equal replays."""
 
 import json
 from typing import Any
@@ -72,7 +72,7 @@ def _state_of(lines: list[bytes], generation: int = 0) -> ContextState:
 
 
 def _facts(state: ContextState) -> dict[str, Any]:
-    """All that a state tells."""
+    """All fields of a state."""
     names = (
         "head", "damaged", "system_prompt", "history", "token_count", "n_checkpoints",
         "token_count_with_pending", "usage_history", "checkpoints", "is_empty",

@@ -1,4 +1,4 @@
-"""Damage is found wherever it is, whatever the bytes are, and a repair loses no whole record."""
+"""Damage in a file: found in any bytes, repaired without loss of a whole record."""
 
 import json
 import time
@@ -271,5 +271,5 @@ def test_edits_that_meet_become_one() -> None:
 @pytest.mark.parametrize(("title", "kinds"), [("damage", DAMAGES), ("note", NOTES)])
 def test_the_protocol_lists_every_kind_of_finding(title: str, kinds: frozenset[str]) -> None:
     rows = chapters()["Files"].sections["What a check finds"].table(title)
-    told = [code(row[title]) for row in rows]
-    assert sorted(told) == sorted(kinds)
+    documented = [code(row[title]) for row in rows]
+    assert sorted(documented) == sorted(kinds)

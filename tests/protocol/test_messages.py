@@ -1,4 +1,4 @@
-"""Messages: what is sent arrives, and what is malformed is refused by name and with advice."""
+"""Messages: round trips, and refusals of malformed ones with advice."""
 
 import tracemalloc
 import typing

@@ -1,4 +1,4 @@
-"""Ids, keys and names cannot leave their place, and roots and sockets have one derivation."""
+"""Session ids, keys and names inside their folder, and the paths of root and socket."""
 
 import os
 import posixpath
@@ -159,8 +159,8 @@ def test_other_keys_contain_no_time(key: str) -> None:
 
 @given(key=st.text(max_size=40) | st.from_regex(r".{14}7.{21}", fullmatch=True))
 def test_no_key_makes_the_reading_of_its_time_fail(key: str) -> None:
-    told = paths.key_time_ms(key)
-    assert told is None or 0 <= told < 2**48
+    time_ms = paths.key_time_ms(key)
+    assert time_ms is None or 0 <= time_ms < 2**48
 
 
 def test_an_invalid_daemon_note_is_ignored() -> None:

@@ -1,4 +1,4 @@
-"""Positions are text that means one thing, and are ordered as the lines are."""
+"""Positions: one text each, ordered as the lines."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""PROTOCOL.md says what the code says: every example is decoded, every table is compared."""
+"""PROTOCOL.md against the code: every example is decoded, every table compared."""
 
 import inspect as python_inspect
 import json
@@ -217,10 +217,10 @@ def _header_before(example: Example) -> dict[str, Any]:
 def test_table_of_the_timeline_has_every_kind_with_its_facts() -> None:
     section = CHAPTERS["Files"].sections["The timeline"]
     rows = {code(row["kind"]): row for row in section.table("kind")}
-    told = {kind: facts.always | facts.perhaps for kind, facts in FACTS.items()}
+    documented = {kind: facts.always | facts.perhaps for kind, facts in FACTS.items()}
     assert "expired_mail" in codes(section.text)
     assert {kind: {*codes(row["details"])} for kind, row in rows.items()} == {
-        kind: facts - {"expired_mail"} for kind, facts in told.items()
+        kind: facts - {"expired_mail"} for kind, facts in documented.items()
     }
     for kind, command in REWRITES.items():
         assert command in codes(rows[kind]["what happened"])
@@ -310,12 +310,12 @@ def _table(section: Section, column: str = "field") -> dict[str, tuple[str, str]
 
 def test_fields_of_many_commands_are_documented_once() -> None:
     chapter = CHAPTERS["Fields of many commands"]
-    told = [_table(chapter, column) for column in (
+    tables = [_table(chapter, column) for column in (
         "field", "field of a session command", "field of a mutation"
     )]  # fmt: skip
-    assert told[0] == fields_of(Command)
-    assert {**told[0], **told[1]} == fields_of(SessionCommand)
-    assert {**told[0], **told[1], **told[2]} == fields_of(Mutation)
+    assert tables[0] == fields_of(Command)
+    assert {**tables[0], **tables[1]} == fields_of(SessionCommand)
+    assert {**tables[0], **tables[1], **tables[2]} == fields_of(Mutation)
 
 
 @COMMAND_CASES

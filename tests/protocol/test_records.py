@@ -1,4 +1,4 @@
-"""The append gate: whatever passes is one good line, and what cannot be one is refused."""
+"""The append gate: an accepted record is one good line."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The options of `config.toml`: what a file and the environment set, and how a mistake is told."""
+"""The options of `config.toml`: sources, values, and reports of mistakes."""
 
 import tomllib
 
@@ -122,15 +122,15 @@ def test_the_mounts_of_a_file_that_is_wrong_elsewhere_are_those_that_can_be_moun
 
 def test_the_example_has_every_option_and_changes_nothing() -> None:
     assert _read(example()).values == Settings().values
-    told = example().replace("# kimi", "kimi")
+    text = example().replace("# kimi", "kimi")
     for option in OPTIONS:
         key = option.name.partition(".")[2]
-        assert told.count(f"\n# {key} = ") >= 1
-        told = told.replace(f"\n# {key} = ", f"\n{key} = ", 1)
-    uncommented = _read(told)
+        assert text.count(f"\n# {key} = ") >= 1
+        text = text.replace(f"\n# {key} = ", f"\n{key} = ", 1)
+    uncommented = _read(text)
     assert uncommented.values == Settings().values
     assert len(uncommented.sources) == len(OPTIONS) + 1
-    assert tomllib.loads(told)["mounts"] == {"kimi": "~/.kimi/sessions"}
+    assert tomllib.loads(text)["mounts"] == {"kimi": "~/.kimi/sessions"}
 
 
 def test_a_document_has_a_row_for_every_option_with_its_default_and_meaning() -> None:

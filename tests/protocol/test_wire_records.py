@@ -1,4 +1,4 @@
-"""Wire files' gate and parser: what passes is one good line, and no line makes a reader raise."""
+"""The gate and parser of wire files: accepted events are good lines, readers never raise."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A root whose name is on the disk before anything is acknowledged in it."""
+"""The durable name of a root."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The lock of a root: who holds it is told in place, so that a full disk keeps nobody from it."""
+"""The lock of a root, whose note is written in place and needs no free space."""
 
 import errno
 import os

@@ -388,7 +388,7 @@ def test_a_process_killed_within_a_sync_leaves_the_pages_to_be_synced_later() ->
 def test_a_death_that_was_not_reached_is_no_test() -> None:
     disk, _ = disk_with()
     disk.crash_at(1000)
-    with pytest.raises(AssertionError, match="nobody died"):
+    with pytest.raises(AssertionError, match="no process died"):
         disk.restart()
 
 

@@ -28,7 +28,7 @@ def names_in(definition: str) -> set[str]:
 
 
 def pattern_of(rules: dict[str, str], name: str) -> str:
-    """The regular expression of one rule whose terminals are text."""
+    """The regular expression of one rule with text terminals."""
     return _alternatives(iter(_TOKEN.finditer(rules[name])), rules)
 
 

@@ -3,7 +3,7 @@
 The worker makes a checkpoint and asks its model at each step, compacts when its context fills, and
 looks for D-Mail. The scout reads along, adds what it finds, and once the worker's context was
 compacted it sends a message back to a checkpoint from before. Each prints a JSON line for what it
-was told is done, so that a test can hold the files to it.
+was acknowledged, so that a test can compare the files with it.
 """
 
 import json
@@ -24,7 +24,7 @@ STEPS_AFTER_MAIL = 3
 ADVICE = "Look into the cache first."
 
 
-def told(did: str, **facts: Any) -> None:
+def emit(did: str, **facts: Any) -> None:
     """Print what is true from now on."""
     print(json.dumps({"did": did, **facts}), flush=True)
 
@@ -41,30 +41,30 @@ async def work(root: str, url: str) -> None:
         for _ in range(STEPS_MAX):
             if mail := await session.pending_dmail():
                 ack = await session.deliver_dmail(mail.id, add_user_message=True)
-                told("delivered", key=ack.key, mail=mail.message, history=len(session.history))
+                emit("delivered", key=ack.key, mail=mail.message, history=len(session.history))
                 left -= 1
             elif left < STEPS_AFTER_MAIL:
                 left -= 1
             if not left:
                 break
             await take_step(session, url)
-        told("ended", head=str(session.head), history=session.history)
+        emit("ended", head=str(session.head), history=session.history)
 
 
 async def take_step(session: steno.Session, url: str) -> None:
     """One checkpoint, one answer of the model, and a compaction when there is no room for more."""
     ack = await session.checkpoint(add_user_message=True)
-    told("checkpoint", key=ack.key, id=ack.checkpoint_id)
+    emit("checkpoint", key=ack.key, id=ack.checkpoint_id)
     answer, tokens = await ask_model(session, url)
     ack = await session.append_message({"role": "assistant", "content": answer})
-    told("append", key=ack.key)
+    emit("append", key=ack.key)
     await session.update_token_count(tokens)
     if session.should_compact(MAX_CONTEXT_SIZE, reserved=0):
         before = session.token_count_with_pending
         done = await session.compact(summarizer(model="tiny", base_url=url))
         assert done is not None
         after = session.token_count_with_pending
-        told("compacted", key=done.ack.key, messages=done.messages, before=before, after=after)
+        emit("compacted", key=done.ack.key, messages=done.messages, before=before, after=after)
 
 
 async def ask_model(session: steno.Session, url: str) -> tuple[str, int]:
@@ -100,7 +100,7 @@ async def scout(root: str, _: str) -> None:
                 case Reset(why="compacted") if not is_sent:
                     is_sent = True
                     sent = await session.send_dmail(1, ADVICE)
-                    told("sent", key=sent.key)
+                    emit("sent", key=sent.key)
                 case DmailEvent(state="delivered"):
                     await report(session, "the mail was read")
                     return
@@ -114,7 +114,7 @@ async def scout(root: str, _: str) -> None:
 async def report(session: steno.Session, text: str) -> None:
     """Append what was found."""
     ack = await session.append_message({"role": "user", "content": f"[scout] {text}"})
-    told("append", key=ack.key)
+    emit("append", key=ack.key)
 
 
 if __name__ == "__main__":

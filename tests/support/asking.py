@@ -14,7 +14,7 @@ def send(
     *records: bytes,
     user: str | None = None,
 ) -> None:
-    """Send a request whose id is `name`; `user` is the key of a client on another machine."""
+    """Send a request with the id `name`; `user` is the key of a remote client."""
     daemon.handle(encode_request(_id(name), command, records), user=user)
 
 
@@ -32,7 +32,7 @@ async def ask(
 
 
 async def close_all(daemon: DaemonInProcess) -> None:
-    """Close every session as if nobody had used it for long."""
+    """Close every session as after a long idle time."""
     daemon.now_s += 1e6
     daemon.registry.retire_idle()
     assert len(daemon.registry) == 0

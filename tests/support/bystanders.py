@@ -17,8 +17,8 @@ def append(session: "steno.BlockingSession") -> None:
     number = 0
     while not _is_over():
         session.append_wire("TurnBegin", {"user_input": f"{os.getpid()} {number}"})
-        told = session.append_message({"role": "user", "content": f"{os.getpid()} {number}"})
-        print(json.dumps({"key": told.key, "first": str(told.first)}), flush=True)
+        ack = session.append_message({"role": "user", "content": f"{os.getpid()} {number}"})
+        print(json.dumps({"key": ack.key, "first": str(ack.first)}), flush=True)
         number += 1
 
 

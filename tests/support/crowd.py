@@ -1,4 +1,4 @@
-"""A crowd of bystanders: processes that write to a session until it is gone or they are told."""
+"""Processes that write to a session until it is gone or the test ends them."""
 
 import json
 import os
@@ -27,11 +27,11 @@ def crowd(root: Path, session: str, count: int) -> Iterator[list["Bystander"]]:
 
 
 class Bystander:
-    """One process; `told` is all that was acknowledged to it, complete after `end`."""
+    """One process; `acks` contains what was acknowledged to it, complete after `end`."""
 
     def __init__(self, root: Path, session: str) -> None:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-        self.told: list[dict[str, Any]] = []
+        self.acks: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.bystanders", str(root), session],
             env={**os.environ, "PYTHONPATH": path},
@@ -43,25 +43,25 @@ class Bystander:
     def wait_for_one(self) -> None:
         """Return when one more was acknowledged to it."""
         assert self._process.stdout is not None
-        self.told.append(json.loads(self._process.stdout.readline()))
+        self.acks.append(json.loads(self._process.stdout.readline()))
 
     def wait_until_gone(self) -> None:
-        """Return when it was told that the session is there no more."""
-        while "gone" not in self.told[-1]:
+        """Return when its session is gone."""
+        while "gone" not in self.acks[-1]:
             self.wait_for_one()
 
     def end(self) -> None:
-        """Tell it to end, and take in what it said."""
+        """End it, and read the rest of its output."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
         with self._process.stdout as said:
-            self.told += [json.loads(line) for line in said]
+            self.acks += [json.loads(line) for line in said]
         assert self._process.wait(60) == 0
 
 
 def wait_until(fact: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    """Return when a fact is true that only looking can tell."""
+    """Poll a fact until it is true."""
     end = time.monotonic() + timeout_s
     while not fact():
         assert time.monotonic() < end, "it never became true"

@@ -35,29 +35,29 @@ from support.stored_session import NOW_S
 
 ROOT = "/disk"
 MOUNTED = "/mounted"
-"""The tree of another program, which the daemon knows as `kimi:`."""
+"""The tree of another program, mounted as `kimi:`."""
 
 T = TypeVar("T")
 
 
 class DaemonInProcess:
-    """What stands behind a daemon's socket.
+    """The daemon behind its socket.
 
     Args:
-        disk: where its root lies.
+        disk: the disk of its root.
         keys: a folder of the machine with the keys of clients from elsewhere.
-        handles_max: open files that it believes it may have.
+        handles_max: its limit of open files.
 
     Attributes:
-        disk: where its root lies.
-        answers: what each request got, events too.
+        disk: the disk of its root.
+        answers: replies and events of each request.
         sizes: frames of each message that it sent.
-        other_handles: those that it believes its clients have.
-        faults: what the daemon told its operator of itself having failed.
+        other_handles: file handles that count as its clients'.
+        faults: internal errors in its log.
         now_s: the monotonic clock; only a test moves it.
         wall_s: the wall clock; only a test moves it.
-        custody: looks after its sessions as wholes.
-        workshop: what its writers work with.
+        operations: the commands on whole sessions.
+        services: the services of its writers.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class DaemonInProcess:
             wall=lambda: self.wall_s,
             flush=outbox.flush,
             statistics=Statistics(),
-            log=self._told,
+            log=self._log,
             key_room=key_room or KeyRoom(),
             spawn=self._spawn,
         )
@@ -110,12 +110,12 @@ class DaemonInProcess:
             outbox,
             services,
             self._spawn,
-            Admission(keys or config.root / credentials.KEYS_FOLDER, self._told),
+            Admission(keys or config.root / credentials.KEYS_FOLDER, self._log),
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["DaemonInProcess"]:
-        """Serve until the block ends; what was queued is written then."""
+        """Serve until the block ends; queued commands are written first."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             yield self
@@ -126,7 +126,7 @@ class DaemonInProcess:
     def handle(
         self, frames: Sequence[bytes], identity: bytes = b"peer", user: str | None = None
     ) -> None:
-        """What the transport does with one message."""
+        """Handle one message, as the transport does."""
         self.router.handle(identity, list(frames), user)
         self.registry.group_commit.serve()
         self._outbox.flush()
@@ -149,7 +149,7 @@ class DaemonInProcess:
             self.answers.setdefault(answer.id, []).append(answer.body)
         return True
 
-    def _told(self, event: str, **fields: object) -> None:
+    def _log(self, event: str, **fields: object) -> None:
         if event == "internal":
             self.faults.append(str(fields))
 

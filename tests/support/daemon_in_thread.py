@@ -101,7 +101,7 @@ class DaemonInThread(DaemonLog):
 
 
 class _Daemon(Daemon):
-    """A daemon whose process belongs to a test, and so do the signals."""
+    """A daemon that leaves the signals of its process to the test."""
 
     def __init__(self, root: Path) -> None:
         socket = paths.socket_path(str(root), None, os.environ, os.getuid())

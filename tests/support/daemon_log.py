@@ -1,4 +1,4 @@
-"""The log of a daemon under test, whose lines a test can wait for."""
+"""The log of a daemon under test, with waits for its lines."""
 
 import threading
 

@@ -30,7 +30,7 @@ class ForeignProgram:
         self._disk.file_at(path).change(Cut(size), self._disk.now_s)
 
     def fail_sync(self, path: str) -> None:
-        """Sync a file on a disk that fails: only who has it open by now is ever told, too."""
+        """Sync a file on a failing disk: only handles that are open now report the failure."""
         self._disk.file_at(path).fail_sync()
 
     def replace(self, path: str, data: bytes) -> None:

@@ -19,7 +19,7 @@ from steno_protocol.replies import Reply
 
 
 def request_frames(name: bytes, header: bytes, *records: bytes) -> list[bytes]:
-    """The message of one request whose command is given as JSON, or as what is none."""
+    """The message of one request with a header of any bytes."""
     return encode_requests([OutgoingRequest(name, header, records)])
 
 

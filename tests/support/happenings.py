@@ -1,4 +1,4 @@
-"""What was written to a timeline, held to the table of what each kind tells."""
+"""The facts of timeline entries, compared with the table of their kinds."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from steno_protocol.timeline_entries import FACTS, TimelineEntry
 
 
 def check_facts(entries: Iterable[TimelineEntry]) -> None:
-    """Every entry is of a kind that is known, and tells what its kind tells."""
+    """Check that each entry has a known kind and the facts of that kind."""
     for entry in entries:
         facts = FACTS[entry.kind]
         known = facts.always | facts.perhaps

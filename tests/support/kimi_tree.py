@@ -95,7 +95,7 @@ def furnish(session: KimiSession) -> None:
         "context_sub_1.jsonl": b'{"role": "user", "content": "of an old subagent"}\n',
         "uploads/picture.png": b"\x89PNG\n\x00",
         "uploads/.sent": b'["picture.png"]',
-        "uploads/nested/context.jsonl": b"what somebody uploaded",
+        "uploads/nested/context.jsonl": b"an upload",
         "tasks/bash-1/spec.json": b'{"version": 1}',
         "tasks/bash-1/output.log": b"\xff not UTF-8",
         "subagents/a1b2/context.jsonl": b'{"role": "user", "content": "look"}\n',

@@ -1,4 +1,4 @@
-"""A model's server that goes wrong as it is told: one script step for each request, on loopback."""
+"""A scripted model server on loopback: one step for each request."""
 
 import json
 import threading
@@ -138,9 +138,9 @@ def raw(body: bytes, status: int = 200, **headers: str) -> Step:
     return lambda reply: reply.send(status, body, **headers)
 
 
-def failing(status: int, told: str = "no", **headers: str) -> Step:
+def failing(status: int, message: str = "no", **headers: str) -> Step:
     """A refusal in the form that both providers use."""
-    return answer({"error": {"message": told, "type": "test"}}, status, **headers)
+    return answer({"error": {"message": message, "type": "test"}}, status, **headers)
 
 
 def hanging_up_at_once(reply: Reply) -> None:

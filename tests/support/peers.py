@@ -1,4 +1,4 @@
-"""The programs whose files and classes steno stands in for, where they are installed."""
+"""The installed programs whose files and classes steno replaces."""
 
 import sys
 import warnings
@@ -11,14 +11,14 @@ _OLDEST = (3, 12)
 
 
 def peer(name: str) -> ModuleType:
-    """A module of kimi-cli or kosong; the test file that asks is skipped where there is none."""
+    """Import a module of kimi-cli or kosong; skip the test file where it is not installed."""
     if sys.version_info < _OLDEST:
         pytest.skip(
             f"kimi-cli and kosong need Python >= 3.12, this is {sys.version.split()[0]}",
             allow_module_level=True,
         )
     try:
-        # What they warn of when they are imported is theirs to mend.
+        # Their import warnings are no concern of these tests.
         with warnings.catch_warnings(action="ignore"):
             return import_module(name)
     except ModuleNotFoundError as error:

@@ -69,7 +69,7 @@ class Section:
         return {part.title: part for part in below if part.level == self.level + 1}
 
     def table(self, first_column: str) -> list[dict[str, str]]:
-        """The rows of the table whose first column has this name, as cells by column."""
+        """The rows of the table with this first column, as cells by column."""
         for rows in _tables(self.text):
             if next(iter(rows[0])) == first_column:
                 return rows

@@ -1,4 +1,4 @@
-"""What the processes of the race tests do; run as `python -m support.racers ROLE ROOT COUNT`.
+"""Processes of the race tests; run as `python -m support.racers ROLE ROOT COUNT`.
 
 Each prints one JSON line per acknowledged command, so that the test knows what was promised.
 """
@@ -13,7 +13,7 @@ import steno
 
 
 def wait_for_jitter(seconds: float) -> None:
-    """Let a random time pass: what is raced against is a clock, and tells of no fact before."""
+    """Let a random time pass, in a race against a clock, where no fact can be waited for."""
     time.sleep(seconds)
 
 

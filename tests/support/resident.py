@@ -1,9 +1,9 @@
-"""How much memory a process takes."""
+"""The memory of a process."""
 
 import resource
 from pathlib import Path
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """What of a process is in memory."""
+    """The resident bytes of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()

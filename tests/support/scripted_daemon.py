@@ -24,7 +24,7 @@ class ScriptedDaemon:
 
     Attributes:
         requests: every command that came, in order.
-        gone: why followers are told that the session is gone, instead of its next lines.
+        gone: the reason in the gone event that followers get instead of the next lines.
     """
 
     def __init__(self, folder: Path, script: Script | None = None, *, root: str = "") -> None:

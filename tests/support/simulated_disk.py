@@ -411,7 +411,7 @@ class SimulatedDisk:
 
         Without a death that happened this is an error, as a plan was not reached.
         """
-        assert self._death is not None, f"nobody died; {len(self.calls)} calls were made"
+        assert self._death is not None, f"no process died in {len(self.calls)} calls"
         if self._death is PowerCut:
             self.crash(survival)
         else:
@@ -577,7 +577,7 @@ class SimulatedDisk:
         Args:
             call: how the trace names it.
             effect: all that it does.
-            part: some of that, for a call in whose middle the process dies.
+            part: some of that, for a call during which the process dies.
             failed: what happens when it fails without effect.
             failed_in_part: what happens when it fails with some effect; None is `part`.
         """

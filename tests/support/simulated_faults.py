@@ -33,7 +33,7 @@ class Call(NamedTuple):
     Attributes:
         method: the method of `Disk`.
         name: the name that it is about, or that its handle was opened by.
-        detail: what else tells one call from another, for people.
+        detail: what distinguishes the call from others, for people.
     """
 
     method: str

@@ -98,7 +98,7 @@ class File:
         self.changes.clear()
 
     def fail_sync(self) -> None:
-        """Somebody's sync failed: the pages count as clean, and never reach the medium."""
+        """A sync failed: the pages count as clean, and never reach the medium."""
         self.drop_dirty()
         self.failures += 1
 
@@ -258,7 +258,7 @@ def apply_name(names: "dict[str, Node]", change: NameChange) -> None:
         case Unnamed(name):
             names.pop(name, None)
         case Renamed(old, new, node):
-            # A rename whose file was never named here durably cannot have happened.
+            # A rename of a file without a durable name here cannot have happened.
             if names.get(old) is node:
                 del names[old]
                 names[new] = node
@@ -360,8 +360,8 @@ class Handle:
         node: what is open.
         name: what it was opened by.
         writable: whether it may be changed by this handle.
-        failures: how many failed syncs of its file it knows of: each is told once to each handle
-            that was open before it, whoever asked for the sync, and to none that was opened since.
+        failures: number of failed syncs of its file that it has reported: each handle that was open
+            before a failure reports it once, for any caller, and later handles never do.
     """
 
     node: "Node"

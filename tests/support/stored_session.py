@@ -71,7 +71,7 @@ class StoredSession:
             self.disk.close(folder)
 
     def mail(self) -> Mail | None:
-        """The D-Mail that waits, told without opening it for writing."""
+        """The pending D-Mail, read without opening the session for writing."""
         folder = self.disk.open_root(self.path)
         try:
             return file_opening.pending_mail(self.disk, folder)
@@ -141,7 +141,7 @@ class StoredSession:
             self.disk.close(nest)
 
     def happenings(self) -> list[TimelineEntry]:
-        """Its timeline."""
+        """The entries of its timeline."""
         entries = timeline.decode(self.file(paths.TIMELINE))
         check_facts(entries)
         return entries

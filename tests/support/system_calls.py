@@ -20,7 +20,7 @@ _CALL: Final = re.compile(r"(?:\[pid +\d+\] |\d+ +)?(\w+)\(")
 
 
 class Traced:
-    """A daemon whose file calls are counted, or one of them made to fail, while this is entered.
+    """Counts the file calls of a daemon, or makes one of them fail, during the block.
 
     Args:
         pid: of the daemon.

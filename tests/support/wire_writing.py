@@ -38,7 +38,7 @@ def event(number: int, text: str = "hi") -> bytes:
 
 
 class WireDesk(Desk):
-    """A desk whose writer is that of the wire file.
+    """A desk at the writer of the wire file.
 
     Attributes:
         context: the writer of the same session's context.

@@ -1,4 +1,4 @@
-"""A subscriber that keeps what it was told, and compares it with the files in the end."""
+"""A subscriber that keeps its events and compares them with the files in the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,8 +26,8 @@ class Witness:
 
     Attributes:
         position: up to where everything was seen, None before the first event.
-        resets: how many rewrites it was told of.
-        lives: how often it was told that its backlog ends.
+        resets: number of its reset events.
+        lives: number of its live events.
     """
 
     def __init__(self, file: File) -> None:

@@ -111,7 +111,7 @@ class Desk:
         answered: every answered command, in the order of the answers.
         flushes: how many answers had been given at each flush.
         commits: how the writer commits.
-        told: events for the operator.
+        logged: names of the events in the log.
         incarnation: the id that a session which is made now gets.
         doubts: files of which a sync failed.
         serves_at_once: whether desks serve in rounds that say nothing of it themselves.
@@ -135,7 +135,7 @@ class Desk:
         self.failed_syncs = FailedSyncs()
         self.answered: list[Sent] = []
         self.flushes: list[int] = []
-        self.told: list[str] = []
+        self.logged: list[str] = []
         self.commits = TestCommits(is_inline=self.serves_at_once if at_once is None else at_once)
         self.statistics = Statistics()
         self.death: Death | None = None
@@ -152,7 +152,7 @@ class Desk:
             wall=lambda: self.wall_s,
             flush=lambda: self.flushes.append(len(self.answered)),
             statistics=self.statistics,
-            log=lambda event, **_: self.told.append(event),
+            log=lambda event, **_: self.logged.append(event),
             spawn=self.spawn,
         )
         self.feed = Feed(self.spawn, self._read, lambda: self.now_s)
@@ -221,7 +221,7 @@ class Desk:
             await anyio.lowlevel.checkpoint()
 
     def changed(self) -> None:
-        """Wake whoever waits for a fact."""
+        """Wake a test that waits for a fact."""
         self._changed.set()
 
     def durable(self) -> bytes:
@@ -266,7 +266,7 @@ class Desk:
         return work()
 
     def _submit(self, writer: Writer, item: Item) -> None:
-        """Give a writer a command; a round serves what is sent before anybody gives way."""
+        """Give a writer a command; a group commit serves all sent before a task switch."""
         writer.mailbox.put(item)
         self._group_commit.add(writer)
         if not self._is_round_due:
@@ -279,7 +279,7 @@ class Desk:
 
 
 def answers(sent: Sequence[Sent]) -> list[str]:
-    """What each command was told, in short."""
+    """The reply of each command, in short."""
     return [
         f"{one.answer.first}" if isinstance(one.answer, Ack) else type(one.answer).__name__
         for one in sent

@@ -1,4 +1,4 @@
-"""Who is let in from other machines, while the list of them cannot be read."""
+"""Admission of remote clients while their list cannot be read."""
 
 import errno
 import os
@@ -28,8 +28,8 @@ def _let_in(folder: Path) -> str:
 def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: int
 ) -> None:
-    told: list[str] = []
-    admission = Admission(tmp_path, lambda event, error: told.append(f"{event}: {error}"))
+    logged: list[str] = []
+    admission = Admission(tmp_path, lambda event, error: logged.append(f"{event}: {error}"))
     public = _let_in(tmp_path)
 
     def fail(*_: object, **__: object) -> None:
@@ -40,16 +40,16 @@ def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
         for _ in range(3):
             assert admission.client(public) is None
 
-    assert [each.partition(": ")[0] for each in told] == ["keys_refused"]
-    assert os.strerror(error) in told[0]
+    assert [each.partition(": ")[0] for each in logged] == ["keys_refused"]
+    assert os.strerror(error) in logged[0]
     found = admission.client(public)
     assert found is not None
     assert found.name == "laptop"
 
 
 def test_an_invalid_client_list_is_logged_once_for_each_version(tmp_path: Path) -> None:
-    told: list[str] = []
-    admission = Admission(tmp_path, lambda event, error: told.append(f"{event}: {error}"))
+    logged: list[str] = []
+    admission = Admission(tmp_path, lambda event, error: logged.append(f"{event}: {error}"))
     public = _let_in(tmp_path)
     assert admission.client(public)
 
@@ -59,7 +59,7 @@ def test_an_invalid_client_list_is_logged_once_for_each_version(tmp_path: Path) 
         os.utime(path, ns=(count, count))
         for _ in range(3):
             assert admission.client(public) is None
-        assert len(told) == count
+        assert len(logged) == count
     path.chmod(0o644)
     assert admission.client(public) is None
-    assert "chmod 600" in told[-1]
+    assert "chmod 600" in logged[-1]

@@ -1,4 +1,4 @@
-"""What is on its way to a peer, and its subscriptions that wait until it takes some of it."""
+"""Frames in flight to a peer, and its subscriptions that wait for room."""
 
 import math
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     other.check_takes()
     assert other.takes_events
 
-    # Nobody asks for this peer: it is found out when the others want to know.
+    # No request concerns this peer: its frames are counted when the others need room.
     frames[0].done = True
     assert deaf[5].takes_events
     lend(deaf[1], part)
@@ -204,7 +204,7 @@ class Cable:
 
 
 async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
-    """Who is idle for months and takes in nothing meanwhile would keep all of it in its memory."""
+    """A client that is idle for months would keep every probe in its memory."""
     cable = Cable()
     daemon = DaemonInProcess(SimulatedDisk())
     daemon.router.link = lambda _: cable
@@ -244,7 +244,7 @@ async def test_a_gone_client_is_evicted_before_a_present_one(
         assert known() == [b"first", b"third", b"fourth"]
         come(b"fifth")
         assert known() == [b"third", b"fourth", b"fifth"]
-        # Nobody was gone at the last look, and it is too soon for another one.
+        # All peers were connected at the last look, and the next look is not due.
         cables[b"fifth"].stands = False
         come(b"sixth")
         assert known() == [b"fourth", b"fifth", b"sixth"]
@@ -258,16 +258,16 @@ async def test_a_revoked_follower_is_refused_without_any_event() -> None:
         daemon.handle(encode_request(name, Open(session="demo"), ()))
         await daemon.wait_for_answer(name)
         peer = next(iter(daemon.router.peers.values()))
-        told: list[StenoError] = []
+        errors: list[StenoError] = []
         (writer,) = daemon.registry.writers("demo")
         peer.subscriptions["f"] = Subscription(
-            "demo", writer.feed, Subscriber(never, Position(0, 0), 1), told.append
+            "demo", writer.feed, Subscriber(never, Position(0, 0), 1), errors.append
         )
         daemon.router.forget_gone()
-        assert not told
+        assert not errors
         peer.user = "a key that was taken off the list"
         daemon.router.forget_gone()
-        assert [each.code for each in told] == ["unauthorized"]
+        assert [each.code for each in errors] == ["unauthorized"]
 
 
 def never(*_: object) -> bool:

@@ -1,4 +1,4 @@
-"""Whom a daemon answers at its end, and what is left of a client that is let in no longer."""
+"""The router: replies during a drain, revoked clients, bursts and followers."""
 
 import gc
 import sys
@@ -120,11 +120,11 @@ async def test_a_subscription_during_a_drain_does_not_delay_the_end(
             assert not daemon.registry._serving, f"{turns} turns behind the request"
 
 
-# --- a client that is let in no longer -----------------------------------------------------------
+# --- revoked clients -----------------------------------------------------------------------
 
 
-def let_in(keys: Path, *clients: Allowed) -> None:
-    """Let in these and nobody else, from the next message on."""
+def admit(keys: Path, *clients: Allowed) -> None:
+    """Admit only these clients from the next message on."""
     fresh = keys / "fresh"
     fresh.write_text(credentials.encode_clients(clients))
     fresh.chmod(0o600)
@@ -132,7 +132,7 @@ def let_in(keys: Path, *clients: Allowed) -> None:
 
 
 async def settle() -> None:
-    """Let every task run until it waits for something that does not come by itself."""
+    """Let every task run until it waits for an event that only the test can cause."""
     for _ in range(100):
         await anyio.lowlevel.checkpoint()
 
@@ -142,18 +142,18 @@ async def test_request_of_a_revoked_client_ends_its_subscriptions(
 ) -> None:
     daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
     laptop = Allowed("laptop", LAPTOP, Right.READ)
-    let_in(tmp_path, laptop)
+    admit(tmp_path, laptop)
     async with daemon.running():
         await ask(daemon, b"open", Open(session=SESSION))
         assert isinstance(await ask(daemon, b"follow", FOLLOW, user=LAPTOP), Subscribed)
         await ask(daemon, b"a1", append("k1"), user("one"))
         await settle()
         before = list(daemon.answers[b"follow"])
-        assert any(isinstance(told, Records) for told in before)
+        assert any(isinstance(event, Records) for event in before)
 
-        let_in(tmp_path)
+        admit(tmp_path)
         refused = await ask(daemon, b"hello", HELLO, user=LAPTOP)
-        let_in(tmp_path, laptop)
+        admit(tmp_path, laptop)
         await ask(daemon, b"a2", append("k2"), user("two"))
         await settle()
 
@@ -242,7 +242,7 @@ async def test_every_message_counts_in_its_burst_even_an_empty_one() -> None:
 
 async def test_each_request_of_a_message_needs_its_right(tmp_path: Path) -> None:
     daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
-    let_in(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
+    admit(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
     async with daemon.running():
         await ask(daemon, b"open", Open(session=SESSION))
         both = together((b"1", HELLO, []), (b"2", append("k1"), [user("one")]))
@@ -257,7 +257,7 @@ async def test_each_request_of_a_message_needs_its_right(tmp_path: Path) -> None
 # --- what is left of what was refused ------------------------------------------------------------
 
 LARGE = user("x" * 100)
-NO_SESSION = Append(session="nobody", key="k1")
+NO_SESSION = Append(session="missing", key="k1")
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ async def test_nothing_is_kept_of_a_message_that_was_refused(
 
 async def test_one_connection_takes_no_more_than_its_share_of_the_reads(tmp_path: Path) -> None:
     daemon = DaemonInProcess(SimulatedDisk(), tmp_path)
-    let_in(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
+    admit(tmp_path, Allowed("laptop", LAPTOP, Right.READ))
     stat = Stat(session=SESSION)
     names = [b"r%d" % number for number in range(limits.PEER_READERS_MAX + 50)]
     async with daemon.running():
@@ -350,8 +350,8 @@ async def test_a_subscription_ends_when_its_end_is_sent() -> None:
         for number in range(most + 1):
             follow = Subscribe(session=f"s{number}", subscription=f"mine-{number}")
             await ask(daemon, f"o{number}", Open(session=follow.session))
-            told = await ask(daemon, f"f{number}", follow)
-            assert isinstance(told, Subscribed)
+            reply = await ask(daemon, f"f{number}", follow)
+            assert isinstance(reply, Subscribed)
             await ask(daemon, f"d{number}", Delete(session=follow.session, key=f"d{number}"))
             assert isinstance(daemon.answers[f"f{number}".encode()][-1], Gone)
         clients = await ask(daemon, b"clients", Clients())
@@ -378,7 +378,7 @@ async def test_the_end_of_a_subscription_takes_none_that_has_its_name_since() ->
     assert [client.subscriptions for client in clients.clients] == [[SESSION]]
 
 
-# --- written, by who follows it ------------------------------------------------------------------
+# --- written events and their followers ---------------------------------------------------------
 
 
 async def test_a_writer_that_follows_itself_waits_for_no_timer() -> None:

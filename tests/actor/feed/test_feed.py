@@ -1,4 +1,4 @@
-"""The feed: backlog first, then every commit, without gap or duplicate, whatever the credit."""
+"""The feed: backlog first, then every commit, without gap or duplicate at any credit."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""Who takes nothing for a minute is told so, loses nothing by it, and nobody else notices."""
+"""Lagging followers: each gets an event, loses no record, and delays no other."""
 
 import random
 
@@ -18,12 +18,12 @@ PAUSES_S = [1.0, limits.SUBSCRIBER_STALL_S / 2, limits.SUBSCRIBER_STALL_S + 1]
 
 
 class Follower:
-    """One who follows a file with little credit, and checks that its events follow each other.
+    """A follower with little credit that checks the sequence of its events.
 
     Attributes:
         present: the lines of the generation it is in.
         owes_since: since when it is behind and has no credit, by this test's own account.
-        lagged: how often it was told that it lags.
+        lagged: number of its lagging events.
     """
 
     def __init__(self, desk: WireDesk, feed: Feed, credit: int) -> None:
@@ -59,32 +59,32 @@ class Follower:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether it is to be told that it lags."""
+        """Whether it must get a lagging event."""
         since = self.owes_since
         return since is not None and self._desk.now_s - since > limits.SUBSCRIBER_STALL_S
 
-    def _take(self, told: AnyEvent, block: bytes | None) -> bool:
-        match told:
+    def _take(self, event: AnyEvent, block: bytes | None) -> bool:
+        match event:
             case Records():
-                assert Position.parse(told.first) == self.position
+                assert Position.parse(event.first) == self.position
                 found = (block or b"").splitlines(keepends=True)
                 self.present += found
                 generation, line = self.position
                 self.position = Position(generation, line + len(found))
-                assert told.next == str(self.position)
+                assert event.next == str(self.position)
             case Reset():
-                assert told.generation == self.position.generation + 1
-                assert told.kept <= len(self.present)
-                del self.present[told.kept :]
-                self.position = Position(told.generation, told.kept)
+                assert event.generation == self.position.generation + 1
+                assert event.kept <= len(self.present)
+                del self.present[event.kept :]
+                self.position = Position(event.generation, event.kept)
             case Live():
-                assert told.head == str(self.position)
+                assert event.head == str(self.position)
             case Lagged():
-                assert told.next == str(self.position)
+                assert event.next == str(self.position)
                 self.lagged += 1
                 self.subscriber = None
             case DmailEvent() | Gone():
-                raise AssertionError(f"nobody did that: {told}")
+                raise AssertionError(f"unexpected event: {event}")
         return True
 
 
@@ -137,12 +137,12 @@ class Play:
         before = [follower.lagged for follower in self.followers]
         expected = [follower.has_stalled for follower in self.followers]
         ended = desk.context.feed.end_stalled() + desk.feed.end_stalled()
-        told = [each.lagged - was for each, was in zip(self.followers, before, strict=True)]
-        assert told == expected
-        assert ended == sum(told)
+        lagged = [each.lagged - was for each, was in zip(self.followers, before, strict=True)]
+        assert lagged == expected
+        assert ended == sum(lagged)
 
     async def catch_up(self) -> None:
-        """Everybody comes back and takes all there is."""
+        """All followers give credit again and receive everything."""
         for follower in self.followers:
             if follower.subscriber is None:
                 follower.follow(1 << 22)
@@ -226,7 +226,7 @@ async def test_the_end_of_a_subscription_is_sent_once_there_is_room(is_gone: boo
 
 
 def _full(desk: WireDesk, position: Position) -> tuple[Subscriber, Reader]:
-    """One who follows the wire file, and has no room for anything."""
+    """A follower of the wire file without room for any event."""
     reader = Reader(desk, is_full=True)
     subscriber = Subscriber(reader.send, position, 1 << 20)
     desk.feed.add(subscriber)

@@ -1,4 +1,4 @@
-"""What rewrites did to those who follow: found in a long timeline without work for each of them."""
+"""The rewrite history for followers, found in a long timeline without work for each one."""
 
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -18,7 +18,7 @@ REWRITES = 40
 
 
 class Entries(list[TimelineEntry]):
-    """Entries of a timeline, which tell how often somebody went through all of them."""
+    """Entries of a timeline that count how often all of them are visited."""
 
     passes = 0
 
@@ -35,7 +35,7 @@ async def rewritten(desk: Desk, times: int = REWRITES) -> None:
 
 
 async def told_all(desk: Desk, reader: Reader) -> list[int]:
-    """The generations that a follower was told of, once it is live."""
+    """The generations in the resets of a follower until it is live."""
     await desk.wait_for(lambda: "Live" in reader.kinds)
     return [event.generation for event, _ in reader.events if isinstance(event, Reset)]
 

@@ -1,4 +1,4 @@
-"""Marks: renewed while appends go on, never behind by more than twice as much, never older."""
+"""Recovery points, renewed while appends go on."""
 
 from collections.abc import Callable
 from typing import TypeVar

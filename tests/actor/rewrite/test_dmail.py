@@ -1,4 +1,4 @@
-"""D-Mail beside a writer: who is woken, who gets it, and what nobody gets twice."""
+"""D-Mail beside a writer: events of followers, one delivery, and expiry."""
 
 import errno
 
@@ -28,7 +28,7 @@ def mails(reader: Reader) -> list[tuple[str, str]]:
     return [(event.state, event.id) for event, _ in reader.events if isinstance(event, DmailEvent)]
 
 
-# --- who is told -------------------------------------------------------------------------------
+# --- events ------------------------------------------------------------------------------------
 
 
 async def test_followers_receive_the_sending_and_the_delivery_of_a_mail() -> None:
@@ -61,22 +61,22 @@ async def test_a_mail_event_without_room_is_sent_with_the_next_records() -> None
 
 
 @pytest.mark.parametrize(
-    ("rewrite", "told"),
+    ("rewrite", "states"),
     [(clear("r"), ["sent", "expired"]), (revert("r", 1), ["sent", "expired"]),
      (compact("r", "0:1", "0:4", 2), ["sent"])],
     ids=["clear", "revert", "compact"],
 )  # fmt: skip
-async def test_followers_receive_the_expiry_of_a_mail(rewrite: object, told: list[str]) -> None:
+async def test_followers_receive_the_expiry_of_a_mail(rewrite: object, states: list[str]) -> None:
     async with Desk().open() as desk:
         await fill(desk)
         _, reader = desk.subscribe()
         await desk.do(mail("m", 1))
-        records = [user("so far")] if told == ["sent"] else []
+        records = [user("so far")] if states == ["sent"] else []
         await desk.do(rewrite, *records)  # type: ignore[arg-type]
         await desk.settle()
 
-        assert [state for state, _ in mails(reader)] == told
-        assert (desk.stored.mail() is not None) == (told == ["sent"])
+        assert [state for state, _ in mails(reader)] == states
+        assert (desk.stored.mail() is not None) == (states == ["sent"])
 
 
 async def test_a_late_follower_receives_the_pending_mail_after_live() -> None:
@@ -150,7 +150,7 @@ async def test_a_full_follower_receives_the_latest_mail_event_once_it_reads() ->
         assert mails(reader) == [("sent", "n")]
 
 
-# --- who gets it -------------------------------------------------------------------------------
+# --- delivery ---------------------------------------------------------------------------------
 
 
 async def test_of_two_deliveries_at_once_one_gets_the_mail() -> None:

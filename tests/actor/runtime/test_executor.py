@@ -1,4 +1,4 @@
-"""Where a commit runs: inline while the disk is fast, else in a thread."""
+"""The place where a commit runs: inline while the disk is fast, else in a thread."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Disk:
-    """Work that takes as long as it is told, on a clock of its own, and says where it ran."""
+    """Work of a given duration on its own clock; it records where it ran."""
 
     def __init__(self) -> None:
         self.takes_s = 0.0

@@ -1,4 +1,4 @@
-"""How many handles are left: counted when it may matter, and some are kept for who does not ask."""
+"""The limit of open files: counted close to it, with a reserve."""
 
 import errno
 

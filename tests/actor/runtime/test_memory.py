@@ -1,4 +1,4 @@
-"""Memory that the daemon needed once goes back to the system."""
+"""Free memory that the daemon returns to the system."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""What becomes of keys when their session is deleted, and when nobody can look for them."""
+"""Outcomes of repeats to deleted sessions, and while keys cannot be looked up."""
 
 import errno
 
@@ -40,20 +40,20 @@ async def test_repeat_to_a_deleted_session_has_an_unknown_outcome() -> None:
         assert isinstance(await ask(daemon, "a", FIRST, user("one")), Ack)
         assert isinstance(await ask(daemon, "d", DELETE), Deleted)
 
-        told = await refusal(daemon, "again", AGAIN, user("one"))
-        assert told == ("not_found", "unknown")
-        # Nobody looks into the trash, so that what was never sent is not told from what was.
-        told = await refusal(daemon, "never", NEVER_SENT, user("two"))
-        assert told == ("not_found", "unknown")
-        told = await refusal(daemon, "new", FIRST, user("one"))
-        assert told == ("not_found", "not_applied")
+        refused = await refusal(daemon, "again", AGAIN, user("one"))
+        assert refused == ("not_found", "unknown")
+        # The daemon does not search the trash, so a new key is not distinguished from a used one.
+        refused = await refusal(daemon, "never", NEVER_SENT, user("two"))
+        assert refused == ("not_found", "unknown")
+        refused = await refusal(daemon, "new", FIRST, user("one"))
+        assert refused == ("not_found", "not_applied")
 
 
 async def test_a_repeat_to_a_session_that_never_was_is_not_applied() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
-        told = await refusal(daemon, "again", AGAIN, user("one"))
-        assert told == ("not_found", "not_applied")
+        refused = await refusal(daemon, "again", AGAIN, user("one"))
+        assert refused == ("not_found", "not_applied")
 
 
 async def test_a_session_that_is_made_again_knows_none_of_the_old_keys() -> None:
@@ -76,10 +76,10 @@ async def test_repeat_to_an_unreadable_session_has_an_unknown_outcome() -> None:
         await ask(daemon, "a", FIRST, user("one"))
         await close_all(daemon)
         disk.fail_next("open_folder", errno.EIO, name="demo", times=9)
-        told = await refusal(daemon, "again", AGAIN, user("one"))
-        assert told == ("storage_failed", "unknown")
-        told = await refusal(daemon, "new", append("new"), user("two"))
-        assert told == ("storage_failed", "not_applied")
+        refused = await refusal(daemon, "again", AGAIN, user("one"))
+        assert refused == ("storage_failed", "unknown")
+        refused = await refusal(daemon, "new", append("new"), user("two"))
+        assert refused == ("storage_failed", "not_applied")
         disk.heal()
         ack = await ask(daemon, "late", AGAIN, user("one"))
         assert isinstance(ack, Ack)
@@ -94,8 +94,8 @@ async def test_repeat_has_an_unknown_outcome_when_the_trash_cannot_be_read() -> 
         await ask(daemon, "a", FIRST, user("one"))
         await ask(daemon, "d", DELETE)
         disk.fail_next("open_folder", errno.EIO, name=".trash", times=9)
-        told = await refusal(daemon, "again", AGAIN, user("one"))
-        assert told == ("not_found", "unknown")
+        refused = await refusal(daemon, "again", AGAIN, user("one"))
+        assert refused == ("not_found", "unknown")
 
 
 async def test_a_compaction_that_was_begun_before_the_session_was_made_again_is_refused() -> None:
@@ -132,13 +132,13 @@ async def test_a_repeat_is_in_doubt_while_the_daemon_is_ending(*, is_open: bool)
         if not is_open:
             await close_all(daemon)
         daemon.registry.close()
-        told = await refusal(daemon, "again", AGAIN, user("one"))
-        assert told == ("shutting_down", "unknown")
-        told = await refusal(daemon, "new", append("new"), user("two"))
-        assert told == ("shutting_down", "not_applied")
+        refused = await refusal(daemon, "again", AGAIN, user("one"))
+        assert refused == ("shutting_down", "unknown")
+        refused = await refusal(daemon, "new", append("new"), user("two"))
+        assert refused == ("shutting_down", "not_applied")
         daemon.router.begin_drain()
-        told = await refusal(daemon, "drained", AGAIN, user("one"))
-        assert told == ("shutting_down", "unknown")
+        refused = await refusal(daemon, "drained", AGAIN, user("one"))
+        assert refused == ("shutting_down", "unknown")
 
 
 async def test_a_repeat_is_in_doubt_while_its_session_takes_nothing() -> None:
@@ -147,10 +147,10 @@ async def test_a_repeat_is_in_doubt_while_its_session_takes_nothing() -> None:
         await ask(daemon, "o", OPEN)
         await ask(daemon, "a", FIRST, user("one"))
         daemon.services.budget.taken_bytes += limits.INFLIGHT_BYTES_MAX
-        told = await refusal(daemon, "again", AGAIN, user("one"))
-        assert told == ("busy", "unknown")
-        told = await refusal(daemon, "new", append("new"), user("two"))
-        assert told == ("busy", "not_applied")
+        refused = await refusal(daemon, "again", AGAIN, user("one"))
+        assert refused == ("busy", "unknown")
+        refused = await refusal(daemon, "new", append("new"), user("two"))
+        assert refused == ("busy", "not_applied")
         daemon.services.budget.taken_bytes -= limits.INFLIGHT_BYTES_MAX
 
 
@@ -164,8 +164,8 @@ async def test_repeated_session_command_has_an_unknown_outcome_while_the_first_i
         await ask(daemon, "a", FIRST, user("one"))
         send(daemon, "first", command)
         await anyio.lowlevel.checkpoint()
-        told = await refusal(daemon, "again", command)
-        assert told == ("busy", "unknown")
+        refused = await refusal(daemon, "again", command)
+        assert refused == ("busy", "unknown")
         await daemon.wait_for_answer(b"first")
         assert await ask(daemon, "late", command) == daemon.answers[b"first"][0]
 
@@ -195,8 +195,8 @@ async def test_session_command_has_an_unknown_outcome_while_its_key_cannot_be_lo
         first = await ask(daemon, "first", command)
         assert isinstance(first, SessionStat | Deleted)
         disk.fail_next("open_root", errno.EIO, times=9)
-        told = await refusal(daemon, "again", command)
-        assert told == ("storage_failed", "unknown")
+        refused = await refusal(daemon, "again", command)
+        assert refused == ("storage_failed", "unknown")
         disk.heal()
         assert await ask(daemon, "late", command) == first
 

@@ -1,4 +1,4 @@
-"""Who follows a session is told of what another program writes there, without any command."""
+"""The foreign poll: followers get the writes of other programs without any command."""
 
 from collections.abc import Callable
 from unittest.mock import patch
@@ -28,15 +28,15 @@ BOTH = pytest.mark.parametrize("session", [OWN, SHARED])
 
 
 async def followed(daemon: DaemonInProcess, session: str) -> None:
-    """A session of one line, which somebody follows."""
+    """Open a session of one line, with a follower."""
     await ask(daemon, "open", Open(session=session))
     command = msgspec.structs.replace(append("k1"), session=session)
     assert isinstance(await ask(daemon, "k1", command, user("one")), Ack)
     await ask(daemon, "f", Subscribe(session=session, subscription="mine"))
-    await until(lambda: told(daemon, Records) != [])
+    await until(lambda: events_of(daemon, Records) != [])
 
 
-def told(daemon: DaemonInProcess, kind: type) -> list[object]:
+def events_of(daemon: DaemonInProcess, kind: type) -> list[object]:
     """The events of one kind that the follower got."""
     return [event for event in daemon.answers[b"f"] if isinstance(event, kind)]
 
@@ -61,10 +61,10 @@ async def test_foreign_appends_are_published_by_the_next_poll(session: str) -> N
         await followed(daemon, session)
         daemon.disk.foreign.append(f"{FOLDERS[session]}/context.jsonl", foreign("theirs"))
         await turns()
-        assert len(told(daemon, Records)) == 1, "nobody looked yet"
+        assert len(events_of(daemon, Records)) == 1, "no poll has run yet"
         await daemon.router.watch.look()
-        await until(lambda: len(told(daemon, Records)) == 2)
-        event = told(daemon, Records)[-1]
+        await until(lambda: len(events_of(daemon, Records)) == 2)
+        event = events_of(daemon, Records)[-1]
         assert isinstance(event, Records)
         assert (event.first, event.next) == ("0:1", "0:2")
 
@@ -78,7 +78,7 @@ async def test_a_look_that_finds_nothing_writes_nothing(session: str) -> None:
         await daemon.router.watch.look()
         await turns()
         assert daemon.disk.tree() == before
-        assert len(daemon.answers[b"f"]) == len(told(daemon, Records)) + 2
+        assert len(daemon.answers[b"f"]) == len(events_of(daemon, Records)) + 2
 
 
 @BOTH
@@ -90,7 +90,7 @@ async def test_a_replaced_or_removed_file_is_published_as_a_reset(session: str) 
         daemon.disk.foreign.replace(f"{file}~", foreign("edited"))
         daemon.disk.foreign.rename(f"{file}~", "context.jsonl")
         await daemon.router.watch.look()
-        await until(lambda: len(told(daemon, Reset)) == 1)
+        await until(lambda: len(events_of(daemon, Reset)) == 1)
 
         daemon.disk.foreign.rename(file, "elsewhere")
         await daemon.router.watch.look()
@@ -99,7 +99,7 @@ async def test_a_replaced_or_removed_file_is_published_as_a_reset(session: str) 
         daemon.now_s += 2 * limits.FOREIGN_SETTLE_S
         daemon.wall_s += 2 * limits.FOREIGN_SETTLE_S
         await daemon.router.watch.look()
-        await until(lambda: len(told(daemon, Reset)) == 2)
+        await until(lambda: len(events_of(daemon, Reset)) == 2)
         assert daemon.disk.content(file) == b""
 
 
@@ -112,7 +112,7 @@ async def test_a_moved_folder_is_published_as_gone(session: str) -> None:
         daemon.disk.move(parent, "demo", parent, "moved")
         daemon.disk.close(parent)
         await daemon.router.watch.look()
-        await until(lambda: told(daemon, Gone) != [])
+        await until(lambda: events_of(daemon, Gone) != [])
 
 
 async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
@@ -122,7 +122,7 @@ async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
             await followed(daemon, SHARED)
             for number in range(2, 5):
                 daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
-                await until(lambda number=number: len(told(daemon, Records)) == number)
+                await until(lambda number=number: len(events_of(daemon, Records)) == number)
             await ask(daemon, "e", Unsubscribe(subscription="mine"))
             await turns()
             assert not daemon.router.watch._is_at_mounts
@@ -130,7 +130,7 @@ async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
             daemon.answers.pop(b"f")
             await ask(daemon, "f", Subscribe(session=SHARED, subscription="mine", after="now"))
             daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
-            await until(lambda: told(daemon, Records) != [])
+            await until(lambda: events_of(daemon, Records) != [])
 
 
 async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
@@ -196,7 +196,7 @@ async def test_failed_files_are_reopened_for_followers() -> None:
         daemon.disk.fail_next("open_append", 5)
         await daemon.router.watch.look()
         await daemon.router.watch.look()
-        await until(lambda: len(told(daemon, Records)) == 2)
+        await until(lambda: len(events_of(daemon, Records)) == 2)
         report = await ask(daemon, "t", Timeline(session=SHARED))
         assert isinstance(report, TimelineReport)
         kinds = [entry.kind for entry in report.entries if isinstance(entry, TimelineEntry)]

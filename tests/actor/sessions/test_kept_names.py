@@ -1,4 +1,4 @@
-"""What is acknowledged stays where it was, whoever made the folders on the way to it."""
+"""Durable names of the folders above an acknowledged session."""
 
 import pytest
 

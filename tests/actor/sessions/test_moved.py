@@ -1,4 +1,4 @@
-"""A session whose folder another program moved or replaced: what is there now is what is meant."""
+"""Sessions whose folder another program moved or replaced."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -63,7 +63,7 @@ def lines(daemon: DaemonInProcess, session: str) -> int:
 
 
 async def opened_and_moved(daemon: DaemonInProcess) -> None:
-    """A session of one line, open and followed, whose folder is called `moved` now."""
+    """An open, followed session of one line, whose folder was renamed to `moved`."""
     await ask(daemon, b"o", OPEN)
     await ask(daemon, b"f", FOLLOW)
     assert isinstance(await ask(daemon, b"a", append_to("demo", "k1"), user("one")), Ack)
@@ -114,9 +114,9 @@ async def test_commands_reach_the_folder_at_the_session_path(command: Command) -
         daemon.disk.foreign.replace(
             f"{SESSIONS}/demo/context.jsonl", foreign("1") + foreign("2") + foreign("3")
         )
-        told = await ask(daemon, b"c", command)
-        assert isinstance(told, SessionStat)
-        assert told.head == "0:3"
+        reply = await ask(daemon, b"c", command)
+        assert isinstance(reply, SessionStat)
+        assert reply.head == "0:3"
         assert isinstance(await ask(daemon, b"a2", append_to("demo", "k2"), user("two")), Ack)
         assert (lines(daemon, "demo"), lines(daemon, "moved")) == (4, 1)
 
@@ -142,9 +142,9 @@ async def test_a_symbolic_link_in_place_of_a_session_is_not_followed() -> None:
     async with daemon.running():
         await opened_and_moved(daemon)
         daemon.disk.foreign.put_symlink(f"{SESSIONS}/demo")
-        told = await ask(daemon, b"s", Stat(session="demo"))
-        assert isinstance(told, ErrorReply)
-        assert told.code == "bad_request"
+        reply = await ask(daemon, b"s", Stat(session="demo"))
+        assert isinstance(reply, ErrorReply)
+        assert reply.code == "bad_request"
 
 
 @pytest.mark.parametrize("is_opened", [False, True])

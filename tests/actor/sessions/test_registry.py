@@ -1,4 +1,4 @@
-"""How many sessions are open: as many as there are handles for, and the ones in use stay."""
+"""Open sessions: as many as there are handles for, and those in use stay open."""
 
 import msgspec
 import pytest
@@ -47,7 +47,7 @@ async def test_opening_beyond_the_limit_closes_only_unused_sessions() -> None:
         assert daemon.registry.writers("followed")
         assert daemon.registry.writers(f"s{5 * ROOM - 1}")
         assert not daemon.registry.writers("s0")
-        # Whoever comes back to a closed one finds it as it was.
+        # A closed session is unchanged when it is opened again.
         assert isinstance(await ask(daemon, "a", append_to("s0"), user("one")), Ack)
 
 

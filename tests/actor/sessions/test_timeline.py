@@ -1,4 +1,4 @@
-"""The timeline beside a writer: whoever tells it something, one line is written after the other."""
+"""The timeline beside a writer: entries are written one after the other."""
 
 import errno
 from collections.abc import Callable
@@ -77,7 +77,7 @@ async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -
         assert len(desk.spans) == len(commands) + len(noted)
         for (_, done), (begun, _) in zip(desk.spans, desk.spans[1:], strict=False):
             assert begun >= done
-        assert len(desk.stored.happenings()) == 1 + len(desk.spans)
+        assert len(desk.stored.timeline()) == 1 + len(desk.spans)
 
 
 async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_it() -> None:
@@ -93,8 +93,8 @@ async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_i
 
         # What the failed sync dropped is shown by the page cache until that is needed for others.
         desk.disk.evict(f"{PATH}/{paths.TIMELINE}")
-        told = [happening.kind for happening in desk.stored.happenings()]
-        assert told == ["created", "fork", "cleared"]
+        kinds = [entry.kind for entry in desk.stored.timeline()]
+        assert kinds == ["created", "fork", "cleared"]
 
 
 async def test_the_wire_file_appends_to_the_timeline_when_the_context_does_not() -> None:
@@ -116,8 +116,8 @@ async def test_a_fork_beside_a_rewrite_lists_every_earlier_rewrite() -> None:
             await daemon.wait_for_answer(b"c")
             assert isinstance(made, SessionStat)
         end = Position.parse(made.head)
-        told = timeline.decode(daemon.disk.content(f"{ROOT}/sessions/copy/{paths.TIMELINE}"))
-        kinds = [entry.kind for entry in told]
+        entries = timeline.decode(daemon.disk.content(f"{ROOT}/sessions/copy/{paths.TIMELINE}"))
+        kinds = [entry.kind for entry in entries]
         assert kinds == ["cleared"] * end.generation + ["forked"], f"{turns} turns later"
         ends.add(end)
     assert len(ends) == 2

@@ -1,4 +1,4 @@
-"""Sessions whose lines bear no key: the daemon remembers their keys although their files close."""
+"""Unstamped sessions, whose keys the daemon keeps when their files close."""
 
 import errno
 

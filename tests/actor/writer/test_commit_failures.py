@@ -1,4 +1,4 @@
-"""What must not be lost when two things happen at once, or when steno itself fails beside them."""
+"""Failed commits: what stays promised when several failures coincide."""
 
 import errno
 import os
@@ -103,7 +103,7 @@ async def answered(daemon: DaemonInProcess, name: bytes) -> SessionStat:
 
 
 async def test_commands_behind_a_group_without_writes_get_replies() -> None:
-    refused = b'{"role":"nobody","content":"' + b"x" * (limits.GROUP_BYTES_MAX // 5) + b'"}'
+    refused = b'{"role":"unknown","content":"' + b"x" * (limits.GROUP_BYTES_MAX // 5) + b'"}'
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)
@@ -250,7 +250,7 @@ async def test_the_oldest_of_too_many_subscribers_is_asked_to_subscribe_again(
 
 
 class FullDaemon(DaemonInProcess):
-    """A daemon whose client takes nothing while its queue is full."""
+    """A daemon with a client that receives nothing while its queue is full."""
 
     is_full = False
 
@@ -277,10 +277,10 @@ async def test_the_end_of_a_subscription_waits_for_room() -> None:
 def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
     error = StorageFailed("the disk refused; nothing of the command was kept", session="demo")
     assert doubted(error, append("k")) is error
-    told = doubted(error, append("k", repeat=True))
-    assert isinstance(told, OutcomeUnknown)
-    assert told.key == "k"
-    assert told.message.startswith("the command may have been applied when it was sent before")
+    unknown = doubted(error, append("k", repeat=True))
+    assert isinstance(unknown, OutcomeUnknown)
+    assert unknown.key == "k"
+    assert unknown.message.startswith("the command may have been applied when it was sent before")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Syncs that fail, also those of others: what the page cache still shows is written again."""
+"""Failed syncs, also of other programs: lines in the page cache are rewritten."""
 
 import errno
 
@@ -31,7 +31,7 @@ async def ask(daemon: DaemonInProcess, command: Command, *records: bytes) -> Any
 
 
 def daemon_with(data: bytes, unsynced: bytes) -> DaemonInProcess:
-    """One beside a session that is not open, and lines in it that somebody appended unsynced."""
+    """A daemon, and a closed session with unsynced lines of another program."""
     daemon = DaemonInProcess(SimulatedDisk())
     daemon.disk.plant(CONTEXT, data)
     daemon.disk.foreign.append(CONTEXT, unsynced)

@@ -1,4 +1,4 @@
-"""A writer beside programs that cut, replace and remove its file at the worst moments."""
+"""Writers beside programs that cut, replace or remove the file at the worst moments."""
 
 import errno
 from collections.abc import Callable
@@ -205,7 +205,7 @@ async def test_session_with_a_removed_file_continues_from_its_open_file(older: b
         assert sent.ack.first == f"{1 + older}:0"
         resets = [event for event, _ in reader.events if isinstance(event, Reset)]
         assert (resets[-1].generation, resets[-1].kept) == (1 + older, 0)
-        assert [entry.kind for entry in desk.stored.happenings()].count("foreign") == 1
+        assert [entry.kind for entry in desk.stored.timeline()].count("foreign") == 1
         again = await desk.do(append("k1", repeat=True), user("one"))
         assert again.ack.first == f"{int(older)}:0"
 
@@ -278,11 +278,11 @@ async def test_files_closed_meanwhile_append_nothing_to_the_timeline() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         refused: list[StenoError] = []
-        told = TimelineEntry(kind="fork", generation=0, details={"to": "other", "at": "0:0"})
+        entry = TimelineEntry(kind="fork", generation=0, details={"to": "other", "at": "0:0"})
 
         async def note() -> None:
             try:
-                await desk.writer.note(told)
+                await desk.writer.note(entry)
             except StenoError as error:
                 refused.append(error)
             desk.changed()
@@ -294,8 +294,8 @@ async def test_files_closed_meanwhile_append_nothing_to_the_timeline() -> None:
         await desk.wait_for(lambda: bool(refused))
 
         assert isinstance(refused[0], Busy)
-        await desk.writer.note(told)
-        assert [entry.kind for entry in desk.stored.happenings()] == ["created", "fork"]
+        await desk.writer.note(entry)
+        assert [entry.kind for entry in desk.stored.timeline()] == ["created", "fork"]
 
 
 async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begun_in() -> None:

@@ -1,4 +1,4 @@
-"""Rounds: the sessions of a burst are served together, and none is the worse for another."""
+"""Group commits: the sessions of a burst are served together and fail alone."""
 
 import errno
 from collections.abc import Callable
@@ -97,8 +97,8 @@ async def test_failed_sync_fails_its_whole_group() -> None:
         for name in names:
             await daemon.wait_for_answer(name)
 
-        told = [daemon.answers[name][0] for name in names]
-        for refused in told:
+        replies = [daemon.answers[name][0] for name in names]
+        for refused in replies:
             assert isinstance(refused, ErrorReply)
             assert (refused.code, refused.outcome) == ("storage_failed", "not_applied")
         again = burst(daemon, appends(2))
@@ -131,7 +131,7 @@ async def test_lines_of_another_program_before_a_round_are_taken_in_first() -> N
         desk.disk.foreign.append(f"{PATH}/{paths.CONTEXT}", foreign("theirs"))
 
         assert (await desk.do(append("k2"), user("two"))).ack.first == "0:2"
-        assert "foreign_change" in desk.told
+        assert "foreign_change" in desk.logged
 
 
 async def test_a_write_that_fails_in_a_round_is_taken_back() -> None:
@@ -188,7 +188,7 @@ async def test_a_fault_outside_any_command_ends_its_session_until_the_next_comma
         await wait_for(lambda: not daemon.registry.writers("s1"))
 
         assert daemon.faults == [f"ZeroDivisionError('{step}')"]
-        # Whoever got no answer sends again, as clients do; it was applied once, or is now.
+        # Commands without a reply are repeated, as clients do: each is applied once.
         command, record = commands[1]
         again = msgspec.structs.replace(command, repeat=True)
         (name,) = burst(daemon, [(again, record)])

@@ -1,4 +1,4 @@
-"""The keys of all open sessions have one bound, and what was forgotten for it is looked up."""
+"""The common budget of keys of open sessions; forgotten keys are looked up."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""The writer of a wire file: answers before the sync, readers after it, and one header."""
+"""The writer of a wire file: replies before the sync, readers after it, one header."""
 
 import errno
 import json
@@ -220,8 +220,8 @@ async def test_at_never_falls_when_another_program_makes_the_context_shorter(
 
     at = [json.loads(line)["_at"] for line in desk.file().splitlines()[1:]]
     assert at == ["0:3", "0:3", "0:5"][: len(at)]
-    told = [entry.details for entry in desk.stored.happenings() if entry.kind == "foreign"]
-    assert told == [{"before": "0:3", "after": "0:0", "kept": False}]
+    changes = [entry.details for entry in desk.stored.timeline() if entry.kind == "foreign"]
+    assert changes == [{"before": "0:3", "after": "0:0", "kept": False}]
 
 
 async def test_the_two_files_have_heads_and_keys_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""The writer task: groups, their order, and nothing said before it is true on the disk."""
+"""The writer task: groups, their order, and replies only after the sync."""
 
 import errno
 from collections.abc import Callable
@@ -444,7 +444,7 @@ async def test_lines_that_another_program_appended_before_are_taken_in() -> None
 
         assert sent.ack.first == "0:2"
         assert reader.data == desk.file()
-        assert "foreign" in [entry.kind for entry in desk.stored.happenings()]
+        assert "foreign" in [entry.kind for entry in desk.stored.timeline()]
 
 
 @pytest.mark.parametrize("durability", ["synced", "written"])
@@ -604,12 +604,12 @@ async def test_late_repeat_gets_its_first_reply(*, is_opened_again: bool) -> Non
     first = Desk()
     async with first.open() as desk:
         ack = (await desk.do(append("k1"), user("one"))).ack
-        told = None if is_opened_again else await _late_repeat(desk)
+        repeated = None if is_opened_again else await _late_repeat(desk)
     if is_opened_again:
         async with Desk(first.disk).open() as desk:
-            told = await _late_repeat(desk)
+            repeated = await _late_repeat(desk)
 
-    assert told == msgspec.structs.replace(ack, duplicate=True)
+    assert repeated == msgspec.structs.replace(ack, duplicate=True)
 
 
 async def _late_repeat(desk: Desk) -> Ack:

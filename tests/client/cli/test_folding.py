@@ -1,4 +1,4 @@
-"""Texts beside their names, folded to the width of a terminal."""
+"""Texts beside names, folded to the width of a terminal."""
 
 import pytest
 from hypothesis import given

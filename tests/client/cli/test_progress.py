@@ -1,4 +1,4 @@
-"""How far a long command is: told on a terminal only, and never in the way of data or talk."""
+"""Progress of a long command, shown on a terminal only."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""A transcript that is repaired in place: killed at any call it is the original or the repaired."""
+"""Repairs of a transcript in place: original or repaired after a kill at any call."""
 
 import os
 import signal
@@ -110,7 +110,7 @@ def test_a_repair_that_is_killed_at_any_call_leaves_the_original_or_the_repaired
 
 
 def test_a_repair_with_a_failing_disk_reports_the_truth(talk: Path) -> None:
-    told, failing = set[type[Exception]](), 0
+    raised, failing = set[type[Exception]](), 0
     has_failed = True
     while has_failed:
         failing += 1
@@ -129,23 +129,23 @@ def test_a_repair_with_a_failing_disk_reports_the_truth(talk: Path) -> None:
             count_calls(patch, fail)
             kind = failure_of(talk)
         if kind is not None:
-            told.add(kind)
+            raised.add(kind)
             assert talk.read_bytes() == (MENDED if kind is OutcomeUnknown else DAMAGED)
         repair(talk)
         assert (talk.read_bytes(), originals(talk)) == (MENDED, [DAMAGED])
-    assert told == {OSError, StorageFailed, OutcomeUnknown}
+    assert raised == {OSError, StorageFailed, OutcomeUnknown}
 
 
 def test_new_bytes_are_synced_before_the_name_and_the_name_before_the_end(
     talk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     def noting(name: str) -> Callable[..., Any]:
         real = getattr(os, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            told.append(name)
+            calls.append(name)
             return real(*arguments, **options)
 
         return call
@@ -153,7 +153,7 @@ def test_new_bytes_are_synced_before_the_name_and_the_name_before_the_end(
     for name in ("fsync", "link", "rename"):
         monkeypatch.setattr(repair_in_place.os, name, noting(name))
     repair(talk)
-    assert told == ["fsync", "link", "fsync", "rename", "fsync"]
+    assert calls == ["fsync", "link", "fsync", "rename", "fsync"]
 
 
 def test_a_file_that_changes_while_it_is_looked_at_is_left_alone(

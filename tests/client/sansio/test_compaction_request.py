@@ -1,4 +1,4 @@
-"""What a model is asked for a summary, and what its answer becomes."""
+"""The request for a summary, and the use of the model's answer."""
 
 import re
 from collections.abc import Mapping
@@ -65,8 +65,8 @@ def texts(request: list[Message]) -> list[str]:
     return [part["text"] for part in message["content"]]
 
 
-def told(message: Mapping[str, Any]) -> str:
-    """How one message is told."""
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of one message in a request."""
     only, _ = texts(prepare([dict(message)]))
     return only
 
@@ -96,7 +96,7 @@ def test_the_text_parts_of_a_message_are_all_there_and_its_thoughts_are_not(
         for index, part in enumerate(content)
         for kind in [part["type"] if part["type"] in ("text", "think") else "text"]
     ]
-    part = told({"role": "assistant", "content": marked})
+    part = text_of({"role": "assistant", "content": marked})
     expected = [each["text"] for each in marked if each["type"] == "text"]
     assert re.findall(r"text<\d+>", part) == expected
     assert "secret" not in part
@@ -108,33 +108,33 @@ def test_calls_are_named_with_their_arguments_and_results_with_their_call() -> N
         "id": "call_7",
         "function": {"name": "read_file", "arguments": '{"path":"a.py"}'},
     }
-    part = told({"role": "assistant", "content": "I look.", "tool_calls": [call]})
+    part = text_of({"role": "assistant", "content": "I look.", "tool_calls": [call]})
     assert part.splitlines() == [
         "[message 1: assistant]",
         "I look.",
         '[calls read_file, id call_7, with {"path":"a.py"}]',
     ]
-    part = told({"role": "tool", "content": "print(1)", "tool_call_id": "call_7"})
+    part = text_of({"role": "tool", "content": "print(1)", "tool_call_id": "call_7"})
     assert part.splitlines() == ["[message 1: tool, result of the call call_7]", "print(1)"]
 
 
 def test_calls_and_results_in_content_parts_read_alike() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "/"}}
-    part = told({"role": "assistant", "content": [use]})
+    part = text_of({"role": "assistant", "content": [use]})
     assert part.splitlines()[1] == '[calls ls, id t1, with {"path":"/"}]'
     inner = [{"type": "text", "text": "bin"}, {"type": "thinking", "thinking": "hm"}]
     result = {"type": "tool_result", "tool_use_id": "t1", "content": inner}
-    part = told({"role": "user", "content": [result]})
+    part = text_of({"role": "user", "content": [result]})
     assert part.splitlines()[1:] == ["[result of the call t1]", "bin"]
 
 
 def test_image_is_described_by_type_and_size_only() -> None:
     data = "QUJD" * 1000
     url = f"data:image/png;base64,{data}"
-    part = told({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
+    part = text_of({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
     assert part.splitlines()[1] == "[image_url: image/png, 3000 bytes]"
     url = "https://example.org/a.png"
-    part = told({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
+    part = text_of({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
     assert part.splitlines()[1] == f"[image_url: {url}]"
 
 

@@ -1,4 +1,4 @@
-"""The client's exchange, driven by hand: every answer, silence and end of a connection."""
+"""The client's exchange: replies, silence and ends of connections, driven by hand."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -102,11 +102,11 @@ def test_a_read_without_an_answer_is_sent_again_and_ends_unreachable() -> None:
 
 def test_a_mutation_that_was_never_sent_ends_unreachable_with_the_reason() -> None:
     driver = Driver(connected=False)
-    driver.exchange.trouble = "nobody listens"
+    driver.exchange.trouble = "no daemon listens"
     pending = driver.append()
     assert not driver.exchange.outbox
     driver.wait(30.0)
-    with pytest.raises(Unreachable, match="nobody listens"):
+    with pytest.raises(Unreachable, match="no daemon listens"):
         pending.result()
 
 
@@ -592,7 +592,7 @@ def test_an_abandoned_subscription_ends_at_the_next_tick() -> None:
 
 
 class Socket:
-    """What takes messages, as many as it is told to."""
+    """A socket that accepts a given number of messages."""
 
     def __init__(self, room: int = 100) -> None:
         self.room = room

@@ -1,4 +1,4 @@
-"""A subscription to both files: each in its order, neither behind the other, ended by either."""
+"""Subscriptions to both files: each in its order, ended by either."""
 
 import random
 from dataclasses import dataclass, field
@@ -51,9 +51,9 @@ def test_a_long_backlog_of_one_file_does_not_hide_the_other() -> None:
     made = following(BOTH)
     receive(made, "context", 4)
     receive(made, "wire", 2)
-    told = popped(made)
-    assert told[:4] == [("context", 0), ("wire", 0), ("context", 1), ("wire", 1)]
-    assert told[4:] == [("context", 2), ("context", 3)]
+    seen = popped(made)
+    assert seen[:4] == [("context", 0), ("wire", 0), ("context", 1), ("wire", 1)]
+    assert seen[4:] == [("context", 2), ("context", 3)]
 
 
 def test_events_received_before_the_end_remain() -> None:
@@ -191,15 +191,15 @@ STEPS = st.lists(
 def test_history_contains_an_event_once_it_is_returned(
     steps: list[object], chance: random.Random
 ) -> None:
-    told = History()
+    past = History()
     for number, step in enumerate(steps):
         match step:
             case ("rewrite", int(kept)):
-                told.rewrite(kept, number)
+                past.rewrite(kept, number)
             case "make":
-                told.make_again()
+                past.make_again()
             case _:
-                told.append(number)
+                past.append(number)
     woken: list[int] = []
     mirror = Mirror("demo")
     made = Following("demo", [("context", "start")], lambda: woken.append(1), None, lambda: mirror)
@@ -210,33 +210,33 @@ def test_history_contains_an_event_once_it_is_returned(
         each.wake()
     made.pop()
     came, taken, handed = 0, 0, 0
-    while handed < len(told.events):
-        if chance.random() < 0.5 and came < len(told.events):
-            assert follower.take(*told.events[came])
+    while handed < len(past.events):
+        if chance.random() < 0.5 and came < len(past.events):
+            assert follower.take(*past.events[came])
             follower.wake()
             came += 1
-        elif taken < len(told.events):
+        elif taken < len(past.events):
             woken.clear()
             was_ready = made.has_events
-            assert mirror.follower.take(*told.events[taken])
+            assert mirror.follower.take(*past.events[taken])
             mirror.follower.wake()
             taken += 1
             assert woken or was_ready or not made.has_events
-        elif came == len(told.events):
+        elif came == len(past.events):
             assert made.has_events, "both have come to the end, and an event is held back"
         while made.has_events and chance.random() < 0.7:
             made.pop()
             contents = [str(message["content"]) for message in mirror.history]
             # The mirror may be further, but is never behind.
-            assert contents in told.behind[handed:]
+            assert contents in past.behind[handed:]
             handed += 1
 
 
 def test_an_event_of_a_making_that_the_mirror_never_saw_is_handed_out() -> None:
-    told = History()
-    told.make_again()
-    told.append(1)
-    told.make_again()
+    past = History()
+    past.make_again()
+    past.append(1)
+    past.make_again()
     mirror = Mirror("demo")
     made = Following("demo", [("context", "start")], lambda: None, None, lambda: mirror)
     (follower,) = made.followers
@@ -245,23 +245,23 @@ def test_an_event_of_a_making_that_the_mirror_never_saw_is_handed_out() -> None:
         each.take(Live(head="0:0"), b"")
         each.wake()
     made.pop()
-    mirror.follower.take(*told.events[-1])
+    mirror.follower.take(*past.events[-1])
     mirror.follower.wake()
-    for event in told.events:
+    for event in past.events:
         follower.take(*event)
 
-    assert [made.pop()[0] for _ in told.events]
+    assert [made.pop()[0] for _ in past.events]
 
 
 def test_an_event_is_handed_out_when_the_mirror_has_ended_or_is_gone() -> None:
-    told = History()
-    told.append(1)
+    past = History()
+    past.append(1)
     mirror = Mirror("demo")
     mirrors: list[Mirror | None] = [mirror]
     made = Following("demo", [("context", "start")], lambda: None, None, lambda: mirrors[-1])
     (follower,) = made.followers
     follower.begin(Subscribed(head="0:0", incarnation="making-0"))
-    follower.take(*told.events[0])
+    follower.take(*past.events[0])
     assert not made.has_events
     mirrors.append(None)
     assert made.has_events

@@ -1,4 +1,4 @@
-"""A subscription and its mirror that are interrupted anywhere lose nothing and double nothing."""
+"""Subscriptions and mirrors interrupted anywhere, without loss or duplicate."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -24,12 +24,12 @@ REWRITE = events.Reset(generation=1, kept=1, why="reverted", incarnation="first"
 
 def records(generation: int, lines: list[bytes], first: int) -> tuple[events.AnyEvent, bytes]:
     """The lines of a generation from `first` on."""
-    told = events.Records(first=f"{generation}:{first}", next=f"{generation}:{len(lines)}")
-    return told, b"".join(lines[first:])
+    event = events.Records(first=f"{generation}:{first}", next=f"{generation}:{len(lines)}")
+    return event, b"".join(lines[first:])
 
 
-def told_after(after: str) -> Iterator[tuple[events.AnyEvent, bytes]]:
-    """What a daemon says to who begins here; the session is rewritten behind the third line."""
+def events_after(after: str) -> Iterator[tuple[events.AnyEvent, bytes]]:
+    """The events for a follower that begins here; a rewrite follows the third line."""
     at = Position(0, 0) if after == "start" else Position.parse(after)
     if at.generation == 0:
         if at.line < len(BEFORE):
@@ -43,9 +43,9 @@ def told_after(after: str) -> Iterator[tuple[events.AnyEvent, bytes]]:
 
 
 def receive(follower: Follower) -> None:
-    """Take in all that is told from where the follower is."""
+    """Take in all that is event from where the follower is."""
     follower.begin(Subscribed(head="0:0", incarnation="first"))
-    for event, block in told_after(follower.resume_after):
+    for event, block in events_after(follower.resume_after):
         assert follower.take(event, block)
         follower.wake()
 

@@ -1,4 +1,4 @@
-"""A reader that goes on from the file by itself: the same lines, whatever becomes of the file."""
+"""Readers that continue from the file: the same lines after any change of the file."""
 
 import errno
 
@@ -118,7 +118,7 @@ def test_rewrite_does_not_end_the_opened_file() -> None:
     file = Bytes(b"".join(lines))
     daemon.answer(reader)
     reader.use(file)
-    daemon.identity = OTHER  # told of the file that has the name now
+    daemon.identity = OTHER  # the identity of the file that has the name now
     daemon.answer(reader)
     assert not reader.has_file, "the lines are not in what was opened"
     assert read_all(reader, daemon, None) == lines

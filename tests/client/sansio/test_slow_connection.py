@@ -1,4 +1,4 @@
-"""A connection that takes its time: nothing is asked twice while it may still be on its way."""
+"""Slow connections: no request is resent while it may be in flight."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A client that asks for much at a time asks the daemon for as much as that serves, and no more."""
+"""Slow requests, of which a client sends only as many as the daemon serves at once."""
 
 import pytest
 

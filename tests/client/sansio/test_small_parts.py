@@ -1,4 +1,4 @@
-"""The client's small parts: keys, messages, lines, the mirror and the reader of lines."""
+"""Small parts of the client: keys, messages, lines, mirror and line reader."""
 
 import os
 import re
@@ -48,8 +48,8 @@ def test_a_child_makes_no_key_that_its_parent_makes() -> None:
         "keys = [new_key()[14:] for _ in range(200)]; child and os.wait();"
         "print(*keys, flush=True)"
     )
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-    assert len(set(told.stdout.split())) == 400
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert len(set(run.stdout.split())) == 400
 
 
 @given(st.lists(st.binary().map(lambda part: part.replace(b"\n", b"")), max_size=8), st.booleans())
@@ -244,7 +244,7 @@ def test_waiter_for_a_position_wakes_when_it_is_reached_or_impossible() -> None:
     assert woken == ["two", "nine"]
     with pytest.raises(NotFound, match="made again"):
         nine()
-    assert not mirror.arrival(Position(0, 9))(), "whoever asks now means the session as it is now"
+    assert not mirror.arrival(Position(0, 9))(), "a new waiter waits for the present session"
 
 
 def lines_reply(first: str, after: str, head: str, skipped: int = 0) -> replies.Lines:

@@ -1,4 +1,4 @@
-"""Opening a session in whose folder other programs work, too."""
+"""Openings of sessions beside other programs in the same folder."""
 
 import errno
 from functools import partial
@@ -33,8 +33,8 @@ def test_foreign_write_during_a_repair_is_kept(more: bytes) -> None:
     while has_come:
         disk, session = simulated()
         disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
-        told = timeline.encode(TimelineEntry(kind="created", generation=0))
-        disk.plant(f"{PATH}/{paths.TIMELINE}", told)
+        entry = timeline.encode(TimelineEntry(kind="created", generation=0))
+        disk.plant(f"{PATH}/{paths.TIMELINE}", entry)
         come = before_call(disk, number, lambda disk=disk: disk.foreign.append(FILE, more))
         session.open().log.close()
         has_come = come()
@@ -58,7 +58,7 @@ def test_foreign_append_during_an_opening_is_kept() -> None:
         session.open().log.close()
         has_come = come()
         assert (foreign("more") in session.file()) == has_come, f"before call {number}"
-        # Before a cut nobody comes here, because no look is part of it: so there must be none.
+        # No program interferes before a cut, because a cut includes no look at the file.
         assert not any(call.method == "truncate" for call in disk.calls[before:])
         number += 1
     assert number > 3
@@ -179,15 +179,15 @@ def test_a_foreign_change_of_a_closed_session_is_recorded_once() -> None:
     opened.log.close()
     disk.foreign.append(FILE, foreign("theirs"))
     session.open().log.close()
-    assert [entry.kind for entry in session.happenings()] == ["created"]
+    assert [entry.kind for entry in session.timeline()] == ["created"]
 
     disk.foreign.truncate(FILE, len(session.file().splitlines(keepends=True)[0]))
     for _ in range(2):
         session.open().log.close()
 
-    told = session.happenings()[-1]
-    assert [entry.kind for entry in session.happenings()] == ["created", "foreign"]
-    assert told.details == {"before": "0:2", "after": "0:1", "kept": False}
+    entry = session.timeline()[-1]
+    assert [entry.kind for entry in session.timeline()] == ["created", "foreign"]
+    assert entry.details == {"before": "0:2", "after": "0:1", "kept": False}
 
 
 @pytest.mark.parametrize("instead", [foreign("edited"), b""], ids=["edited", "emptied"])
@@ -207,7 +207,7 @@ def test_rewrite_counts_although_another_program_replaced_its_file(
     again = apply(session.open(), revert("r", 0, repeat=True))
 
     assert (again.first, again.duplicate) == (first.first, True)
-    assert "voided" not in [entry.kind for entry in session.happenings()]
+    assert "voided" not in [entry.kind for entry in session.timeline()]
 
 
 def test_a_rewrite_followed_by_timeline_entries_took_place() -> None:
@@ -218,14 +218,14 @@ def test_a_rewrite_followed_by_timeline_entries_took_place() -> None:
     apply(opened, append("b"), user("2"))
     opened.log.close()
     disk.foreign.append(FILE, b'{"ro')
-    # It is cut, and the timeline is told.
+    # The tail is cut, and the timeline records it.
     session.open().log.close()
     disk.foreign.overwrite(f"{PATH}/context_1.jsonl", 0, b"edited")
 
     again = apply(session.open(), clear("c", repeat=True))
 
     assert (again.first, again.duplicate) == (first.first, True)
-    assert "voided" not in [entry.kind for entry in session.happenings()]
+    assert "voided" not in [entry.kind for entry in session.timeline()]
 
 
 def test_a_file_that_is_moved_away_while_it_is_opened_is_waited_for() -> None:
@@ -245,8 +245,8 @@ def test_foreign_write_during_an_opening_is_durable_before_it_counts() -> None:
     while has_come:
         disk, session = simulated()
         disk.plant(FILE, b"".join(stamped("k1", ["one"])) + b'{"role":"us')
-        told = timeline.encode(TimelineEntry(kind="created", generation=0))
-        disk.plant(f"{PATH}/{paths.TIMELINE}", told)
+        entry = timeline.encode(TimelineEntry(kind="created", generation=0))
+        disk.plant(f"{PATH}/{paths.TIMELINE}", entry)
         come = before_call(
             disk, number, lambda disk=disk: disk.foreign.append(FILE, b"\n" + foreign("x"))
         )

@@ -1,4 +1,4 @@
-"""A bit that flips in synced bytes is found by verify, also when the line is still JSON."""
+"""Flipped bits in synced bytes, which verify finds even in valid JSON."""
 
 import random
 

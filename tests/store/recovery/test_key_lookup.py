@@ -1,4 +1,4 @@
-"""A key is found in the bytes of any generation, once, and never mistaken for another."""
+"""Keys looked up in the bytes of any generation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An opened session knows which keys were never used, without reading all of its files."""
+"""Known keys of an opened session, without a read of all its files."""
 
 import random
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def again(session: StoredSession, opened: Opened, *, marked: bool) -> Opened:
 
 
 def open_events(disk: SimulatedDisk, now_s: float) -> Opened:
-    """Open the wire file of the session, whose context is open."""
+    """Open the wire file of a session with an open context."""
     return file_opening.open_wire(
         disk,
         disk.open_root(PATH),

@@ -1,4 +1,4 @@
-"""Opening a session after an accident: whole batches of whole lines, and nothing thrown away."""
+"""Openings after an accident: whole batches of whole lines, and every other byte kept."""
 
 import errno
 import time
@@ -54,7 +54,7 @@ BATCH = b"".join(stamped("k2", ["two", "three", "four"]))
 LAST = b"".join(stamped("k3", ["five", "six"]))
 LOG = ONE + LAST
 WHOLE = [0, len(ONE), len(LOG)]
-TOLD = timeline.encode(TimelineEntry(kind="forked", generation=0, why="to try another way"))
+ENTRY = timeline.encode(TimelineEntry(kind="forked", generation=0, why="to try another way"))
 
 
 @pytest.fixture(params=["posix", "simulated"])
@@ -87,7 +87,7 @@ def whole_before(size: int) -> int:
 
 
 def repairs(session: StoredSession) -> list[dict[str, object]]:
-    return [entry.details for entry in session.happenings() if entry.kind == "repaired"]
+    return [entry.details for entry in session.timeline() if entry.kind == "repaired"]
 
 
 # --- opening -----------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_a_new_session_is_made_with_its_first_happening(session: StoredSession) 
     assert opened.created
     assert opened.incarnation == "first"
     assert opened.machine.head == Position(0, 0)
-    assert [entry.kind for entry in session.happenings()] == ["created"]
+    assert [entry.kind for entry in session.timeline()] == ["created"]
     assert session.names() == {paths.CONTEXT, paths.TIMELINE}
 
 
@@ -128,7 +128,7 @@ def test_a_session_of_another_program_is_adopted_as_it_is(
     assert not opened.created
     assert opened.machine.stamp
     assert opened.machine.head == Position(0, 2)
-    assert [entry.kind for entry in session.happenings()] == ["adopted"]
+    assert [entry.kind for entry in session.timeline()] == ["adopted"]
 
 
 def test_a_session_of_another_program_can_be_adopted_to_stay_without_stamps(
@@ -208,7 +208,7 @@ def test_a_file_that_came_to_harm_takes_back_no_rewrite_but_the_last() -> None:
     for _ in range(3):
         session.open().log.close()
 
-    kinds = [entry.key for entry in session.happenings() if entry.kind == "cleared"]
+    kinds = [entry.key for entry in session.timeline() if entry.kind == "cleared"]
     assert kinds == ["c0", "c1"]
 
 
@@ -592,10 +592,10 @@ def test_an_interrupted_repair_loses_no_byte_and_is_recorded(
 
             assert again.file() == ONE
             assert BATCH[:-3] in again.quarantined()
-            told = [(entry["offset"], entry["kept_in"]) for entry in repairs(again)]
-            assert {offset for offset, _ in told} == {len(ONE)}
+            repaired = [(entry["offset"], entry["kept_in"]) for entry in repairs(again)]
+            assert {offset for offset, _ in repaired} == {len(ONE)}
             # Only a cut that itself was torn is another damage.
-            assert len(told) == len(set(told))
+            assert len(repaired) == len(set(repaired))
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -702,10 +702,10 @@ def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -
 
     assert opened.incarnation == "first"
     assert session.quarantined() == [b'{"kind":"rev']
-    assert [entry.kind for entry in session.happenings()] == ["created"]
+    assert [entry.kind for entry in session.timeline()] == ["created"]
 
 
-@pytest.mark.parametrize("left", [1, 12, len(TOLD) - 1])
+@pytest.mark.parametrize("left", [1, 12, len(ENTRY) - 1])
 def test_a_line_behind_half_of_one_that_could_not_be_cut_again_can_be_read(left: int) -> None:
     disk, session = simulated()
     opened = session.open()
@@ -714,15 +714,15 @@ def test_a_line_behind_half_of_one_that_could_not_be_cut_again_can_be_read(left:
     disk.fail_next("truncate", errno.EIO, name=paths.TIMELINE)
     before = session.file(paths.TIMELINE)
     with pytest.raises(OSError, match="Input/output"):
-        opened.log.append_timeline(TOLD)
-    assert session.file(paths.TIMELINE) == before + TOLD[:left]
+        opened.log.append_timeline(ENTRY)
+    assert session.file(paths.TIMELINE) == before + ENTRY[:left]
 
-    opened.log.append_timeline(TOLD)
-    opened.log.append_timeline(TOLD)
+    opened.log.append_timeline(ENTRY)
+    opened.log.append_timeline(ENTRY)
 
     lines = session.file(paths.TIMELINE).splitlines(keepends=True)
     assert lines[0] == before
-    assert lines[-2:] == [TOLD, TOLD]
+    assert lines[-2:] == [ENTRY, ENTRY]
     opened.log.close()
     session.open()
     assert session.file(paths.TIMELINE).splitlines(keepends=True) == lines

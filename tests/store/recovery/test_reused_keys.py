@@ -1,4 +1,4 @@
-"""A key that is used again with other contents is a conflict, wherever its first use is found."""
+"""Keys used again with other contents: a conflict wherever the first use is found."""
 
 import re
 from collections.abc import Callable

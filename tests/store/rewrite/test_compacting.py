@@ -1,4 +1,4 @@
-"""A compaction in the files: what it keeps, in which order, and which ids come after it."""
+"""Compactions in the files: kept records, their order, and later ids."""
 
 import json
 from typing import Any
@@ -73,7 +73,7 @@ def short(data: bytes) -> str:
             return str(record["content"])
 
 
-def told(opened: Opened) -> list[str]:
+def summary_of(opened: Opened) -> list[str]:
     return [short(data) for data in lines_of(opened)]
 
 
@@ -97,11 +97,11 @@ def test_summary_replaces_the_summarised_messages() -> None:
 
     ack = apply(opened, compact("k", "0:8", "0:10", reserved, why="full", by="worker"), SUMMARY)
 
-    assert told(opened) == ["#2", "it began well", "four", "five", "=5"]
+    assert summary_of(opened) == ["#2", "it began well", "four", "five", "=5"]
     assert lines_of(opened)[2:4] == before[8:10]
     assert b"".join(before) == session.file("context_1.jsonl")
     assert (ack.head, ack.checkpoint_id, ack.rotated) == ("1:5", 2, f"{PATH}/context_1.jsonl")
-    last = session.happenings()[-1]
+    last = session.timeline()[-1]
     assert (last.kind, last.kept, last.why, last.by) == ("compacted", 0, "full", "worker")
     assert (last.details["from"], last.details["summarised"]) == (0, 8)
     assert (last.details["lines"], last.details["old_lines"]) == (5, 10)
@@ -123,7 +123,7 @@ def test_concurrent_records_are_kept_whole_and_in_order() -> None:
 
     shown = "<system>CHECKPOINT 3</system>"
     expected = ["#2", "it began well", "four", "five", "six", "seven", "#3", shown, "=90", "eight"]
-    assert told(opened)[:-1] == expected
+    assert summary_of(opened)[:-1] == expected
     assert lines_of(opened)[4:-1] == later
     assert ack.checkpoint_id == reserved == 2
     assert opened.machine.counters.n_checkpoints == 4
@@ -156,7 +156,7 @@ def test_the_system_prompt_stays_first(stamp: bool) -> None:
     apply(opened, compact("k", "0:9", "0:11", 2), SUMMARY)
     apply(opened, append("k9"), user("six"))
 
-    assert told(opened) == ["be kind", "#2", "it began well", "four", "five", "=5", "six"]
+    assert summary_of(opened) == ["be kind", "#2", "it began well", "four", "five", "=5", "six"]
     assert any(b"_id" in data for data in lines_of(opened)) == stamp
     assert opened.machine.counters.has_system_prompt
     check_readers(disk, session, opened)
@@ -171,7 +171,7 @@ def test_a_prompt_that_another_program_wrote_meanwhile_stays_once_where_it_is() 
 
     apply(opened, compact("k", "0:8", "0:10", 2), SUMMARY)
 
-    assert told(opened) == ["#2", "it began well", "four", "five", "theirs", "=5"]
+    assert summary_of(opened) == ["#2", "it began well", "four", "five", "theirs", "=5"]
     check_readers(disk, session, opened)
 
 
@@ -189,7 +189,7 @@ def test_a_result_that_came_meanwhile_brings_its_call_back() -> None:
     apply(opened, compact("k", "0:2", "0:4", 0), SUMMARY)
 
     assert lines_of(opened)[2:-1] == before[1:]
-    assert session.happenings()[-1].details["summarised"] == 1
+    assert session.timeline()[-1].details["summarised"] == 1
 
 
 def test_a_cut_is_looked_for_in_the_lines_that_there_were() -> None:
@@ -224,7 +224,7 @@ def test_token_count_is_the_summarys_plus_an_estimate_of_the_rest(
 
 
 def check_readers(disk: SimulatedDisk, session: StoredSession, opened: Opened) -> None:
-    """Whoever reads the lines has the daemon's numbers, as has a daemon that opens them again."""
+    """A reader of the lines, and a daemon that opens them again, count as the daemon did."""
     machine = machine_of(opened)
     seen = ContextState(machine.head.generation, machine.checkpoint_floor)
     seen.apply_lines(lines_of(opened))
@@ -249,14 +249,14 @@ def check_readers(disk: SimulatedDisk, session: StoredSession, opened: Opened) -
 
 
 def copy_of(disk: SimulatedDisk) -> StoredSession:
-    """The session as it is, open for nobody."""
+    """The session while it is closed."""
     copy = disk.clone()
     copy.kill()
     return StoredSession(copy, PATH)
 
 
 def ids_rise(opened: Opened) -> bool:
-    ids = [int(each[1:]) for each in told(opened) if each.startswith("#")]
+    ids = [int(each[1:]) for each in summary_of(opened) if each.startswith("#")]
     return ids == sorted(set(ids))
 
 
@@ -390,11 +390,11 @@ def test_a_second_compaction_goes_on_from_the_first() -> None:
     apply(opened, append("m"), user("six"), user("seven"))
     apply(opened, compact("k2", "1:6", "1:8", 4), user("all of it"))
 
-    assert told(opened) == ["#4", "all of it", "six", "seven", "=4"]
+    assert summary_of(opened) == ["#4", "all of it", "six", "seven", "=4"]
     for target, generation in ((4, 2), (3, 1), (2, 1), (1, 0), (0, 0)):
         copy = copy_of(disk)
         apply(copy.open(), revert("r", target))
-        assert copy.happenings()[-1].details["from"] == generation
+        assert copy.timeline()[-1].details["from"] == generation
     check_readers(disk, session, opened)
 
 
@@ -426,7 +426,7 @@ def test_compaction_accepts_any_cut(preserve: int) -> None:
 
     apply(opened, compact("k", f"0:{found.line}", "0:6", 0), SUMMARY)
     kept = [str(number) for number in range(found.line, 6)]
-    assert told(opened)[:-1] == ["#0", "it began well", *kept]
+    assert summary_of(opened)[:-1] == ["#0", "it began well", *kept]
 
 
 @pytest.mark.parametrize("at", [5, 6, 7])

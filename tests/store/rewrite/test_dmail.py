@@ -1,4 +1,4 @@
-"""A D-Mail in the files: sent once or not at all, delivered once, expired when due."""
+"""D-Mail in the files: sent once or not at all, delivered once, expired when due."""
 
 import errno
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def check_sent_once(session: StoredSession, *, was_told: bool) -> None:
     assert (ack.head, ack.checkpoint_id) == ("0:6", 1)
     again = apply(opened, SEND)
     assert (again.duplicate, again.head, again.checkpoint_id) == (True, "0:6", 1)
-    assert [entry.key for entry in session.happenings() if entry.kind == timeline_entries.SENT] == [
+    assert [entry.key for entry in session.timeline() if entry.kind == timeline_entries.SENT] == [
         "m"
     ]
     found = session.mail()
@@ -203,7 +203,7 @@ def test_a_delivery_is_a_revert_a_checkpoint_and_the_message(shown: bool) -> Non
     assert now[3].startswith(b'{"role":"_checkpoint","id":1,')
     assert (b"<system>CHECKPOINT 1</system>" in now[4]) == shown
     assert b"do not open the door" in now[-1]
-    last = session.happenings()[-1]
+    last = session.timeline()[-1]
     assert (last.kind, last.kept, last.details["mail"]) == ("delivered", 3, "m")
     assert opened.machine.counters.n_checkpoints == 2
     assert session.mail() is None
@@ -235,8 +235,8 @@ def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() ->
 
     assert lines_of(opened)[:3] == before
     assert ack.head == "2:5"
-    assert session.happenings()[-1].details["from"] == 0
-    assert session.happenings()[-1].kept == 0
+    assert session.timeline()[-1].details["from"] == 0
+    assert session.timeline()[-1].kept == 0
     assert apply(opened, checkpoint("c")).checkpoint_id == 2
 
 
@@ -266,8 +266,8 @@ def test_a_mail_expires_in_the_very_rewrite_that_drops_its_checkpoint(
 
     apply(opened, command)  # type: ignore[arg-type]
 
-    told = session.happenings()[-1].details.get("expired_mail")
-    assert told == (None if is_left else "m")
+    expired = session.timeline()[-1].details.get("expired_mail")
+    assert expired == (None if is_left else "m")
     assert (session.mail() is not None) == is_left
     reopen(disk, session, opened, with_mark=with_mark)
     assert (session.mail() is not None) == is_left

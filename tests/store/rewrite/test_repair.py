@@ -1,4 +1,4 @@
-"""A damaged session: verified without a change, repaired by one rewrite, whole at any crash."""
+"""Damaged sessions: verified without a change, repaired by one crash-safe rewrite."""
 
 import errno
 import json
@@ -63,8 +63,8 @@ def context_of(report: Verification) -> CheckedFile:
 def repair(report: Verification, key: str = "m", **fields: int) -> Repair:
     """The repair of what was verified."""
     file = context_of(report)
-    told = {"generation": report.generation, "bytes": file.bytes, "crc": file.crc, **fields}
-    return Repair(session=SESSION, key=key, **told)
+    verified = {"generation": report.generation, "bytes": file.bytes, "crc": file.crc, **fields}
+    return Repair(session=SESSION, key=key, **verified)
 
 
 def test_verify_reports_every_damage_and_changes_nothing() -> None:
@@ -88,7 +88,7 @@ def test_a_repair_keeps_whole_records_in_order_and_leaves_the_damaged_file_behin
     assert found.session.file() == MENDED
     assert found.session.file("context_1.jsonl") == DAMAGED
     assert (ack.head, ack.rotated) == ("1:6", f"{PATH}/context_1.jsonl")
-    entry = found.session.happenings()[-1]
+    entry = found.session.timeline()[-1]
     assert (entry.kind, entry.kept, entry.details["places"]) == ("mended", 1, 3)
     assert entry.details["left_out"] == len(DAMAGED) - len(MENDED) + 1
     assert find_key(opened, "split") is not None
@@ -174,8 +174,8 @@ def test_foreign_record_without_newline_is_no_damage(
 ) -> None:
     found = scene(before + TWO[:-1])
     report = found.session.verified()
-    [told] = report.findings
-    assert (told.kind, told.remedy, report.damage) == ("unended", "opening", 0)
+    [finding] = report.findings
+    assert (finding.kind, finding.remedy, report.damage) == ("unended", "opening", 0)
     found.session.open()
     assert found.session.file() == before + TWO
 
@@ -184,7 +184,7 @@ def test_foreign_record_without_newline_is_no_damage(
 def test_a_last_line_that_the_next_opening_cuts_is_damage(end: bytes) -> None:
     found = scene(ONE + end)
     report = found.session.verified()
-    assert [(told.kind, told.remedy) for told in report.findings] == [("torn", "opening")]
+    assert [(finding.kind, finding.remedy) for finding in report.findings] == [("torn", "opening")]
     found.session.open()
     assert found.session.file() == ONE
 
@@ -355,7 +355,7 @@ def test_verify_reports_an_unfinished_rewrite() -> None:
     rehearsal = found.clone()
     first = len(rehearsal.disk.calls)
     apply(rehearsal.session.open(), revert("late", 0))
-    told = set[str]()
+    kinds = set[str]()
     for call in range(first, len(rehearsal.disk.calls)):
         crashed = found.clone()
         crashed.disk.kill_at(call)
@@ -364,8 +364,8 @@ def test_verify_reports_an_unfinished_rewrite() -> None:
         crashed.disk.restart()
         report = crashed.session.verified()
         assert report.damage == 0, (call, report.findings)
-        told |= {each.kind for each in report.findings}
-    assert {"rewrite_open", "leftover"} <= told
+        kinds |= {each.kind for each in report.findings}
+    assert {"rewrite_open", "leftover"} <= kinds
 
 
 def test_verify_reports_invalid_state_and_recovery_point_and_quarantine() -> None:

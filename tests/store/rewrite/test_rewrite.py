@@ -1,4 +1,4 @@
-"""Every rewrite, cut short at every call: the session is as before or as after, never between."""
+"""Rewrites interrupted at every call: the session is as before or as after."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -307,7 +307,7 @@ def test_a_revert_drops_damaged_lines_when_asked_to_and_keeps_all_others() -> No
     assert session.file() == b"".join(good)
     assert session.file("context_1.jsonl") == b"".join(lines)
     assert ack.head == "1:4"
-    assert [entry.kept for entry in session.happenings()][-1] == 1
+    assert [entry.kept for entry in session.timeline()][-1] == 1
 
 
 def test_a_revert_that_drops_damaged_lines_keeps_those_that_a_tolerant_reader_takes() -> None:

@@ -1,4 +1,4 @@
-"""Where a fork cuts: context and wire file at one instant, whatever names it."""
+"""The point of a fork: context and wire file at one instant."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ANSWER = b'{"role":"assistant","content":"yes"}\n'
 
 
 def with_files(context: bytes, *wire: bytes) -> World:
-    """A session whose files lie there as another program left them."""
+    """Put the files of a session as another program would."""
     world = World(SimulatedDisk())
     world.disk.plant(f"{PATH}/context.jsonl", context)
     if wire:

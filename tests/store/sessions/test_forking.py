@@ -1,4 +1,4 @@
-"""A fork over the simulated disk: there or not there, once, whatever dies or fails."""
+"""Forks over the simulated disk: whole or absent after any death or failure."""
 
 import contextlib
 import errno
@@ -52,7 +52,7 @@ def fork(world: World, incarnation: str = "forked") -> SessionStat:
 
 
 def check(world: World, after: dict[str, bytes], source: dict[str, bytes]) -> None:
-    """The fork is there or not, as a whole; the same key leads to one fork, told once."""
+    """Check that the fork is whole or absent, and that its key has one fork and one entry."""
     assert world.ids() in (["demo"], ["demo", NEW])
     was_there = NEW in world.ids()
     if was_there:
@@ -62,8 +62,8 @@ def check(world: World, after: dict[str, bytes], source: dict[str, bytes]) -> No
     assert world.ids() == ["demo", NEW]
     assert {**world.files(OTHER), "/timeline.jsonl": b""} == {**after, "/timeline.jsonl": b""}
     assert fork(world, incarnation="third") == made
-    told = [entry for entry in world.stored().happenings() if entry.kind == "fork"]
-    assert [entry.details for entry in told] == [{"to": NEW, "at": "1:4"}]
+    forks = [entry for entry in world.stored().timeline() if entry.kind == "fork"]
+    assert [entry.details for entry in forks] == [{"to": NEW, "at": "1:4"}]
     assert [entry.session for entry in world.listed() if entry.forked_from == "demo"] == [NEW]
     now = world.files(PATH)
     assert all(now[name] == data for name, data in source.items() if "timeline" not in name)
@@ -102,14 +102,14 @@ def test_a_fork_that_fails_at_any_call_is_there_or_is_not(error: int, effect: Ef
     for call in range(first, len(rehearsal.disk.calls)):
         copy = world.clone()
         copy.disk.fail_at(call, error, effect)
-        told: Exception | None = None
+        raised: Exception | None = None
         try:
             fork(copy)
         except (OSError, OutcomeUnknown) as failed:
-            told = failed
+            raised = failed
         copy.disk.heal()
-        # Telling the source comes last, and is the caller's to judge.
-        if isinstance(told, OSError) and copy.disk.calls[call].name != paths.TIMELINE:
+        # The entry of the source is written last, and its failure is the caller's decision.
+        if isinstance(raised, OSError) and copy.disk.calls[call].name != paths.TIMELINE:
             assert NEW not in copy.ids(), "it was refused, and happened"
         if not copy.disk.calls[call].method.startswith("open"):
             assert not copy.disk._handles, "a failed fork leaves no handle open"
@@ -168,7 +168,7 @@ def test_a_fork_begins_with_an_incarnation_of_its_own_and_knows_its_parent() -> 
 
     world.fork("f", NEW, title="mine", by="planner")
 
-    rewritten, forked = world.stored(NEW).happenings()
+    rewritten, forked = world.stored(NEW).timeline()
     assert rewritten.kind == "reverted"
     assert (forked.kind, forked.key, forked.by) == ("forked", "f", "planner")
     details = forked.details
@@ -199,7 +199,7 @@ def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str
     assert str(opened.machine.head) == made.head == at
     assert opened.machine.counters.n_checkpoints == made.n_checkpoints
     assert world.stored("other").inspect().head == opened.machine.head
-    kinds = [entry.kind for entry in world.stored("other").happenings()]
+    kinds = [entry.kind for entry in world.stored("other").timeline()]
     assert kinds == (["reverted", "forked"] if at.startswith("1") else ["forked"])
     assert timeline_entries.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
 

@@ -1,4 +1,4 @@
-"""What people know a session by, over the simulated disk: changed in one instant, the rest kept."""
+"""Metadata of sessions over the simulated disk: changed atomically, other fields kept."""
 
 import contextlib
 import errno
@@ -165,12 +165,12 @@ def test_a_description_that_fails_at_any_call_is_as_before_or_as_after(
     for call in range(first, len(rehearsal.disk.calls)):
         copy = world.clone()
         copy.disk.fail_at(call, error, effect)
-        with pytest.raises((OSError, OutcomeUnknown)) as told:
+        with pytest.raises((OSError, OutcomeUnknown)) as raised:
             copy.describe(title="t")
         if not copy.disk.calls[call].method.startswith("open"):
             assert not copy.disk._handles, "a failed description leaves no handle open"
         copy.disk.heal()
-        happened = (NOTHING,) if isinstance(told.value, OSError) else (NOTHING, Description("t"))
+        happened = (NOTHING,) if isinstance(raised.value, OSError) else (NOTHING, Description("t"))
         assert copy.described() in happened
         assert copy.describe(title="t") == Description("t")
 
@@ -256,8 +256,10 @@ def test_a_list_says_the_work_directory_and_its_last_session(where: str) -> None
     known = {"work_dirs": [{"path": WORK, "kaos": "local", "last_session_id": "b"}, {"x": 1}]}
     world.disk.plant(f"{file}/kimi.json", json.dumps(known).encode())
     listed = world.trees.sessions(List())
-    told = [(each.work_dir, each.last_in_work_dir) for each in (*listed.sessions, *listed.flat)]
-    assert told == [(WORK, False), (WORK, True), ("", False), (WORK, False)]
+    work_dirs = [
+        (each.work_dir, each.last_in_work_dir) for each in (*listed.sessions, *listed.flat)
+    ]
+    assert work_dirs == [(WORK, False), (WORK, True), ("", False), (WORK, False)]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"work_dirs":1}', b'{"work_dirs":[[]]}'])

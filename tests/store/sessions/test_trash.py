@@ -1,4 +1,4 @@
-"""Deleted sessions over the simulated disk: moved whole, found again by their key, expired."""
+"""Deleted sessions over the simulated disk: moved whole, found by key, expired."""
 
 import contextlib
 import errno
@@ -75,13 +75,13 @@ def test_a_deletion_that_fails_at_any_call_took_place_or_did_not(
     for call in range(first, len(rehearsal.disk.calls)):
         copy = world.clone()
         copy.disk.fail_at(call, error, effect)
-        told: Exception | None = None
+        raised: Exception | None = None
         try:
             delete(copy)
         except (OSError, OutcomeUnknown) as failed:
-            told = failed
+            raised = failed
         copy.disk.heal()
-        if isinstance(told, OSError):
+        if isinstance(raised, OSError):
             assert copy.files(PATH) == source, "it was refused, and happened"
         if not copy.disk.calls[call].method.startswith("open"):
             assert not copy.disk._handles, "a failed deletion leaves no handle open"
@@ -133,7 +133,7 @@ def test_a_key_deletes_one_session_for_ever() -> None:
 
 def test_missing_session_cannot_be_deleted() -> None:
     world = prepared()
-    for session in ("nobody", "demo/subagents"):
+    for session in ("missing", "demo/subagents"):
         with pytest.raises(NotFound):
             world.delete("d", session)
     assert world.ids() == ALL
