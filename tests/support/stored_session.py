@@ -140,7 +140,7 @@ class StoredSession:
         finally:
             self.disk.close(nest)
 
-    def happenings(self) -> list[TimelineEntry]:
+    def timeline(self) -> list[TimelineEntry]:
         """The entries of its timeline."""
         entries = timeline.decode(self.file(paths.TIMELINE))
         check_facts(entries)
