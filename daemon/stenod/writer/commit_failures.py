@@ -11,10 +11,10 @@ from stenod.core.speculation import ack_of
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import OpenHow
 from stenod.runtime.error_mapping import ErrorMapping
-from stenod.runtime.services import Services
 from stenod.store.jsonl import Replaced
-from stenod.writer.batch import Batch, answer_all, refuse_all
 from stenod.writer.files import OpenFiles
+from stenod.writer.mailbox import Batch, answer_all, refuse_all
+from stenod.writer.services import Services
 
 
 class CommitFailures:

@@ -16,9 +16,9 @@ from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ended
-from stenod.runtime.services import Services
 from stenod.store.jsonl import Known
-from stenod.writer.batch import Batch
+from stenod.writer.mailbox import Batch
+from stenod.writer.services import Services
 
 
 class _Aside(msgspec.Struct, frozen=True):

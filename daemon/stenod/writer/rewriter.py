@@ -21,9 +21,9 @@ from stenod.feed.feed import Feed
 from stenod.recovery.file_opening import Opened
 from stenod.rewrite import delivery, planner
 from stenod.rewrite.plan import Plan
-from stenod.runtime.services import Services
 from stenod.store.jsonl import JsonlLog, Replaced
 from stenod.store.log import Copy
+from stenod.writer.services import Services
 
 
 class InDoubt(Exception):

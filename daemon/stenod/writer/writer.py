@@ -24,13 +24,12 @@ from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ErrorMapping, doubted
-from stenod.runtime.mailbox import Item, Mailbox
 from stenod.runtime.quotas import Room
-from stenod.runtime.services import Services
-from stenod.writer.batch import Batch, answer_all
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
+from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all
 from stenod.writer.rewriter import InDoubt, Rewriter
+from stenod.writer.services import Services
 
 _AS_IT_IS = OpenHow()
 
@@ -400,12 +399,21 @@ class Writer:
         if batch.synced:
             # Followers come last: their events are sent after the replies.
             self._files.commit(batch.opened, batch.data)
-            self._services.count_sync(self.session, batch.sync_s)
+            if self._services.statistics.count_sync(batch.sync_s):
+                self._note_slow_sync(batch.sync_s)
             self.last_sync_at = self._services.wall()
         else:
             self._files.unsynced.add(batch.data, self._services.monotonic)
         if batch.data:
             self._services.statistics.count_group(len(batch.decided), batch.lines, len(batch.data))
+
+    def _note_slow_sync(self, took_s: float) -> None:
+        statistics = self._services.statistics
+        statistics.slow_syncs += 1
+        statistics.slow_sync_at = self._services.wall()
+        self._services.log(
+            "slow_sync", session=self.session, took_s=took_s, expected_s=statistics.slow_sync_s
+        )
 
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self.opened

@@ -1,15 +1,36 @@
 """The services of a writer: blocking work, clocks, counters and the log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from steno_protocol.settings import Settings
 from stenod.core.key_budget import KeyRoom
-from stenod.runtime.executor import Blocking, Commits, Spawn
-from stenod.runtime.mailbox import Budget
+from stenod.runtime.executor import Blocking, Spawn
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
+from stenod.writer.mailbox import Budget
+
+T = TypeVar("T")
+L = TypeVar("L")
+
+
+class Commits(Blocking, Protocol):
+    """Runs commits, and measures their time."""
+
+    @property
+    def is_inline(self) -> bool:
+        """True while they are so short that they may run on the event loop."""
+        ...
+
+    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> tuple[T, float]:
+        """Run `work(logs)`, which commits these logs together, on the event loop.
+
+        Returns:
+            Its result, and the seconds that it took.
+        """
+        ...
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -42,12 +63,3 @@ class Services(msgspec.Struct, frozen=True):
     key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None
-
-    def count_sync(self, session: str, took_s: float) -> None:
-        """Count one sync, and log it when it was slow."""
-        self.statistics.count_sync(took_s)
-        expected_s = self.settings().number("disk.slow_sync_s")
-        if took_s > expected_s:
-            self.statistics.slow_syncs += 1
-            self.statistics.slow_sync_at = self.wall()
-            self.log("slow_sync", session=session, took_s=took_s, expected_s=expected_s)
