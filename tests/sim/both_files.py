@@ -16,7 +16,7 @@ from steno_protocol.positions import Position
 from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow, Opening
-from stenod.runtime.mailbox import Item
+from stenod.writer.mailbox import Item
 from stenod.writer.writer import Writer
 from support import lines
 from support.lines import SESSION

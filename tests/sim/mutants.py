@@ -23,8 +23,8 @@ from stenod.rewrite import compaction
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
-from stenod.writer.batch import Batch
 from stenod.writer.files import OpenFiles
+from stenod.writer.mailbox import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.feed.feed import Subscriber
 from stenod.recovery.file_opening import OpenHow
-from stenod.runtime.mailbox import Item
+from stenod.writer.mailbox import Item
 from support import lines
 from support.simulated_disk import MOMENTS, Effect, PowerCut, ProcessKilled, Survival
 from support.simulated_inodes import File

@@ -19,7 +19,7 @@ from stenod.recovery.tail_repair import FileEnd
 from stenod.store import jsonl
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
-from stenod.writer.batch import Batch
+from stenod.writer.mailbox import Batch
 
 BLOCK = 60
 IN_PLACE_FROM = list(MANNERS).index("in place")

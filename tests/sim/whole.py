@@ -21,7 +21,7 @@ from sim.network import Connection
 from sim.simulation import run_seed
 from sim.whole_verdict import judge
 from steno_protocol import limits
-from stenod.api.clients import Peer
+from stenod.api.clients import InFlightFrames, Sent
 from stenod.core.key_budget import KeyRoom
 from stenod.core.keys import KeyTable
 from support.daemon_in_process import DaemonInProcess
@@ -69,16 +69,15 @@ class SimulatedDaemon(DaemonInProcess):
     def burst(self, connection: Connection, count: int) -> None:
         """Take some messages of one connection, and serve what they bring, as a transport does."""
         for _ in range(min(count, len(connection.up))):
-            self.router.handle(connection.identity, connection.up.popleft())
-        self.registry.group_commit.serve()
-        self._outbox.flush()
+            self.router.handle(self, connection.identity, connection.up.popleft())
+        self.registry.commit()
 
-    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
-        connection = self.connections.get(peer.identity)
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
+        """Give a message to its connection, if that is there and has room."""
+        connection = self.connections.get(identity)
         if connection is None:
-            self.router.forget(peer)
-            return False
-        return connection.send_down(frames)
+            return Sent.GONE
+        return Sent.OK if connection.send_down(frames) else Sent.FULL
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:

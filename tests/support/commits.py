@@ -37,13 +37,14 @@ class TestCommits:
         if self.gate is not None:
             await self.gate.wait()
         await anyio.lowlevel.checkpoint()
-        return self.here(lambda _: work(), [self])
+        done, _ = self.here(lambda _: work(), [self])
+        return done
 
-    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> T:
+    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> tuple[T, float]:
         """See `Commits`."""
         assert logs
         self.before()
         try:
-            return work(logs)
+            return work(logs), 0.0
         finally:
             self.after()
