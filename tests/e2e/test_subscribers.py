@@ -14,10 +14,10 @@ from typing import Any
 import anyio
 import pytest
 
+from e2e.witness import Witness, generations_of
 from steno import Ack, Client, NotFound, Session, Subscription, connect
 from steno._sansio.follower import Follower
 from support.wire_files import headers_in, wire_documents, wire_file
-from support.witness import Witness, generations_of
 
 pytestmark = pytest.mark.anyio
 

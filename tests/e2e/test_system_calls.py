@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import steno
+from e2e.system_calls import STRACE, Traced
 from steno_protocol.commands import CompactBegin, CompactCommit
 from steno_protocol.errors import Outcome
 from steno_protocol.replies import Ack, Compaction
-from support.system_calls import STRACE, Traced
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not there to make calls fail")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from house.parsers import all_parsers, arguments, options, subcommand_in, subcommands
 from steno_protocol import __version__
 from support.documents import Block, blocks, code_lines, command_words, table_rows
-from support.parsers import all_parsers, arguments, options, subcommand_in, subcommands
 from support.project import PROJECT, SOURCES
 
 README = PROJECT / "README.md"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from interop.peers import peer
 from steno.adapters.kimi import Context, SimpleCompaction
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import steno
+from interop.kimi_operations import facts, message, message_lines, operations
+from interop.peers import peer
 from steno.adapters.kimi import Context
-from support.kimi_operations import facts, message, message_lines, operations
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import steno
+from interop.peers import peer
 from support.command import Steno
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import steno
-from support.peers import peer
+from interop.peers import peer
 
 pytestmark = pytest.mark.interop
 

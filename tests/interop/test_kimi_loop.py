@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from interop.peers import peer
 from steno_protocol import timeline_entries
 from support.daemons import end_daemons_below
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import steno
+from interop.peers import peer
 from support.kimi_tree import STRANGE, KimiSession, plant
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

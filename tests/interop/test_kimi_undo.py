@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import steno
+from interop.peers import peer
 from steno.adapters.kimi import Context, WireFile
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

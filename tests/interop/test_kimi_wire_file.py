@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from interop.peers import peer
 from steno import BadRequest
 from steno.adapters.kimi import WireFile
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

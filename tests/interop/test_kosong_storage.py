@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from interop.kimi_operations import message
+from interop.peers import peer
 from steno.adapters.kosong import MemoryLinearStorage, StenoLinearStorage
 from steno.testing import LinearStorageContract
-from support.kimi_operations import message
-from support.peers import peer
 
 pytestmark = pytest.mark.interop
 

@@ -12,8 +12,8 @@ def llama_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     why = "a real model server needs the extra: pip install -e '.[test,llama]'"
     pytest.importorskip("xllamacpp", reason=why)
     pytest.importorskip("gguf", reason=why)
-    from support.llama_server import llama_server
-    from support.tiny_model import write_tiny_model
+    from llm.llama_server import llama_server
+    from llm.tiny_model import write_tiny_model
 
     model: Path = tmp_path_factory.mktemp("model") / "tiny.gguf"
     write_tiny_model(model)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import steno
-from support.agent_loop import ADVICE, SESSION
+from llm.agent_loop import ADVICE, SESSION
 from support.project import PROJECT
 
 
 def begin(role: str, root: Path, url: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "support.agent_loop", role, str(root), url],
+        [sys.executable, "-W", "error", "-m", "llm.agent_loop", role, str(root), url],
         cwd=PROJECT / "tests",
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

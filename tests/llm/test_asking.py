@@ -10,12 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from steno._sansio.summaries import Summary, prepare
-from steno.llm import ModelFailed, summarizer
-from steno.llm._asking import World
-from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
-from steno_protocol.errors import BadRequest, Outcome
-from support.model_server import (
+from llm.model_server import (
     SUMMARY,
     ModelServer,
     Step,
@@ -29,6 +24,11 @@ from support.model_server import (
     raw,
     stalling,
 )
+from steno._sansio.summaries import Summary, prepare
+from steno.llm import ModelFailed, summarizer
+from steno.llm._asking import World
+from steno.llm_limits import MODEL_ANSWER_BYTES_MAX, MODEL_ATTEMPTS_MAX, MODEL_RETRY_S
+from steno_protocol.errors import BadRequest, Outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_blocking_calls", "no_keys")]
 

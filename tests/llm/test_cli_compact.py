@@ -10,8 +10,7 @@ from typing import IO
 import pytest
 
 import steno
-from support.command import Ran, Steno
-from support.model_server import (
+from llm.model_server import (
     SUMMARY,
     ModelServer,
     Reply,
@@ -21,6 +20,7 @@ from support.model_server import (
     message,
     stalling,
 )
+from support.command import Ran, Steno
 
 CANARY = "sk-canary-7f3a"
 KEYS = {"STENO_LLM_API_KEY": "", "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}

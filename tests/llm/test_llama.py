@@ -18,7 +18,7 @@ PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 @pytest.mark.anyio
 @PROVIDERS
 async def test_real_server_returns_the_models_text(llama_url: str, provider: str) -> None:
-    from support.tiny_model import OUTPUT_TOKENS, SUMMARY
+    from llm.tiny_model import OUTPUT_TOKENS, SUMMARY
 
     summarize = summarizer(provider=provider, model="tiny", base_url=llama_url)
     assert await summarize(MESSAGES) == Summary(SUMMARY, OUTPUT_TOKENS)
@@ -37,7 +37,7 @@ async def test_a_real_server_says_that_an_answer_was_cut_off(llama_url: str, pro
 async def test_a_real_server_says_that_a_conversation_is_too_long(
     llama_url: str, provider: str
 ) -> None:
-    from support.tiny_model import CONTEXT_TOKENS
+    from llm.tiny_model import CONTEXT_TOKENS
 
     summarize = summarizer(provider=provider, model="tiny", base_url=llama_url)
     with pytest.raises(ModelFailed, match="context size") as failed:
@@ -47,7 +47,7 @@ async def test_a_real_server_says_that_a_conversation_is_too_long(
 
 @pytest.mark.anyio
 async def test_a_session_is_compacted_by_a_real_model(llama_url: str, root: Path) -> None:
-    from support.tiny_model import OUTPUT_TOKENS, SUMMARY
+    from llm.tiny_model import OUTPUT_TOKENS, SUMMARY
 
     async with steno.connect(root) as client:
         session = await client.open("demo")

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from support.peers import peer
+from interop.peers import peer
 
 _message = peer("kosong.message")
 _WORDS = ("", "hi", "naïve 漢字", "line\nbreak", "u2028 \u2028", "x" * 301, '"quoted" \\ back')

@@ -1,4 +1,4 @@
-"""A llama.cpp server on loopback, in a process of its own; `python -m support.llama_server MODEL`.
+"""A llama.cpp server on loopback, in a process of its own; `python -m llm.llama_server MODEL`.
 
 A process, so that a fault in native code fails one test with its exit code and not the whole run.
 """
@@ -15,7 +15,7 @@ def llama_server(model: Path) -> Iterator[str]:
     """The base URL of a server that has loaded `model`; it ends with the context."""
     tests = Path(__file__).parents[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "support.llama_server", str(model)],
+        [sys.executable, "-m", "llm.llama_server", str(model)],
         cwd=tests,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
