@@ -163,6 +163,16 @@ def test_every_source_file_is_in_one_of_the_three_packages() -> None:
     assert homes == set(packages.items())
 
 
+def test_every_folder_of_the_daemon_has_tests_of_its_name() -> None:
+    """`tests/core` and `tests/store` mirror two folders; below `actor` and `store` lie the others."""
+    rooms = {file.parent.name for file in SOURCES if file.parent.parent.name == "stenod"}
+    tests = PROJECT / "tests"
+    kinds = (tests, tests / "actor", tests / "store")
+    tested = {room for room in rooms for kind in kinds if list((kind / room).glob("test_*.py"))}
+    assert rooms
+    assert rooms - tested == set()
+
+
 def test_the_ci_script_is_executable() -> None:
     script = PROJECT / ".ci" / "run"
     assert script.stat().st_mode & 0o100

@@ -1,7 +1,12 @@
-"""Processes that write to a session until it is gone or the test ends them."""
+"""Processes that write to a session until it is gone or the test ends them.
+
+Each runs `python -m support.crowd ROOT SESSION` and prints one JSON line per acknowledged message.
+It ends when the session is gone or its standard input ends.
+"""
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -9,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import steno
 
 TESTS = Path(__file__).parents[1]
 
@@ -33,7 +40,7 @@ class Bystander:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         self.acks: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.bystanders", str(root), session],
+            [sys.executable, "-m", "support.crowd", str(root), session],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -66,3 +73,21 @@ def wait_until(fact: Callable[[], bool], timeout_s: float = 30.0) -> None:
     while not fact():
         assert time.monotonic() < end, "it never became true"
         time.sleep(0.0002)
+
+
+def append(session: "steno.BlockingSession") -> None:
+    """Append events and messages in turn until standard input ends."""
+    number = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        session.append_wire("TurnBegin", {"user_input": f"{os.getpid()} {number}"})
+        ack = session.append_message({"role": "user", "content": f"{os.getpid()} {number}"})
+        print(json.dumps({"key": ack.key, "first": str(ack.first)}), flush=True)
+        number += 1
+
+
+if __name__ == "__main__":
+    with steno.connect_sync(sys.argv[1], name="bystander") as client:
+        try:
+            append(client.open(sys.argv[2], follow=False))
+        except steno.NotFound:
+            print(json.dumps({"gone": True}), flush=True)
