@@ -1,4 +1,4 @@
-"""What every test can ask for: both event loops, a short root, one printed seed, a strict loop."""
+"""Fixtures of all tests: event loops, a short root, one seed."""
 
 import os
 import random

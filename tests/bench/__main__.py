@@ -1,4 +1,4 @@
-"""Measures steno beside what it could be measured against, in one run, and prints the ratios.
+"""The benchmark: steno against its alternatives in one run, as ratios.
 
     PYTHONPATH=tests python -m bench [PART ...] [--rounds N] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Durable appends of many processes to one session: steno, the floor, and a file locked by hand."""
+"""Durable appends of many processes: steno, the floor, and file locks."""
 
 import subprocess
 import sys

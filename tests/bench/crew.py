@@ -1,4 +1,4 @@
-"""Several worker processes that begin together; they live through all rounds of one load."""
+"""Worker processes that start together and stay for all rounds."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What was measured: medians over rounds with their spread, and ratios to what was beside them."""
+"""Measured figures: medians over rounds with spread, and ratios."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""A process that appends as fast as it can until it is killed.
+"""A process that appends at full speed until it is killed.
 
 python -m bench.flood ROOT SESSION context|wire
 """

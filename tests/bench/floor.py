@@ -1,4 +1,4 @@
-"""The floor: the least that a ZeroMQ daemon with durable appends can do.
+"""The floor: a minimal ZeroMQ daemon with durable appends.
 
 A blocking ROUTER loop: drain what waits, one write, one fdatasync, an ack each. It checks nothing,
 knows no sessions, forgets its clients, and repeats no promise of steno's; what steno costs above it

@@ -1,4 +1,4 @@
-"""The delay of records to followers, and the cost of followers for the writer."""
+"""The delay of records to followers, and the followers' cost."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a daemon takes that is asked nothing: memory by its open sessions, and turns on a processor.
+"""The memory and processor time of an idle daemon.
 
 The kernel counts both: resident memory, and for each thread how often it went to sleep and how long
 it ran. Each daemon is looked at for one interval of housekeeping, so that exactly one round of it

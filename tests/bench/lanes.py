@@ -1,4 +1,4 @@
-"""The ways to append a line durably; each lane is prepared first and then timed.
+"""Lanes: ways to append a line durably, each prepared and timed.
 
 A lane is made from the places of the run; `run` appends `appends` lines, at most `in_flight` of
 them unanswered, and returns the latency of each in microseconds.

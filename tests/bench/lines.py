@@ -1,4 +1,4 @@
-"""The records that are measured with: 600 bytes a line, as a message of an agent."""
+"""The records of the benchmark: 600 bytes a line."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The cost of a flood on one file for clients of another, on fast and slow disks."""
+"""The cost of a flood on one file for clients of another."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A session of a gigabyte: opened for appending, its first record read, appended to unopened."""
+"""Openings, reads and first appends of a session of a gigabyte."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""What others do with a durable append: a Redis stream that syncs always, and SQLite's log."""
+"""Durable appends of other software: a Redis stream, and SQLite's log."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""A revert of a long session: steno, a durable copy by the kernel, and kimi-cli if there."""
+"""Reverts of a long session: steno, a kernel copy, and kimi-cli."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""A daemon on a disk that syncs more slowly: `python -m bench.slow_disk EXTRA_MS [arguments]`."""
+"""A daemon on a slow disk: `python -m bench.slow_disk EXTRA_MS [arguments]`."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""What it takes to begin: an import, one command, and a daemon that is started."""
+"""The start of an import, of a command, and of a daemon."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Comparisons as text: a line a row, medians with their spread, then the ratios."""
+"""Comparisons as a text table."""
 
 from statistics import median
 

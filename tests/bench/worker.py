@@ -1,4 +1,4 @@
-"""One client process: reads tasks, gets ready, waits for the start, appends, reports its times.
+"""A client process that reads tasks, appends and reports its times.
 
 python -m bench.worker        tasks on stdin, outcomes on stdout
 """

@@ -1,4 +1,4 @@
-"""The cut of a conversation: before its last messages, never between a call and its results."""
+"""The cut of a conversation before a compaction."""
 
 import json
 from collections.abc import Iterable, Sequence

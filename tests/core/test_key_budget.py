@@ -1,4 +1,4 @@
-"""The key budget that tables share; the table that grew longest ago gives room."""
+"""The key budget that tables share."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Commands found in replayed lines only when all of their lines are whole."""
+"""Commands found in replayed lines."""
 
 import msgspec
 

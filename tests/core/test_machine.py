@@ -1,4 +1,4 @@
-"""The writer's decisions: each command's effect, and no effect of a refused one."""
+"""The writer's decisions, and no effect of a refused command."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The seek index: searches from it equal searches from the start of the file."""
+"""The seek index, as a start of searches."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Decisions about a wire file: one header, stamped events, no effect of a refusal."""
+"""Decisions about a wire file: one header, stamped events."""
 
 import json
 from typing import Any

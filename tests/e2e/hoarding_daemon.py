@@ -1,4 +1,4 @@
-"""`python -m e2e.hoarding_daemon`: a daemon with a C library that keeps freed memory.
+"""`python -m e2e.hoarding_daemon`: a daemon that keeps freed memory.
 
 Its housekeeping is so frequent that a test can wait for it.
 """

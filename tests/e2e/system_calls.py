@@ -1,4 +1,4 @@
-"""One fault at one system call of a running daemon, put there by strace."""
+"""Faults at system calls of a running daemon, injected by strace."""
 
 import re
 import shutil

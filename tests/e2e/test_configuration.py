@@ -1,4 +1,4 @@
-"""A daemon and its `config.toml`: at the start, in the command `steno config`, and on SIGHUP."""
+"""A daemon's `config.toml` at the start, in `steno config`, on SIGHUP."""
 
 import os
 import signal

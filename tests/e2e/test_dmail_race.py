@@ -1,4 +1,4 @@
-"""D-Mail while the daemon is killed, and while several want it: one mail, delivered once."""
+"""D-Mail while the daemon is killed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A full disk, as the kernel reports it at a limit on the size of files."""
+"""A full disk, made by a limit on the size of files."""
 
 import errno
 import json

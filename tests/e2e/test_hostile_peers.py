@@ -1,5 +1,7 @@
-"""Peers of the same user that misuse the local socket: other clients go on, or the daemon recovers
-within a second, and nothing acknowledged is lost."""
+"""Hostile peers of the same user on the local socket.
+
+Other clients continue, or the daemon recovers within a second; no acknowledged record is lost.
+"""
 
 import socket
 import subprocess

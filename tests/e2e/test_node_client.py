@@ -1,4 +1,4 @@
-"""The client in the appendix of PROTOCOL.md, run by node: another language, the same promises."""
+"""The client in the appendix of PROTOCOL.md, run by node."""
 
 import json
 import os

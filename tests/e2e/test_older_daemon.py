@@ -1,4 +1,4 @@
-"""A daemon of an older protocol version, as it still runs after an upgrade of the package."""
+"""A daemon of an older protocol version, after an upgrade."""
 
 from pathlib import Path
 

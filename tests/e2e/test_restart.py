@@ -1,4 +1,4 @@
-"""An upgrade: the daemon is restarted under clients that go on writing, and they notice nothing."""
+"""Restarts of a daemon under clients that write."""
 
 import json
 import os

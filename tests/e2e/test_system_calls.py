@@ -1,4 +1,4 @@
-"""A daemon whose file calls fail one by one by a kill, an I/O error or a full disk.
+"""A daemon whose file calls fail one by one.
 
 Afterwards the caller knew the truth, the session is as before or as after, and the same command
 with the same key ends in the after state. An eighth of all faults is tried; all of them with

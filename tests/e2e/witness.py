@@ -1,4 +1,4 @@
-"""A subscriber that keeps its events and compares them with the files in the end."""
+"""A subscriber that compares its events with the files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an argparse parser understands, laid open for the tests of the documents."""
+"""The contents of an argparse parser, for tests of the documents."""
 
 import argparse
 from collections.abc import Iterator

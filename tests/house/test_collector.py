@@ -1,4 +1,4 @@
-"""Structs that the garbage collector does not track: they cannot be part of a cycle."""
+"""Structs that the garbage collector does not track."""
 
 import enum
 import importlib

@@ -1,4 +1,4 @@
-"""The documents say what the code does: each example runs, each command and option is described."""
+"""The documents against the code: examples, commands and options."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The traps of this layout, each with its guard, and the house style where a program can see it."""
+"""The layout of the repository and its house style."""
 
 import ast
 import io

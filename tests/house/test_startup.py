@@ -1,4 +1,4 @@
-"""What does not wait does not load an event loop: a one-shot command has to start in a blink."""
+"""Imports at the start of a command."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The wheel holds what the folders hold: hatchling leaves out a misspelt package without a word."""
+"""The contents of the wheel."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A root of its own for the adapters, with one mounted tree where the tests make sessions."""
+"""A root for the adapters, with one mounted tree."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Random lives of a context: the same operations for kimi-cli's class and for its twin."""
+"""Random operations for kimi-cli's context and for its twin."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

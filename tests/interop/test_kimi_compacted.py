@@ -1,4 +1,4 @@
-"""kimi-cli opens what compactions and delivered D-Mail leave behind, and reads the same in it."""
+"""Compacted sessions and delivered D-Mail, read by kimi-cli."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The twin of SimpleCompaction beside kimi-cli's own: the same question, and the same result."""
+"""The twin of SimpleCompaction beside kimi-cli's own."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""kimi-cli's Context and its twin do the same with the same operations, to the file too."""
+"""The twin of kimi-cli's Context beside the original."""
 
 import asyncio
 import fcntl

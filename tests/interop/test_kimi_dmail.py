@@ -1,4 +1,4 @@
-"""kimi-cli's own tool for D-Mail, with the twin of its DenwaRenji behind it."""
+"""kimi-cli's D-Mail tool with the twin of its DenwaRenji."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `steno export --format kimi` makes is a session to the real kimi-cli, and comes back."""
+"""Exports of `steno export --format kimi`, opened by kimi-cli."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Forks and descriptions beside kimi-cli: cut where it cuts, and opened by it again."""
+"""Forks and descriptions beside kimi-cli."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""kimi-cli's whole program with the twins in place of its classes keeps the same files."""
+"""kimi-cli's whole program with the twins of its classes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A tree that kimi-cli wrote, as a root and as a mount: read, appended to, opened by it again."""
+"""A tree of kimi-cli as a root and as a mount."""
 
 import asyncio
 import json

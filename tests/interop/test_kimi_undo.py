@@ -1,4 +1,4 @@
-"""Fork and undo of sessions that kimi-cli's twins compacted: never with a turn that was undone."""
+"""Fork and undo of sessions that kimi-cli's twins compacted."""
 
 import asyncio
 from pathlib import Path

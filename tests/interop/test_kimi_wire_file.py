@@ -1,4 +1,4 @@
-"""kimi-cli's WireFile and its twin read what the other wrote, and say the same of every file."""
+"""The twin of kimi-cli's WireFile beside the original."""
 
 import asyncio
 import json

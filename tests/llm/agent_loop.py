@@ -1,4 +1,4 @@
-"""Two agents share one session and a real model: `python -m llm.agent_loop ROLE ROOT URL`.
+"""Two agents on one session: `python -m llm.agent_loop ROLE ROOT URL`.
 
 The worker makes a checkpoint and asks its model at each step, compacts when its context fills, and
 looks for D-Mail. The scout reads along, adds what it finds, and once the worker's context was

@@ -1,4 +1,4 @@
-"""What the tests with a model can ask for: a real llama.cpp server with a model made here."""
+"""Fixtures with a real llama.cpp server and a tiny model."""
 
 from collections.abc import Iterator
 from pathlib import Path

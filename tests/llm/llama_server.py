@@ -1,4 +1,4 @@
-"""A llama.cpp server on loopback, in a process of its own; `python -m llm.llama_server MODEL`.
+"""A llama.cpp server process on loopback: `python -m llm.llama_server MODEL`.
 
 A process, so that a fault in native code fails one test with its exit code and not the whole run.
 """

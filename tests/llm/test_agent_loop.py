@@ -1,4 +1,4 @@
-"""The whole loop of an agent as two real processes, one session and a real model."""
+"""An agent's whole loop: two processes, one session, a real model."""
 
 import json
 import subprocess

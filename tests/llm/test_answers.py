@@ -1,4 +1,4 @@
-"""How the two providers are asked and how their answers are read, without a network."""
+"""Requests to the two providers and their answers, without a network."""
 
 import json
 from typing import Any

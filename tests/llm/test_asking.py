@@ -1,4 +1,4 @@
-"""Requests to a model whose server fails in every way: retries, errors, and no leaked secret."""
+"""Requests to a model whose server fails."""
 
 import logging
 import traceback

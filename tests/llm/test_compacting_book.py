@@ -1,4 +1,4 @@
-"""Which sessions a worker looks at, decided without a daemon and without a clock."""
+"""The sessions that a worker looks at, without daemon and clock."""
 
 from steno.cli.compaction.schedule import Book
 from steno.llm_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX

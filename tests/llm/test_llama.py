@@ -1,4 +1,4 @@
-"""A real llama.cpp server with a real, if tiny, model writes the summaries."""
+"""Summaries by a real llama.cpp server with a tiny model."""
 
 from pathlib import Path
 

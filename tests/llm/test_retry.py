@@ -1,4 +1,4 @@
-"""What is asked again, and when: decided without a network and without a clock."""
+"""Retries of requests, without network and clock."""
 
 import pytest
 from hypothesis import given

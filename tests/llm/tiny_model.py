@@ -1,4 +1,4 @@
-"""A model of the llama architecture that fits in a test: one layer, and it can say one thing.
+"""A tiny model of the llama architecture.
 
 Its layer adds nothing to a token's vector, so what it says next depends on the last token alone:
 after the ":" that ends the prompt comes the first word of `SAID`, after each word the next one,

@@ -1,4 +1,4 @@
-"""Damage in a file: found in any bytes, repaired without loss of a whole record."""
+"""Damage in a file: findings and repairs."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Session ids, keys and names inside their folder, and the paths of root and socket."""
+"""Session ids, keys and names, and the paths of root and socket."""
 
 import os
 import posixpath

@@ -1,4 +1,4 @@
-"""The gate and parser of wire files: accepted events are good lines, readers never raise."""
+"""The gate and parser of wire files."""
 
 import json
 from typing import Any

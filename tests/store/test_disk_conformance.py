@@ -1,4 +1,4 @@
-"""What every disk does, the real one and the simulated one: they pass the same suite."""
+"""The conformance suite of disks, real and simulated."""
 
 import errno
 import os

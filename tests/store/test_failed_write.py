@@ -1,4 +1,4 @@
-"""A write that fails behind lines that were written and are not synced."""
+"""A failed write behind written, unsynced lines."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""What only the real disk can show: modes, owners, kernels that cannot copy, full disks."""
+"""The real disk: modes, owners, copies by the kernel, full disks."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The lock of a root, whose note is written in place and needs no free space."""
+"""The lock of a root, with a note written in place."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What the simulated disk forgets and what it never forgets: what other tests stand on."""
+"""The simulated disk: what survives a power cut."""
 
 import errno
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A grammar in ABNF (RFC 5234) as regular expressions, as far as PROTOCOL.md needs it."""
+"""An ABNF grammar (RFC 5234) as regular expressions."""
 
 import re
 from collections.abc import Iterator

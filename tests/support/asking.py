@@ -1,4 +1,4 @@
-"""Requests to a daemon in this process, as one client would send them."""
+"""Requests of one client to a daemon in this process."""
 
 from steno_protocol.commands import Command
 from steno_protocol.events import AnyEvent

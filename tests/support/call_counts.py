@@ -1,4 +1,4 @@
-"""Counts the Python calls of a piece of work, and the files of the project that they are in."""
+"""The number of Python calls and files of a piece of work."""
 
 import sys
 from collections.abc import Callable

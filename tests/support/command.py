@@ -1,4 +1,4 @@
-"""The command `steno` as a shell runs it: a process of its own, on one root."""
+"""The command `steno` as a process on one root."""
 
 import json
 import os

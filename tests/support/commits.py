@@ -1,4 +1,4 @@
-"""How a test's writers commit: each in its task, or together in rounds, as the daemon's do."""
+"""The commits of writers under test: in tasks or in groups."""
 
 from collections.abc import Callable
 from typing import TypeVar

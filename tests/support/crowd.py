@@ -1,4 +1,4 @@
-"""Processes that write to a session until it is gone or the test ends them.
+"""Processes that write to a session until it is gone.
 
 Each runs `python -m support.crowd ROOT SESSION` and prints one JSON line per acknowledged message.
 It ends when the session is gone or its standard input ends.

@@ -1,4 +1,4 @@
-"""A daemon without process and socket: its router, registry and writers over a simulated disk."""
+"""A daemon without process and socket, over a simulated disk."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""A whole daemon in a thread of the test's process, on a real root and a real ipc socket."""
+"""A whole daemon in a thread, on a real root and socket."""
 
 import logging
 import os

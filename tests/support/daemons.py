@@ -1,4 +1,4 @@
-"""Ending the daemons that a test left behind, found by the locks that they hold."""
+"""The end of daemons that a test left behind."""
 
 import fcntl
 import os

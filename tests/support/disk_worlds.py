@@ -1,4 +1,4 @@
-"""What surrounds a disk in a test: one folder of it, and another program that works there."""
+"""The surroundings of a disk in a test: a folder and another program."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The project's documents as their tests read them: commands, code and tables out of Markdown."""
+"""The project's documents as commands, code and tables."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""A client's exchange that a test drives by hand, with a clock that the test turns."""
+"""A client's exchange with a clock that the test turns."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A real daemon in the foreground of a test, which can be killed and started again."""
+"""A daemon process that a test kills and starts again."""
 
 import os
 import subprocess

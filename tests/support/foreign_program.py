@@ -1,4 +1,4 @@
-"""Another program that works on the files of a simulated disk, unasked and unsynced."""
+"""Another program on the files of a simulated disk."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

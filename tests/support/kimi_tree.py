@@ -1,4 +1,4 @@
-"""A session tree as kimi-cli lays it out, with all in it that a careless reader would lose."""
+"""A session tree of kimi-cli with every kind of file."""
 
 import hashlib
 import json

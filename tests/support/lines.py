@@ -1,4 +1,4 @@
-"""Lines, keys and commands as tests need them: short to write, and the same every time."""
+"""Short builders of lines, keys and commands."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The checkout as its tests look at it: where it is and which files are its own."""
+"""The checkout: its path and its own files."""
 
 import subprocess
 from collections.abc import Iterator

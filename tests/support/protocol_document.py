@@ -1,4 +1,4 @@
-"""PROTOCOL.md as its tests read it: chapters, sections, tables, examples and the grammar."""
+"""PROTOCOL.md as chapters, tables, examples and a grammar."""
 
 import json
 import re

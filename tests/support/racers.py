@@ -1,4 +1,4 @@
-"""Processes of the race tests; run as `python -m support.racers ROLE ROOT COUNT`.
+"""Processes of the races: `python -m support.racers ROLE ROOT COUNT`.
 
 Each prints one JSON line per acknowledged command, so that the test knows what was promised.
 """

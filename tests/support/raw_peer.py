@@ -1,4 +1,4 @@
-"""A peer that speaks frames by hand, so that it can say what no client of ours would."""
+"""A peer with handmade frames."""
 
 import json
 from collections.abc import Iterable, Sequence

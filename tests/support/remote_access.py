@@ -1,4 +1,4 @@
-"""Access for clients of other machines, set up in a root as `steno keys` does."""
+"""Access for remote clients, set up as `steno keys` does."""
 
 import re
 from pathlib import Path

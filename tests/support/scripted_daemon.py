@@ -1,4 +1,4 @@
-"""A daemon of a page, in a thread, that answers as a test wants it to: late, wrongly, or never."""
+"""A scripted daemon in a thread: late, wrong or missing replies."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a session's file holds, read the plain way, without any code of ours."""
+"""The contents of a session's file, read without steno's code."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets: what was not synced may be gone after a power cut, or any part.
+"""A disk in memory that loses unsynced data in a power cut.
 
 It is the `Disk` of `stenod.store.disk` taken literally, and it can be made to fail and to die at
 every single call:

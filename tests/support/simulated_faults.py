@@ -1,4 +1,4 @@
-"""What is to go wrong on a simulated disk: errors, short writes and deaths, by plan."""
+"""Planned faults of a simulated disk: errors, short writes, deaths."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What lies on a simulated disk: per file and folder what is cached, and what of it is durable."""
+"""Files and folders of a simulated disk: cached and durable contents."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Names on a simulated disk: which are allowed, what lies at them, and the errors of a kernel."""
+"""Names on a simulated disk, and the errors of a kernel."""
 
 import errno
 import os

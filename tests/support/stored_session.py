@@ -1,4 +1,4 @@
-"""A session's files, opened and changed step by step as its writer does, without a task or loop."""
+"""A session's files, changed step by step without a task."""
 
 from dataclasses import dataclass
 

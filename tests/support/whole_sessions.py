@@ -1,4 +1,4 @@
-"""Sessions as wholes on a simulated disk: forked, described and deleted as the daemon does it."""
+"""Forks, descriptions and deletions on a simulated disk."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Wire files as tests look at them: read the plain way, without any code of ours."""
+"""Wire files, read without steno's code."""
 
 import json
 from pathlib import Path

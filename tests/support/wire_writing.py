@@ -1,4 +1,4 @@
-"""The writers of a session's two files over a simulated disk; the desk stands at the wire file."""
+"""The writers of both files of a session over a simulated disk."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A writer task over a simulated disk, with everything that it is given under a test's control."""
+"""A writer task over a simulated disk, controlled by a test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Bad input of peers: each message gets a typed reply or none, and other clients go on."""
+"""Bad input of peers, and the replies to it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Frames in flight to a peer, and its subscriptions that wait for room."""
+"""Frames in flight to a peer, and subscriptions that wait for room."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Clients of other machines: admitted by their key, limited to their right, and revoked."""
+"""Remote clients: admission by key, rights, and revocation."""
 
 import threading
 import time

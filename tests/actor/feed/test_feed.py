@@ -1,4 +1,4 @@
-"""The feed: backlog first, then every commit, without gap or duplicate at any credit."""
+"""The feed: backlog, then every commit, without gap or duplicate."""
 
 import errno
 import random

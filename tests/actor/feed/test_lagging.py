@@ -1,4 +1,4 @@
-"""Lagging followers: each gets an event, loses no record, and delays no other."""
+"""Lagging followers: one event, no lost record, no delay of others."""
 
 import random
 

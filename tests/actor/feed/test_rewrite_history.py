@@ -1,4 +1,4 @@
-"""The rewrite history for followers, found in a long timeline without work for each one."""
+"""The rewrite history that a feed sends to followers."""
 
 from collections.abc import Iterator
 from unittest.mock import patch

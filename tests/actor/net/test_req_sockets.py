@@ -1,4 +1,4 @@
-"""REQ sockets, which put an empty frame before each request, and their replies."""
+"""REQ sockets, whose requests begin with an empty frame."""
 
 import json
 from collections.abc import Iterator

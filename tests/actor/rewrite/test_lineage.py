@@ -1,4 +1,4 @@
-"""Checkpoints from before a compaction, found in the generation that it left behind."""
+"""Checkpoints from before a compaction, in the generation behind it."""
 
 import json
 import zlib

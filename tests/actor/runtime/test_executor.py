@@ -1,4 +1,4 @@
-"""The place where a commit runs: inline while the disk is fast, else in a thread."""
+"""The place of a commit: inline on a fast disk, else a thread."""
 
 import threading
 from collections.abc import Callable

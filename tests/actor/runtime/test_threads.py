@@ -1,4 +1,4 @@
-"""Threads for blocking work: what they return and raise, and what cancellation leaves."""
+"""Threads for blocking work: results, errors and cancellation."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Outcomes of repeats to deleted sessions, and while keys cannot be looked up."""
+"""Outcomes of repeats to deleted sessions and without a key lookup."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""The foreign poll: followers get the writes of other programs without any command."""
+"""The foreign poll, which finds writes of other programs for followers."""
 
 from collections.abc import Callable
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Garbage collection by a daemon: what a request names goes, and everything else stays."""
+"""Garbage collection by a daemon."""
 
 import json
 from collections.abc import Iterator

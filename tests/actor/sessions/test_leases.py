@@ -1,4 +1,4 @@
-"""Compactions beside a writer: leases, what comes meanwhile, and ids that only rise."""
+"""Compactions beside a writer: leases, concurrent records, rising ids."""
 
 import errno
 import json

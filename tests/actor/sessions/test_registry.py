@@ -1,4 +1,4 @@
-"""Open sessions: as many as there are handles for, and those in use stay open."""
+"""Open sessions: as many as there are handles for."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Verify and repair of a session beside its writers, without a false alarm."""
+"""Verify and repair of a session beside its writers."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Failed syncs, also of other programs: lines in the page cache are rewritten."""
+"""Failed syncs, also of other programs."""
 
 import errno
 

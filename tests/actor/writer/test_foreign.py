@@ -1,4 +1,4 @@
-"""Writers beside programs that cut, replace or remove the file at the worst moments."""
+"""Writers beside programs that cut, replace or remove the file."""
 
 import errno
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Group commits: the sessions of a burst are served together and fail alone."""
+"""Group commits of the sessions of a burst."""
 
 import errno
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The common budget of keys of open sessions; forgotten keys are looked up."""
+"""The common budget of the keys of all open sessions."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""The writer of a wire file: replies before the sync, readers after it, one header."""
+"""The writer of a wire file: early replies, synced readers, one header."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""The contract of storages, over steno's own, and over some that break one promise each."""
+"""The contract of storages, over steno's own and broken ones."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""The async client under `asyncio.run`, as most programs use it, without anyio's runner."""
+"""The async client under `asyncio.run`, without anyio's runner."""
 
 import asyncio
 import json

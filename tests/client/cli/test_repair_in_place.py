@@ -1,4 +1,4 @@
-"""Repairs of a transcript in place: original or repaired after a kill at any call."""
+"""Repairs of a transcript in place, killed at any call."""
 
 import os
 import signal

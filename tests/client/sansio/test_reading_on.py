@@ -1,4 +1,4 @@
-"""Readers that continue from the file: the same lines after any change of the file."""
+"""Readers that continue from the file after the first block."""
 
 import errno
 

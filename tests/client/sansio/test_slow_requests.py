@@ -1,4 +1,4 @@
-"""Slow requests, of which a client sends only as many as the daemon serves at once."""
+"""Slow requests, of which a client sends a bounded number."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Key files: readable only by their owner, and no secret in an error."""
+"""Key files, which only their owner can read."""
 
 from pathlib import Path
 

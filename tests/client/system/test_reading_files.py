@@ -1,4 +1,4 @@
-"""Long sessions, which clients continue to read from the file without the daemon."""
+"""Long sessions, which clients read from the file."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Known keys of an opened session, without a read of all its files."""
+"""Known keys of an opened session, without a read of all files."""
 
 import random
 from collections.abc import Callable

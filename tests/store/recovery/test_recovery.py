@@ -1,4 +1,4 @@
-"""Openings after an accident: whole batches of whole lines, and every other byte kept."""
+"""Openings after an accident."""
 
 import errno
 import time

@@ -1,4 +1,4 @@
-"""Keys used again with other contents: a conflict wherever the first use is found."""
+"""Keys used again with other contents."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""D-Mail in the files: sent once or not at all, delivered once, expired when due."""
+"""D-Mail in the files: sending, delivery, and expiry."""
 
 import errno
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rewrites interrupted at every call: the session is as before or as after."""
+"""Rewrites interrupted at every call."""
 
 import errno
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Forks over the simulated disk: whole or absent after any death or failure."""
+"""Forks over the simulated disk, interrupted at every call."""
 
 import contextlib
 import errno
