@@ -164,7 +164,7 @@ def test_every_source_file_is_in_one_of_the_three_packages() -> None:
 
 
 def test_every_folder_of_the_daemon_has_tests_of_its_name() -> None:
-    """`tests/core` and `tests/store` mirror two folders; below `actor` and `store` lie the others."""
+    """`tests/core` and `tests/store` mirror folders; `actor` and `store` contain the others."""
     rooms = {file.parent.name for file in SOURCES if file.parent.parent.name == "stenod"}
     tests = PROJECT / "tests"
     kinds = (tests, tests / "actor", tests / "store")

@@ -1,4 +1,4 @@
-"""The surroundings of a disk in a test: a folder and another program."""
+"""The surroundings of a disk: a folder and another program."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The place of a commit: inline on a fast disk, else a thread."""
+"""The place of a commit: inline or in a thread."""
 
 import threading
 from collections.abc import Callable
