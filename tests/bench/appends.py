@@ -18,7 +18,7 @@ MEASURES = ("p50_us", "p99_us", "acks_per_s")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many clients, each with so many appends in flight, and how many appends altogether."""
+    """The number of clients, of appends in flight for each, and of all appends."""
 
     title: str
     clients: int

@@ -12,7 +12,7 @@ from bench.tasks import Outcome, Task
 
 
 class Crew:
-    """So many client processes, to be used as a context manager."""
+    """A context manager with client processes."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -46,7 +46,7 @@ class Comparison:
         self.rows.setdefault(name, Row(name)).add(values)
 
     def ratio(self, name: str, beside: str) -> float | None:
-        """How many times the figure of `beside` a row has, None when one is missing."""
+        """The ratio of a row's figure to that of `beside`, None when one is missing."""
         if beside not in self.rows:
             return None
         mine = self.rows[name].middle(self.ratio_of)

@@ -18,7 +18,7 @@ from steno_protocol import limits, paths
 from support.foreground import ForegroundDaemon
 
 OPEN: Final = (100, 1000)
-"""How many sessions are open when the memory is looked at."""
+"""The number of open sessions at a measurement of memory."""
 
 CLIENTS: Final = 10
 
@@ -27,7 +27,7 @@ _LOOK_S: Final = 1.0
 
 
 class Turns(NamedTuple):
-    """What a process did so far: how often its threads woke up, and how long they ran."""
+    """The wake-ups and running time of a process so far."""
 
     wake_ups: int
     cpu_ms: float

@@ -135,7 +135,7 @@ class _Bare:
         return latencies
 
     def greet(self) -> None:
-        """What goes before the first request."""
+        """The greeting before the first request."""
 
     def send(self, message_frames: list[bytes]) -> None:
         """Send a message."""
@@ -265,7 +265,7 @@ class Raw(_Steno, _ByLibzmq):
 
 
 class RawWritten(Raw):
-    """As `Raw`, with the durability `written`."""
+    """`Raw` with the durability `written`."""
 
     durability: Durability = "written"
 

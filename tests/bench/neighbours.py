@@ -14,7 +14,7 @@ from bench.lines import message
 from support.foreground import ForegroundDaemon
 
 EXTRA_MS: Final = (0, 1, 10)
-"""What each sync takes longer than on this disk."""
+"""The additional time of each sync."""
 
 ACTIONS: Final = 100
 _ALONE: Final = "alone"

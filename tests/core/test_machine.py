@@ -351,7 +351,7 @@ def test_a_refused_record_is_named_by_its_place_in_the_batch() -> None:
 
 @dataclass(slots=True)
 class Model:
-    """What a session is without any cleverness: its lines, and the answer to each key."""
+    """A naive session: its lines, and the reply to each key."""
 
     lines: list[bytes]
     answers: dict[str, Ack]

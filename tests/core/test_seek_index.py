@@ -28,7 +28,7 @@ def every_line_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _found(lines: list[bytes], replay: Replay, first: int, number: int) -> object:
-    """Where a look from line `first` on finds a checkpoint, and what it knows there."""
+    """The place and state of a checkpoint found from line `first` on."""
     for line in lines[first:]:
         if replay.feed(line, before=number) is not None:
             return replay.lines, replay.counters

@@ -59,6 +59,6 @@ class Traced:
         self._strace.communicate(timeout=30)
 
     def counts(self) -> Counter[str]:
-        """How often each call was made."""
+        """The number of calls by name."""
         lines = self._report.read_text().splitlines()
         return Counter(match[1] for line in lines if (match := _CALL.match(line)))

@@ -92,7 +92,7 @@ def test_daemon_ignores_other_users_even_when_its_folder_is_open(
 
 
 def _ask_as_stranger(path: Path) -> bytes:
-    """Whether a daemon answers the hello of another user."""
+    """The reply of a daemon to the hello of another user, or its silence."""
     socket = zmq.Context().socket(zmq.DEALER)
     socket.connect(f"ipc://{path}")
     socket.send_multipart(encode_request(b"1", commands.Hello(protocol=2), ()))

@@ -43,7 +43,7 @@ class Attempts:
 
     @property
     def are_made(self) -> bool:
-        """Whether it did."""
+        """True when a client has tried to connect."""
         return self._is_made.is_set()
 
     def wait(self) -> None:

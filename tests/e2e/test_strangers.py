@@ -30,7 +30,7 @@ def daemon(root: Path) -> Iterator[ForegroundDaemon]:
 
 @contextmanager
 def strangers(daemon: ForegroundDaemon, count: int) -> Iterator[None]:
-    """So many connections that say nothing."""
+    """Silent connections of the given number."""
     port = int(endpoint_of(daemon).rpartition(":")[2])
     with ExitStack() as made:
         for _ in range(count):

@@ -168,7 +168,7 @@ def readers(random: Random, progress: Progress) -> list[Reader]:
 
 
 def check_acks(folder: Path, writers: list[Writer], generations: list[list[bytes]]) -> None:
-    """What was acknowledged lies where the ack says, in one piece."""
+    """Check that acknowledged records are where their acks say, in one piece."""
     wire = (folder / "wire.jsonl").read_bytes().splitlines(keepends=True)
     for is_wire, ack, texts in [ack for writer in writers for ack in writer.acks]:
         lines = wire if is_wire else generations[ack.first.generation]

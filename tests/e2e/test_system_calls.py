@@ -87,7 +87,7 @@ def prepare(client: steno.BlockingClient, name: str, operation: Operation) -> st
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """What a session's files say, without what differs from run to run."""
+    """The contents of a session's files, without parts that differ from run to run."""
     found: dict[str, Any] = {
         path.name: path.read_bytes() for path in folder.glob("*.jsonl") if path.stem != "timeline"
     }

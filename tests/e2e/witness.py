@@ -10,7 +10,7 @@ from steno_protocol.positions import Position
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of one generation of a file: its lines from `first` on."""
+    """The seen lines of one generation of a file, from `first` on."""
 
     first: int
     lines: list[bytes] = field(default_factory=list[bytes])
@@ -22,7 +22,7 @@ class Seen:
 
 
 class Witness:
-    """What one subscriber saw of one file; a gap or a duplicate fails at once.
+    """The events of one subscriber to one file; a gap or a duplicate fails at once.
 
     Attributes:
         position: up to where everything was seen, None before the first event.
@@ -62,7 +62,7 @@ class Witness:
 
     @property
     def lines(self) -> int:
-        """How many lines it saw."""
+        """The number of lines that it saw."""
         return sum(len(seen.lines) for seen in self._seen.values())
 
     def has_seen(self, marker: bytes) -> bool:
@@ -73,7 +73,7 @@ class Witness:
         return bool(lines) and marker in lines[-1]
 
     def compare(self, generations: Sequence[list[bytes]]) -> None:
-        """What was seen is what the files hold, from where it began to the end of each.
+        """Check that the seen lines equal those of the files, from the first position to the end.
 
         Args:
             generations: the lines of each generation, the present one last.

@@ -44,7 +44,7 @@ UNSEEN = _unseen()
 
 
 def _is_leaf(hint: Any) -> bool:
-    """Whether values of this type lead to nothing but text, numbers and the like."""
+    """True when values of this type contain only text, numbers and the like."""
     if hint in LEAVES or typing.get_origin(hint) is Literal:
         return True
     inner = typing.get_args(hint)

@@ -79,7 +79,7 @@ def test_a_bound_has_its_unit_in_its_name(bound: str) -> None:
 
 @pytest.fixture(scope="module")
 def words() -> Counter[str]:
-    """How often each word comes in the three packages."""
+    """The number of uses of each word in the three packages."""
     return Counter(word for file in SOURCES for word in re.findall(r"\w+", file.read_text()))
 
 

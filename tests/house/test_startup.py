@@ -17,7 +17,7 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
 
 
 def _loaded_after(code: str, root: Path) -> list[str]:
-    """Which of the heavy packages a fresh interpreter has loaded after it ran `code`."""
+    """The heavy packages in a fresh interpreter after `code`."""
     ran = subprocess.run(
         [sys.executable, "-c", code + REPORT],
         env={**os.environ, "STENO_HOME": str(root)},
@@ -31,13 +31,13 @@ def _loaded_after(code: str, root: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unavoidable() -> set[str]:
-    """What msgspec loads by itself."""
+    """The packages that msgspec loads itself."""
     return set(_loaded_after("import msgspec", Path()))
 
 
 @pytest.fixture(scope="module")
 def connected(unavoidable: set[str]) -> set[str]:
-    """What a connection loads, too."""
+    """The packages that a connection loads, too."""
     return unavoidable | set(_loaded_after("import zmq", Path()))
 
 

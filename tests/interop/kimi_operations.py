@@ -81,7 +81,7 @@ def message(random: Random) -> Any:
 
 
 def facts(context: Any) -> dict[str, Any]:
-    """What a context says of itself."""
+    """The state of a context."""
     return {
         "history": [message.model_dump() for message in context.history],
         "token_count": context.token_count,

@@ -20,7 +20,7 @@ def summarize(_: list[dict[str, Any]]) -> steno.Summary:
 
 
 def restored(file: Path) -> Any:
-    """What kimi-cli reads of a file."""
+    """The messages that kimi-cli reads from a file."""
     context = KimiContext(file_backend=file)
     assert asyncio.run(context.restore())
     return context

@@ -20,7 +20,7 @@ provider = peer("kosong.chat_provider")
 
 
 class Answer:
-    """What a model streams: a thought and a text."""
+    """A model's stream: a thought and a text."""
 
     id = "answer"
     usage = provider.TokenUsage(input_other=100, output=7)
@@ -57,7 +57,7 @@ async def talked(context: Any) -> None:
 
 
 async def compacted(context: Any, compaction: Any, model: Model) -> Any:
-    """As kimi-cli's soul compacts."""
+    """Compact as kimi-cli's soul does."""
     llm = SimpleNamespace(chat_provider=model)
     result = await compaction.compact(context.history, llm, custom_instruction="Keep paths.")
     await context.clear()

@@ -20,7 +20,7 @@ kosong = peer("kosong.message")
 
 
 def answers(phone: Any, *mails: Any) -> list[bool]:
-    """Which of the mails the tool says that it could not send."""
+    """The mails that the tool failed to send."""
 
     async def send() -> list[bool]:
         tool = SendDMail(phone)

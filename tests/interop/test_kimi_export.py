@@ -42,7 +42,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sessions_of(tmp_path: Path, work: Path) -> Path:
-    """Where kimi-cli keeps the sessions of a work folder."""
+    """The folder in which kimi-cli keeps the sessions of a work folder."""
     name = md5(str(work).encode(), usedforsecurity=False).hexdigest()
     return tmp_path / "kimi" / "sessions" / name
 

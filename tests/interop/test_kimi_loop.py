@@ -98,7 +98,7 @@ def session(home: Path, config: Path, kind: str) -> Path:
 
 
 def records(file: Path) -> list[Any]:
-    """What its lines say, without what the time of day changes."""
+    """Its lines without their times."""
     found = []
     for line in file.read_bytes().splitlines():
         record = json.loads(line)

@@ -48,7 +48,7 @@ def lines_of(path: Path) -> list[Any]:
 
 
 def facts(wire_file: Any) -> tuple[str, bool, str, Path]:
-    """What a file says of itself."""
+    """The state of a file."""
     return wire_file.version, wire_file.is_empty(), str(wire_file), wire_file.path
 
 

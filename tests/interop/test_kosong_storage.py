@@ -29,7 +29,7 @@ async def live(context: Any, random: Random) -> None:
 
 
 def facts(context: Any) -> tuple[list[Any], int]:
-    """What a linear context says of itself."""
+    """The state of a linear context."""
     return [message.model_dump() for message in context.history], context.token_count
 
 
@@ -102,7 +102,7 @@ def test_without_a_file_nothing_is_restored_and_none_is_made(folder: Path) -> No
 
 
 class KosongContract(LinearStorageContract):
-    """How messages are made and read for kosong's storages and what takes their place."""
+    """Makes and reads messages for kosong's storages and their twins."""
 
     def make_message(self, text: str) -> Any:
         return kosong.Message(role="user", content=text)

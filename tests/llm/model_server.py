@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 SUMMARY = "<current_focus>\nThe tests of the parser.\n</current_focus>"
-"""What the model of these tests answers when it is asked rightly."""
+"""The model's answer to a valid request."""
 
 
 @dataclass(frozen=True, slots=True)

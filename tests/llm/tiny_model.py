@@ -16,11 +16,11 @@ SAID: Final = (
     "<current_focus>\n", "The", " notes", " of", " a", " model", " that", " has", " one", " layer",
     ".", "\n</current_focus>",
 )  # fmt: skip
-"""What it says, a token each."""
+"""The tokens of its answer."""
 
 SUMMARY: Final = "".join(SAID)
 OUTPUT_TOKENS: Final = len(SAID) + 1
-"""How long that is for its server, which counts the end, too."""
+"""The length of the answer for its server, which counts the end token."""
 
 CONTEXT_TOKENS: Final = 32_768
 """A prompt has one token a byte, since no word of it is in the vocabulary."""

@@ -30,7 +30,7 @@ def disk_with(content: bytes = b"", seed: int = 0, **options: bool) -> tuple[Sim
 
 
 def outcomes(prepare: Callable[[int], SimulatedDisk]) -> set[bytes]:
-    """What is read of the file after power cuts of many seeds."""
+    """The contents of the file after power cuts of many seeds."""
     found: set[bytes] = set()
     for seed in SEEDS:
         disk = prepare(seed)

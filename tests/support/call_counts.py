@@ -9,7 +9,7 @@ OURS = ("/steno/", "/steno_protocol/", "/stenod/")
 
 
 class CallCounts:
-    """What was called while `count` ran.
+    """The calls during `count`.
 
     Attributes:
         calls: calls of Python functions, those of other packages included.

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a call ended: its exit code, its data and its talk."""
+    """The end of a call: its exit code, data and messages."""
 
     code: int
     out: str
@@ -76,7 +76,7 @@ class Steno:
         return [sys.executable, "-W", "error", "-m", "steno.cli", *arguments]
 
     def on_terminal(self, columns: int, *arguments: str, typed: str | None = None) -> str:
-        """What a person sees on a terminal of this width: data and talk together.
+        """Run it on a terminal of this width; returns data and messages together.
 
         Args:
             columns: how wide it is; it has 24 lines.

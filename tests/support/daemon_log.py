@@ -7,7 +7,7 @@ WAIT_S = 30.0
 
 
 class DaemonLog:
-    """What a daemon has logged so far; a thread adds the lines.
+    """The lines that a daemon has logged so far; a thread adds them.
 
     Attributes:
         log: the lines, in order.

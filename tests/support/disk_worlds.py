@@ -24,7 +24,7 @@ class DiskWorld(Protocol):
         ...
 
     def content(self, name: str) -> bytes:
-        """What any process reads of a file."""
+        """The contents of a file for any process."""
         ...
 
     def put_folder(self, name: str) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ForeignProgram:
-    """What others do to files by their paths; it is not counted among the disk's calls."""
+    """Changes of files by their paths, which are not among the disk's counted calls."""
 
     def __init__(self, disk: "SimulatedDisk") -> None:
         self._disk = disk

@@ -10,11 +10,11 @@ import steno
 import steno_protocol
 
 _OURS: Final = tuple(f"{Path(each.__file__).parent}/" for each in (steno, steno_protocol))
-"""Where the code lies that is interrupted: not the test's own, wherever the project lies."""
+"""The folders of the interrupted code; the test's own code is not interrupted."""
 
 
 class Interrupt(BaseException):
-    """What the handler raises."""
+    """Raised by the handler."""
 
 
 class Interrupts:

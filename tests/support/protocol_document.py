@@ -50,7 +50,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands below one heading, up to the next one of the same level or above."""
+    """The text below a heading, up to the next one of the same level or above."""
 
     title: str
     level: int
@@ -87,7 +87,7 @@ def chapters() -> dict[str, Section]:
 
 
 def code(cell: str) -> str:
-    """What a cell or a line has in its first backticks."""
+    """The text in the first backticks of a cell or line."""
     found = re.search(r"`([^`]+)`", cell)
     assert found is not None, f"there is no code in {cell!r}"
     return found[1]

@@ -16,7 +16,7 @@ from support.framing import answer_frames
 
 Answers = list[tuple[replies.Reply | events.Event, bytes | None]]
 Script = Callable[[Request], Answers | None]
-"""What to answer to a request; None leaves it to the daemon's own idea."""
+"""Returns the reply to a request, or None for the default reply."""
 
 
 class ScriptedDaemon:
@@ -133,7 +133,7 @@ class ScriptedDaemon:
 
 
 def welcome(root: str, protocol: int = PROTOCOL_VERSION) -> replies.Welcome:
-    """What a daemon of this root says to `hello`."""
+    """The reply of a daemon of this root to `hello`."""
     return replies.Welcome(
         version="0",
         protocol=protocol,

@@ -13,5 +13,5 @@ def records_in(root: Path, session: str) -> list[dict[str, Any]]:
 
 
 def contents_in(root: Path, session: str) -> Counter[str]:
-    """How often each content stands in a session's file."""
+    """The number of lines with each content in a session's file."""
     return Counter(record["content"] for record in records_in(root, session))

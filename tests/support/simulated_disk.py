@@ -498,7 +498,7 @@ class SimulatedDisk:
     # --- looking from outside ------------------------------------------------------------------
 
     def content(self, path: str) -> bytes:
-        """What any process reads there now."""
+        """The present contents for any process."""
         return bytes(self.file_at(path).cached)
 
     def has_file(self, path: str) -> bool:
@@ -507,7 +507,7 @@ class SimulatedDisk:
         return name in self.folder_at(parent).cached
 
     def durable(self, path: str) -> bytes | None:
-        """What is there after a power cut that loses all it can; None if the name is lost."""
+        """The contents after a power cut that loses all it can; None if the name is lost."""
         node: Node | None = self._top
         for name in parts(path):
             node = node.durable.get(name) if isinstance(node, Folder) else None

@@ -42,7 +42,7 @@ class Call(NamedTuple):
 
 
 class Effect(Enum):
-    """What a failing call does to the disk all the same."""
+    """The effect of a failing call on the disk."""
 
     NONE = "none"
     PART = "part"
@@ -51,7 +51,7 @@ class Effect(Enum):
 
 @dataclass(slots=True)
 class Occasion:
-    """Which calls something is to happen to.
+    """Selects the calls of a fault.
 
     Attributes:
         call: only the call of this number.

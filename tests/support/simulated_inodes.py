@@ -11,7 +11,7 @@ SNAPSHOTS_MAX = 8
 
 
 class Survival(StrEnum):
-    """What a power cut leaves of the unsynced changes of one file."""
+    """The unsynced changes of one file that survive a power cut."""
 
     LOST = "lost"
     """None of it."""
@@ -103,7 +103,7 @@ class File:
         self.failures += 1
 
     def drop_dirty(self) -> None:
-        """What was not synced is lost, and read from memory all the same."""
+        """Unsynced data is lost, and still read from memory."""
         self.changes.clear()
 
     def sync_part(self, chance: random.Random) -> None:

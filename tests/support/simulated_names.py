@@ -34,7 +34,7 @@ def check_free(folder: Folder, name: str) -> None:
 
 
 def at(folder: Folder, name: str) -> Node:
-    """What has a name."""
+    """A file or folder by its name."""
     if name not in folder.cached:
         raise os_error(errno.ENOENT, name)
     return folder.cached[name]
@@ -77,7 +77,7 @@ def walk(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def walk_durable(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
-    """As `walk`, with what a power cut cannot take."""
+    """Walk only durable names, otherwise as `walk`."""
     for name, node in sorted(folder.durable.items()):
         if isinstance(node, Folder):
             yield from walk_durable(node, f"{path}/{name}")
@@ -86,7 +86,7 @@ def walk_durable(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def file_stat(node: Node) -> FileStat:
-    """What is known of a file or folder."""
+    """The metadata of a file or folder."""
     size, links = (len(node.cached), node.links) if isinstance(node, File) else (0, 1)
     return FileStat(
         size=size, inode=node.inode, device=DEVICE, links=links, modified_s=node.modified_s

@@ -111,7 +111,7 @@ class StoredSession:
         )
 
     def file(self, name: str = paths.CONTEXT) -> bytes:
-        """What one of its files holds, empty when there is none."""
+        """The contents of one of its files, empty when it is missing."""
         folder = self.disk.open_root(self.path)
         try:
             return read_file(self.disk, folder, name)
@@ -131,7 +131,7 @@ class StoredSession:
         return {name: self.file(name) for name in self.names() if name != paths.QUARANTINE}
 
     def quarantined(self) -> list[bytes]:
-        """What was moved to quarantine, each piece once."""
+        """The pieces in quarantine, each once."""
         if paths.QUARANTINE not in self.names():
             return []
         nest = self.disk.open_root(f"{self.path}/{paths.QUARANTINE}")
@@ -154,7 +154,7 @@ def lines_of(opened: Opened) -> list[bytes]:
 
 
 def find_key(opened: Opened, key: str) -> key_lookup.Applied | None:
-    """What is known of a key, in memory or in the files."""
+    """The applied command of a key, from memory or from the files."""
     known = opened.machine.applied(key)
     return known or key_lookup.look_up(opened.log, opened.log.path, key)
 

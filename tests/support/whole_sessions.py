@@ -35,7 +35,7 @@ class World:
 
     @property
     def trees(self) -> SessionFolders:
-        """Where sessions lie."""
+        """The folders of the sessions."""
         return SessionFolders(Config(Path(ROOT), Path(f"{ROOT}/socket")), self.disk)
 
     def stored(self, session: str = SESSION) -> StoredSession:
@@ -47,7 +47,7 @@ class World:
         return World(self.disk.clone())
 
     def listed(self, **fields: Any) -> list[SessionEntry]:
-        """What a list shows."""
+        """The listed sessions."""
         return self.trees.sessions(List(**fields)).sessions
 
     def ids(self) -> list[str]:
@@ -77,7 +77,7 @@ class World:
             wire.release()
 
     def cut(self, **fields: Any) -> Instant:
-        """Where a fork would cut the session."""
+        """The point at which a fork would cut the session."""
         opened = self.stored().open(create=False)
         try:
             with self.captured(opened) as captured:
@@ -119,7 +119,7 @@ class World:
         return self.described()
 
     def described(self) -> Description:
-        """What the session is known by."""
+        """The metadata of the session."""
         return self.trees.description(self.trees.place(SESSION))
 
     def delete(self, key: str, session: str = SESSION, *, now: float = NOW_S) -> Deleted:
@@ -130,7 +130,7 @@ class World:
         return found or trash.discard(self.disk, trees, place, command, now, EXPIRY_S)
 
     def sweep(self, now: float = NOW_S) -> tuple[int, int]:
-        """What a daemon does at its start."""
+        """Clean up as a daemon does at its start."""
         tree = self.disk.open_root(TREE)
         try:
             return fork.sweep(self.disk, tree), trash.sweep(self.disk, tree, now, EXPIRY_S)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def wire_file(root: Path, session: str = "demo") -> Path:
-    """Where a session's wire file lies."""
+    """The path of a session's wire file."""
     return root / "sessions" / session / "wire.jsonl"
 
 

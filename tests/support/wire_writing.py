@@ -91,11 +91,11 @@ class WireDesk(Desk):
         await self.settle()
 
     def durable(self) -> bytes:
-        """What a power cut could not take of the wire file."""
+        """The durable contents of the wire file."""
         return self.disk.durable(f"{PATH}/{paths.WIRE}") or b""
 
     def file(self, name: str = paths.WIRE) -> bytes:
-        """What the wire file holds."""
+        """The contents of the wire file."""
         return self.disk.content(f"{PATH}/{name}")
 
     def _wire_opener(self, how: OpenHow) -> Opened:

@@ -82,7 +82,7 @@ class Reader:
     is_full: bool = False
 
     def send(self, event: Event, block: bytes | None) -> bool:
-        """What a `Subscriber` sends with."""
+        """Take an event from a `Subscriber`."""
         if self.is_full:
             return False
         self.events.append((event, block))
@@ -101,7 +101,7 @@ class Reader:
 
 
 class Desk:
-    """Where a test sits: it sends commands to one writer and sees what comes of them.
+    """A test's place beside one writer: it sends commands and sees their results.
 
     Attributes:
         disk: where the session lies.
@@ -225,11 +225,11 @@ class Desk:
         self._changed.set()
 
     def durable(self) -> bytes:
-        """What a power cut could not take of the present file."""
+        """The durable contents of the present file."""
         return self.disk.durable(f"{PATH}/{paths.CONTEXT}") or b""
 
     def file(self, name: str = paths.CONTEXT) -> bytes:
-        """What the present file holds."""
+        """The contents of the present file."""
         return self.disk.content(f"{PATH}/{name}")
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -410,7 +410,7 @@ async def test_a_follower_of_events_alone_causes_syncs_too() -> None:
 
 
 def _events(daemon: DaemonInProcess) -> list[str]:
-    """Where each of the events ends that the follower got."""
+    """The end position of each event of the follower."""
     return [each.next for each in daemon.answers[b"follow"] if isinstance(each, Records)]
 
 

@@ -59,7 +59,7 @@ class Follower:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether it must get a lagging event."""
+        """True when it must get a lagging event."""
         since = self.owes_since
         return since is not None and self._desk.now_s - since > limits.SUBSCRIBER_STALL_S
 

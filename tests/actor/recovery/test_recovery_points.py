@@ -36,7 +36,7 @@ class SlowDesk(Desk):
 
     @property
     def lines(self) -> int:
-        """How many there are."""
+        """The number of durable lines."""
         return self.durable().count(b"\n")
 
     def key(self) -> str:

@@ -52,7 +52,7 @@ def append_to(session: str, key: str) -> Append:
 
 
 def move(disk: SimulatedDisk, session: str, to: str) -> None:
-    """What `mv` does with a session's folder."""
+    """Rename a session's folder, as `mv` does."""
     folder = disk.open_root(SESSIONS)
     disk.move(folder, session, folder, to)
     disk.close(folder)

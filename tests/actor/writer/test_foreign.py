@@ -27,13 +27,13 @@ def everything(desk: Desk) -> bytes:
 
 
 def edit(desk: Desk) -> None:
-    """What an editor does that saves: another file, renamed over the one that it read before."""
+    """Rename another file over the session's, as an editor saves."""
     desk.disk.foreign.replace(f"{FILE}~", foreign("edited"))
     desk.disk.foreign.rename(f"{FILE}~", paths.CONTEXT)
 
 
 def rotate(desk: Desk) -> None:
-    """What kimi-cli does to go back: the file becomes a generation, and some lines are copied."""
+    """Revert as kimi-cli does: the file becomes a generation, and some lines are copied."""
     numbers = [paths.generation_of(name) or 0 for name in desk.stored.names()]
     lines = desk.file().splitlines(keepends=True)
     desk.disk.foreign.rename(FILE, f"context_{max(numbers) + 1}.jsonl")

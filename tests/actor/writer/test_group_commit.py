@@ -23,7 +23,7 @@ SESSIONS = [f"s{number}" for number in range(4)]
 
 
 def burst(daemon: DaemonInProcess, commands: list[tuple[Command, bytes]]) -> list[bytes]:
-    """What one burst of messages is to a daemon; returns the ids of its requests."""
+    """Give a daemon one burst of messages; returns the ids of its requests."""
     names: list[bytes] = []
     for command, record in commands:
         names.append(b"b%d" % len(daemon.answers) + b".%d" % len(names))

@@ -613,7 +613,7 @@ async def test_late_repeat_gets_its_first_reply(*, is_opened_again: bool) -> Non
 
 
 async def _late_repeat(desk: Desk) -> Ack:
-    """What a command gets that comes again past its deadline, and expects what is long past."""
+    """The reply to a late repeat with an old expectation."""
     late = desk.send(
         append("k1", repeat=True, expect="7:7"), user("one"), deadline_s=desk.now_s - 1
     )

@@ -40,7 +40,7 @@ def repair(path: Path) -> str | None:
 
 
 def failure_of(path: Path) -> type[Exception] | None:
-    """How a repair ends."""
+    """The outcome of a repair."""
     try:
         repair(path)
     except (StorageFailed, OutcomeUnknown, OSError) as error:

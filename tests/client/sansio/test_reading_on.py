@@ -69,7 +69,7 @@ class Answers(msgspec.Struct):
 
 
 def read_all(reader: LineReader, daemon: Answers, file: Bytes | None) -> list[bytes]:
-    """What a client does for each block until the end."""
+    """Read block after block to the end, as a client does."""
     while True:
         if reader.has_file and reader.take_from_file(16):
             continue

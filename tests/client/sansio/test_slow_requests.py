@@ -12,7 +12,7 @@ ANSWER = replies.TimelineReport(entries=[])
 
 
 def ids(driver: Driver) -> list[bytes]:
-    """Which requests are sent now."""
+    """The requests that are in flight."""
     return [request_id for request_id, _ in driver.sent()]
 
 

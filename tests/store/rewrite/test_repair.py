@@ -219,7 +219,7 @@ def test_a_repair_that_dies_at_any_call_is_as_before_or_as_after() -> None:
 
 
 def check(crashed: Scene, command: Repair) -> bool:
-    """As before or as after; the same key leads to after, once. Returns whether it was after."""
+    """Check that it is as before or as after; returns True when it is as after."""
     opened = crashed.session.open()
     now = crashed.session.file()
     assert now in (DAMAGED, MENDED)
