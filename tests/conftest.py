@@ -16,7 +16,7 @@ from support.daemon_in_thread import DaemonInThread
 from support.daemons import end_daemon_of
 
 CI_SEED = 20_260_101
-"""On CI every run draws the same numbers: what lands is what was tested."""
+"""CI runs draw the same numbers each time, so a merged change was tested with them."""
 
 hypothesis.settings.register_profile(
     "steno",
@@ -31,7 +31,7 @@ hypothesis.settings.load_profile("steno")
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of this run before hypothesis looks for it, and let SIGINT interrupt."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell begins what runs in its background so, and our commands would inherit it.
+        # A shell starts background jobs with this setting, and our commands would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("hypothesis_seed") is None:
         chosen = CI_SEED if os.environ.get("CI") else random.randrange(2**32)

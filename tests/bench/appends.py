@@ -38,7 +38,7 @@ LOADS = (
     Load("1 client, one append after the other", 1, 1, 800, _ALL, "p50_us"),
     Load("1 client, written and not synced", 1, 1, 1600, ("echo", "raw, written"), "p50_us"),
     Load("16 clients, one append after the other", 16, 1, 4800, _ALL, "acks_per_s"),
-    # What locks one file locks sixteen no less, so they have the files to themselves, as we do.
+    # A lock of one file locks sixteen as well, so they have the files to themselves, as we do.
     Load("16 clients on 16 sessions, one append after the other", 16, 1, 3200,
          ("floor", "by hand", *_STENO), "acks_per_s", own_session=True),
     # Nothing can be in flight by hand, and a blocking call is one at a time: they go as before.

@@ -23,7 +23,7 @@ OPEN: Final = (100, 1000)
 CLIENTS: Final = 10
 
 _LOOK_S: Final = 1.0
-"""Nothing happened for so long: what was asked before is over."""
+"""After so long a silence all earlier requests are finished."""
 
 
 class Turns(NamedTuple):
@@ -107,7 +107,7 @@ def _turns_once_quiet(pid: int) -> Turns:
 
 
 def _let_pass(seconds: float) -> None:
-    """There is no fact to wait for: what is measured is that nothing happens."""
+    """There is no fact to wait for: the measurement is of an idle process."""
     threading.Event().wait(seconds)
 
 

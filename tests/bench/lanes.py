@@ -40,7 +40,7 @@ class Lane(Protocol):
 
 
 class ByHand:
-    """flock, write, fsync, unlock for each line: what a program does without a daemon."""
+    """flock, write, fsync, unlock for each line, as a program without a daemon does."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -113,7 +113,7 @@ class Async:
 
 
 class _Bare:
-    """Frames over a bare socket: what is left to measure is the other end."""
+    """Frames over a bare socket, so that only the other end is measured."""
 
     def __init__(self, task: Task) -> None:
         self._task = task

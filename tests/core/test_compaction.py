@@ -48,7 +48,7 @@ def cut_of(records: Sequence[Record | bytes], preserve: int = 2) -> Cut | None:
     return conversation_of(records).choose(preserve)
 
 
-# --- what stays --------------------------------------------------------------------------------
+# --- kept part -----------------------------------------------------------------------------------
 
 
 def test_the_last_user_and_assistant_messages_stay() -> None:
@@ -142,7 +142,7 @@ def test_only_lines_that_every_reader_accepts_count_as_messages(data: bytes) -> 
     assert cut_of(records) == (Cut(line=2, messages=2) if is_message else Cut(line=1, messages=1))
 
 
-# --- calls and results -------------------------------------------------------------------------
+# --- calls and results ---------------------------------------------------------------------------
 
 
 def test_a_call_stays_with_its_result() -> None:
@@ -278,7 +278,7 @@ def test_a_cut_leaves_no_result_without_its_call_whenever_it_is_asked_for(
 
 @given(st.data())
 def test_calls_and_results_are_as_many_on_each_side_of_a_cut(data: st.DataObject) -> None:
-    """Each call has one result, some time later, whatever the ids."""
+    """Each call has one result, some time later, with any ids."""
     waiting: list[str] = []
     records: list[Record] = [said("user")]
     for _ in range(data.draw(st.integers(0, 20))):
@@ -314,7 +314,7 @@ def test_without_calls_exactly_as_many_messages_stay_as_were_asked_for(
     assert cut_of(records, preserve) == (Cut(first, first) if first else None)
 
 
-# --- sizes -------------------------------------------------------------------------------------
+# --- sizes ---------------------------------------------------------------------------------------
 
 
 def test_only_text_has_characters() -> None:

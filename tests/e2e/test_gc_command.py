@@ -1,4 +1,4 @@
-"""The command `steno gc`: what it refuses, shows and returns."""
+"""The command `steno gc`."""
 
 from pathlib import Path
 

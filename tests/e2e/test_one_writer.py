@@ -59,7 +59,7 @@ def test_a_daemon_that_lost_its_root_opens_nothing_more_and_ends(root: Path, acc
             assert first.wait() == 0
             assert (home / "sessions" / "new" / "context.jsonl").exists()
             assert not (root / "moved" / "sessions" / "new").exists()
-            # What the first one opened is let go of, too.
+            # The first daemon also releases its open files.
             client.open("old", follow=False).append_message(hello)
 
 

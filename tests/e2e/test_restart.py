@@ -59,7 +59,7 @@ class _Racer:
         return self._process.wait(60), self._process.stderr.read()
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """End it at any point of its work."""
         with self._process as process:
             process.kill()
 

@@ -48,7 +48,7 @@ class Progress:
 
 
 class Writer:
-    """One process's worth of writing, and what it was promised."""
+    """One writer and its acks."""
 
     def __init__(self, name: str, random: Random, progress: Progress) -> None:
         self.acks: list[tuple[bool, Ack, list[str]]] = []
@@ -96,7 +96,7 @@ class Writer:
 
 
 class Reader:
-    """One subscriber: how it reads, and what it saw of each file."""
+    """One subscriber with its way of reading and its view of each file."""
 
     def __init__(
         self, records: str, after: str, random: Random, progress: Progress,

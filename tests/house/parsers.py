@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-# argparse offers no public way to ask a parser what it understands, hence its underscored names.
+# argparse has no public access to a parser's arguments, hence its underscored names.
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

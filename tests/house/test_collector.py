@@ -12,7 +12,7 @@ import pytest
 from support.project import PROJECT, SOURCES
 
 LEAVES = {str, int, float, bool, bytes, type(None), msgspec.Raw, Any}
-"""Any is what JSON was decoded to: a tree, which leads nowhere back."""
+"""Any is decoded JSON: a tree without cycles."""
 
 
 def _modules() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Every bound says why it is what it is, and bounds something."""
+"""Bounds: each states its reason and is used."""
 
 import ast
 import inspect

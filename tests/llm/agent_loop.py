@@ -25,7 +25,7 @@ ADVICE = "Look into the cache first."
 
 
 def emit(did: str, **facts: Any) -> None:
-    """Print what is true from now on."""
+    """Print a fact that holds from now on."""
     print(json.dumps({"did": did, **facts}), flush=True)
 
 
@@ -91,7 +91,7 @@ def as_text(message: dict[str, Any]) -> dict[str, Any]:
 
 
 async def scout(root: str, _: str) -> None:
-    """Report on what is seen; after the first compaction advise the worker's past self."""
+    """Report findings; after the first compaction advise the worker's past self."""
     async with steno.connect(root, name="scout") as client:
         session = await client.open(SESSION, follow=False)
         is_sent = False
@@ -112,7 +112,7 @@ async def scout(root: str, _: str) -> None:
 
 
 async def report(session: steno.Session, text: str) -> None:
-    """Append what was found."""
+    """Append a finding."""
     ack = await session.append_message({"role": "user", "content": f"[scout] {text}"})
     emit("append", key=ack.key)
 

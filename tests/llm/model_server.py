@@ -52,7 +52,7 @@ class Reply(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def hang_up(self) -> None:
-        """End the connection after what was sent so far, and let the test know."""
+        """End the connection after the bytes sent so far, and notify the test."""
         self.close_connection = True
         self.server.owner.hung_up.set()
 

@@ -225,7 +225,7 @@ def test_worker_compacts_due_sessions_despite_one_failure(
             assert process.stdout.readline() == "w/good 1:5\n"
             wait_for_line(process.stderr, "w/bad: the model at")
 
-            # What is due later is found, too, by its growth.
+            # The worker finds sessions that become due later by their growth.
             for session in (good, small):
                 for number in range(4):
                     session.append_message({"role": "user", "content": f"more {number}"})

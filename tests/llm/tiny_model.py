@@ -38,7 +38,7 @@ _HEADS: Final = 4
 _HEAD_WIDTH: Final = _WIDTH // _HEADS
 _INNER_WIDTH: Final = 32
 _CERTAINTY: Final = 8.0
-"""Far above all else that could be next, whatever the temperature."""
+"""Far above all other tokens at any temperature."""
 
 
 def write_tiny_model(path: Path) -> None:

@@ -521,7 +521,7 @@ def test_only_as_many_lines_are_read_as_the_requests_announce(records: int) -> N
     finally:
         tracemalloc.stop()
     assert f"have {records} records, and its second frame has 2000000 lines that end" in message
-    # What is left of the frame is copied twice; its lines would be 8 bytes more each.
+    # The rest of the frame is copied twice; its lines would be 8 bytes more each.
     assert most < 6_000_000
 
 

@@ -540,7 +540,7 @@ def test_code_accepts_what_the_grammar_generates(rule: str, data: st.DataObject)
     assert CHECKS[rule](text) or too_long or reserved
 
 
-# --- what the prose says of the code -------------------------------------------------------------
+# --- statements about the code -------------------------------------------------------------------
 
 
 def test_the_prose_has_one_sentence_a_line() -> None:

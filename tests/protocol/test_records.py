@@ -88,7 +88,7 @@ def _nested(depth: int) -> bytes:
     return b'{"role":"user","content":"hi","x":' + inner + b"}"
 
 
-# --- what passes ---------------------------------------------------------------------------------
+# --- accepted ------------------------------------------------------------------------------------
 
 
 @given(message=MESSAGES, style=STYLES)
@@ -101,7 +101,7 @@ def test_accepted_record_is_one_compact_line_of_the_same_meaning(
     assert len(text.splitlines()) == 1
     assert text.splitlines() == [text]
     assert not any(mark in checked.data for mark in (b"\n", b"\r", b"\0"))
-    # Only what stands in strings may be left of whitespace.
+    # Whitespace may remain in strings only.
     assert len(text) <= len(_encoded(_without_reserved(message), {"separators": (",", ":")}))
     assert check_message(checked.data) == checked
 
@@ -274,7 +274,7 @@ def test_a_record_of_the_largest_size_passes() -> None:
     assert len(check_message(data).data) == limits.RECORD_BYTES_MAX
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verbatim", [False, True])

@@ -45,7 +45,7 @@ def everything(disk: Disk, handle: int) -> bytes:
     return disk.read(handle, disk.stat(handle).size + 1, 0)
 
 
-# --- folders -----------------------------------------------------------------------------------
+# --- folders -------------------------------------------------------------------------------------
 
 
 def test_a_root_that_is_missing_is_an_error_unless_it_is_to_be_made(
@@ -150,7 +150,7 @@ def test_a_name_that_leads_elsewhere_is_refused(
     assert disk.names(root) == ["there"]
 
 
-# --- opening files -----------------------------------------------------------------------------
+# --- opening files -------------------------------------------------------------------------------
 
 
 def test_a_missing_file_is_an_error_unless_it_is_to_be_made(disk: Disk, root: int) -> None:
@@ -203,7 +203,7 @@ def test_irregular_file_is_refused_at_once_by_name(
             opening()
 
 
-# --- reading and writing -----------------------------------------------------------------------
+# --- reading and writing -------------------------------------------------------------------------
 
 
 def test_writes_go_to_the_end_and_reads_come_from_anywhere(disk: Disk, root: int) -> None:
@@ -375,7 +375,7 @@ def test_any_order_of_writes_cuts_and_copies_matches_a_model_in_memory(
     disk.close(handle)
 
 
-# --- copies ------------------------------------------------------------------------------------
+# --- copies --------------------------------------------------------------------------------------
 
 
 def test_a_copy_is_appended_and_the_next_write_follows_it(disk: Disk, root: int) -> None:
@@ -424,7 +424,7 @@ def test_a_copy_needs_a_source_to_read_and_a_target_to_write(disk: Disk, root: i
         disk.copy(writer, reader, 0, 1)
 
 
-# --- names and what they lead to ---------------------------------------------------------------
+# --- names and their targets ---------------------------------------------------------------------
 
 
 def test_a_stat_of_a_name_says_none_when_it_is_not_there(disk: Disk, root: int) -> None:
@@ -615,7 +615,7 @@ def test_only_an_empty_folder_can_be_removed(disk: Disk, root: int, world: DiskW
     assert disk.names(root) == ["file"]
 
 
-# --- locks -------------------------------------------------------------------------------------
+# --- locks ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -648,7 +648,7 @@ def test_locks_of_different_files_do_not_meet(disk: Disk, root: int) -> None:
     assert disk.lock(root)
 
 
-# --- several files at once ---------------------------------------------------------------------
+# --- several files at once -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 2, 64, 65, 150])

@@ -24,7 +24,7 @@ class Syncs:
     def begin(
         self, error: OSError | None = None, device: int = DEVICE
     ) -> tuple[Callable[[], None], "Future[None]"]:
-        """Begin a sync; returns what lets the disk answer, and the verdict."""
+        """Begin a sync; returns the event that ends it, and its verdict."""
         has_begun, may_end = threading.Event(), threading.Event()
 
         def sync(_: None) -> None:

@@ -11,7 +11,7 @@ _TOKEN = re.compile(
 
 
 def rules_of(text: str) -> dict[str, str]:
-    """The right side of each rule by its name; what follows a semicolon is a comment."""
+    """The right side of each rule by its name; a semicolon begins a comment."""
     lines = [line.split(";")[0].rstrip() for line in text.splitlines()]
     pairs = (line.split("=", 1) for line in lines if line)
     rules: dict[str, str] = {}

@@ -104,7 +104,7 @@ def _until_hang_up(screen: IO[bytes]) -> Any:
     while True:
         try:
             data = screen.read(4096)
-        except OSError:  # what Linux says when the other end is closed
+        except OSError:  # Linux reports a closed other end so
             return
         if not data:
             return

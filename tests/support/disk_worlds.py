@@ -41,7 +41,7 @@ class DiskWorld(Protocol):
 
 
 def close_handles_below(folder: Path) -> None:
-    """Close what a test left open in a temporary folder, so that many tests need few handles."""
+    """Close the files that a test left open in a temporary folder, and free their handles."""
     for link in list(Path("/proc/self/fd").iterdir()):
         try:
             target = link.readlink()

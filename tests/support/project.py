@@ -13,7 +13,7 @@ _LEFT_BEHIND = {"__pycache__", "dist", "build", "node_modules"}
 
 
 def project_files() -> list[Path]:
-    """Every file that belongs to the project, as git sees it; without git, what lies there."""
+    """Every file of the project according to git; without git, every file in the folder."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=PROJECT,

@@ -32,7 +32,7 @@ def checkpoint(session: "steno.BlockingSession", count: int) -> None:
 
 
 def revert(session: "steno.BlockingSession", count: int) -> None:
-    """Make a checkpoint and revert to it, whatever the others wrote meanwhile."""
+    """Make a checkpoint and revert to it, beside the writes of others."""
     for _ in range(count):
         made = session.checkpoint()
         try:

@@ -125,7 +125,7 @@ class SimulatedDisk:
         self._plan = FaultPlan()
         self._death: type[Death] | None = None
 
-    # --- the Disk: opening ---------------------------------------------------------------------
+    # --- the Disk: opening -----------------------------------------------------------------------
 
     def open_root(self, path: str, *, create: bool = False) -> int:
         """See `Disk`."""
@@ -192,7 +192,7 @@ class SimulatedDisk:
         if self._locks.get(closed.node.inode) is closed:
             del self._locks[closed.node.inode]
 
-    # --- the Disk: looking ---------------------------------------------------------------------
+    # --- the Disk: looking -----------------------------------------------------------------------
 
     def stat(self, handle: int) -> FileStat:
         """See `Disk`."""
@@ -229,7 +229,7 @@ class SimulatedDisk:
             lambda: bytes(file.cached[offset : offset + size]),
         )
 
-    # --- the Disk: changing --------------------------------------------------------------------
+    # --- the Disk: changing ----------------------------------------------------------------------
 
     def write(self, handle: int, data: bytes) -> int:
         """See `Disk`; bytes(data) is taken at once."""
@@ -375,7 +375,7 @@ class SimulatedDisk:
             lambda: self._locks.setdefault(opened.node.inode, opened) is opened,
         )
 
-    # --- deaths --------------------------------------------------------------------------------
+    # --- deaths ----------------------------------------------------------------------------------
 
     def crash(self, survival: Survival | None = None) -> None:
         """Cut the power and start again; every handle and lock is gone.
@@ -407,7 +407,7 @@ class SimulatedDisk:
         self._plan.death = PlannedDeath(call, ProcessKilled, moment)
 
     def restart(self, survival: Survival | None = None) -> None:
-        """Start again after a planned death; what a power cut leaves is decided here.
+        """Start again after a planned death, and decide what a power cut leaves.
 
         Without a death that happened this is an error, as a plan was not reached.
         """
@@ -430,10 +430,10 @@ class SimulatedDisk:
         """Let another seed decide from here on."""
         self._chance = random.Random(seed)
 
-    # --- faults --------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------
 
     def fail_at(self, call: int, error: int, effect: Effect = Effect.NONE) -> None:
-        """Let call number `call` fail with an errno, whatever it is."""
+        """Let call number `call` fail with an errno, at any method."""
         self._plan.faults.append(Fault(Occasion(call=call), error, effect))
 
     def fail_next(
@@ -467,7 +467,7 @@ class SimulatedDisk:
         self._plan.short_writes.append(ShortWrite(occasion, bytes_max))
 
     def storm(self, chance: random.Random, share: float, calls: int) -> None:
-        """Let a share of the next calls fail, whatever they are and whatever they do all the same.
+        """Let a share of the next calls fail, with any effect.
 
         Args:
             chance: decides which and how, by itself.
@@ -492,10 +492,10 @@ class SimulatedDisk:
         self._space_bytes = None if free is None else self._used_bytes() + free
 
     def evict(self, path: str) -> None:
-        """Forget the clean pages of a file: what a failed sync dropped is read no more."""
+        """Forget the clean pages of a file, also those that a failed sync dropped."""
         self.file_at(path).evict()
 
-    # --- looking from outside ------------------------------------------------------------------
+    # --- looking from outside --------------------------------------------------------------------
 
     def content(self, path: str) -> bytes:
         """The present contents for any process."""
@@ -514,7 +514,7 @@ class SimulatedDisk:
         return bytes(node.durable) if isinstance(node, File) else None
 
     def tree(self) -> dict[str, bytes]:
-        """Every file by its path, with what any process reads there now."""
+        """Every file by its path, with its present contents for any process."""
         return dict(walk(self._top, ""))
 
     def durable_tree(self) -> dict[str, bytes]:
@@ -531,7 +531,7 @@ class SimulatedDisk:
         self.foreign.replace(path, data)
         self.sync_all()
 
-    # --- for the foreign program ---------------------------------------------------------------
+    # --- for the foreign program -----------------------------------------------------------------
 
     def folder_at(self, path: str, *, create: bool = False) -> Folder:
         """The folder of a path."""
@@ -543,7 +543,7 @@ class SimulatedDisk:
         return folder
 
     def file_at(self, path: str) -> File:
-        """The file of a path, of whatever kind."""
+        """The file of a path, of any kind."""
         parent, _, name = path.rpartition("/")
         node = at(self.folder_at(parent), name)
         if isinstance(node, Folder):
@@ -554,7 +554,7 @@ class SimulatedDisk:
         """A file without a name."""
         return File(self._next_inode(), self.now_s, kind=kind)
 
-    # --- how a call goes -----------------------------------------------------------------------
+    # --- how a call goes -------------------------------------------------------------------------
 
     def _look(self, call: Call, effect: Callable[[], Result]) -> Result:
         self._check_alive()
@@ -606,7 +606,7 @@ class SimulatedDisk:
             raise self._death("the process is dead: restart() the disk first")
 
     def _append(self, call: Call, file: File, data: bytes) -> int:
-        """Append what there is room for; dying or failing within, any part of that."""
+        """Append as much as fits; a death or failure inside appends any part of that."""
         number = len(self.calls)
         call = call._replace(detail=f"{len(data)} bytes")
 
@@ -658,7 +658,7 @@ class SimulatedDisk:
         if not self.ignore_folder_fsync:
             folder.sync()
 
-    # --- inodes and handles --------------------------------------------------------------------
+    # --- inodes and handles ----------------------------------------------------------------------
 
     def _opened(self, handle: int) -> Handle:
         self._check_alive()

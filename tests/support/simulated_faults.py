@@ -14,11 +14,11 @@ class Death(BaseException):
 
 
 class PowerCut(Death):
-    """The machine lost its power: what was not synced is lost, or any part of it is."""
+    """The machine lost its power: unsynced data is lost, or any part of it."""
 
 
 class ProcessKilled(Death):
-    """The process was killed: what it wrote lives on, its handles and locks do not."""
+    """The process was killed: its writes survive, its handles and locks do not."""
 
 
 Moment = Literal["before", "within", "after"]
@@ -68,7 +68,7 @@ class Occasion:
     times: int = 1
 
     def meets(self, number: int | None, call: Call) -> bool:
-        """True when this call is one; counts what it spares and what it meets."""
+        """True when the fault applies to this call; counts the spared and the failed calls."""
         fits = (
             self.times > 0
             and self.call in (None, number)
@@ -114,7 +114,7 @@ class PlannedDeath:
 
 @dataclass(slots=True)
 class Storm:
-    """A disk that fails again and again for a while, whatever it is asked.
+    """A disk that fails again and again for a while at any call.
 
     Attributes:
         chance: decides which calls fail, and how.

@@ -32,7 +32,7 @@ class Survival(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Bytes that were put at an offset, beyond the end or over what was there."""
+    """Bytes put at an offset, beyond the end or over earlier bytes."""
 
     offset: int
     data: bytes
@@ -61,12 +61,12 @@ def _resize(content: bytearray, size: int) -> None:
 
 
 FileKind = Literal["file", "symlink", "fifo", "foreign"]
-"""A regular file of our own, and what must be refused: a link, a FIFO, another user's file."""
+"""A regular file of our own, or a refused kind: a link, a FIFO, another user's file."""
 
 
 @dataclass(eq=False, slots=True)
 class File:
-    """A file: what every process sees of it, and what is on the medium.
+    """A file: its contents for every process, and those on the medium.
 
     Attributes:
         cached: the content that a read returns.
@@ -92,7 +92,7 @@ class File:
         self.modified_s = now_s
 
     def sync(self) -> None:
-        """Make durable what the kernel still takes for dirty."""
+        """Make the pages durable that the kernel still counts as dirty."""
         for change in self.changes:
             apply(self.durable, change)
         self.changes.clear()
@@ -121,7 +121,7 @@ class File:
         _resize(self.cached, size)
 
     def lose_power(self, survival: Survival, chance: random.Random, page_bytes: int) -> None:
-        """Leave of the unsynced changes what `survival` says."""
+        """Keep the unsynced changes that `survival` selects."""
         if self.changes:
             self.durable = self._survivor(survival, chance, page_bytes)
         self.cached = bytearray(self.durable)
@@ -202,7 +202,7 @@ def _size_after(size: int, change: Change) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name that was given, in place of whatever had it."""
+    """A name given to a file, in place of the earlier file."""
 
     name: str
     node: "Node"
@@ -251,7 +251,7 @@ NameChange = Named | Unnamed | Renamed | Moved
 
 
 def apply_name(names: "dict[str, Node]", change: NameChange) -> None:
-    """Make one change of names, if what it needs is there."""
+    """Make one change of names, if its source exists."""
     match change:
         case Named(name, node):
             names[name] = node
@@ -322,7 +322,7 @@ class Folder:
         self.changes.clear()
 
     def read_again(self) -> None:
-        """The power is back: what is durable is what there is."""
+        """Restore the power: only durable data exists."""
         self.cached = dict(self.durable)
 
     def nodes(self) -> "Iterator[Node]":
@@ -354,7 +354,7 @@ def _count_links(nodes: "Iterable[Node]", step: int) -> None:
 
 @dataclass(eq=False, slots=True)
 class Handle:
-    """An open file or folder: what an open file description is to the kernel.
+    """An open file or folder, like an open file description of the kernel.
 
     Attributes:
         node: what is open.

@@ -19,7 +19,7 @@ _REFUSED: Final = {
 
 
 def check_name(*names: str) -> None:
-    """Refuse what is no name of a file in a folder."""
+    """Refuse an invalid name of a file in a folder."""
     for name in names:
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise os_error(errno.EINVAL, name)

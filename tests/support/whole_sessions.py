@@ -108,7 +108,7 @@ class World:
         return made
 
     def describe(self, *, now: float = NOW_S, **fields: Any) -> Description:
-        """Describe the session; returns what it is known by then."""
+        """Describe the session; returns its new metadata."""
         folder = self.trees.open_folder(self.trees.place(SESSION))
         command = Describe(session=SESSION, **fields)
         try:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class Sent:
-    """One command on its way: its answer, once it is there, and what was durable at that moment."""
+    """One sent command, its reply, and the durable contents at the time of the reply."""
 
     command: Mutation
     desk: "Desk"
@@ -73,7 +73,7 @@ class Sent:
 
 @dataclass(eq=False, slots=True)
 class Reader:
-    """A subscriber: what it was sent, and whether its queue is full."""
+    """A subscriber with its events; its queue may be full."""
 
     desk: "Desk"
     events: list[tuple[Event, bytes | None]] = field(

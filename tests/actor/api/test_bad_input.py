@@ -108,7 +108,7 @@ def test_a_record_over_the_limit_is_refused_and_one_at_the_limit_is_not(
     room = limits.RECORD_BYTES_MAX - len(frame) + 2
     largest = frame % (b"x" * room)
     assert peer.ask("append", largest, session=demo, key="largest")["kind"] == "ack"
-    # One byte more fits the socket's own limit, so that the answer says what was wrong.
+    # One byte more fits the socket's own limit, so the reply names the mistake.
     answer = peer.ask("append", frame % (b"x" * (room + 1)), session=demo, key="larger")
     assert answer["code"] == "too_large", answer
 
@@ -217,7 +217,7 @@ def test_client_with_too_many_unreceived_blocks_gets_busy(
     before = busy_answers(peer)
     deaf = RawPeer(root, receive_messages=1)
     read = b'{"command":"read","session":"%b","bytes_max":%d}' % (demo.encode(), 4 * limits.MIB)
-    # As many blocks as may wait, those that are read at the same time, and what the socket holds.
+    # The blocks that may wait, those that are being read, and those in the socket.
     given_most = limits.PEER_LOANS_BYTES_MAX // (3 * limits.MIB) + limits.PEER_BLOCKS_READ_MAX + 2
     for number in range(100):
         deaf.send(*request_frames(b"%d" % number, read))

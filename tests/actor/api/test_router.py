@@ -50,7 +50,7 @@ HELLO = Hello(protocol=2)
 FOLLOW = Subscribe(session=SESSION, subscription="mine")
 
 
-# --- the end -----------------------------------------------------------------------------------
+# --- the end -------------------------------------------------------------------------------------
 
 
 async def test_draining_daemon_answers_hello_until_all_is_on_disk() -> None:
@@ -120,7 +120,7 @@ async def test_a_subscription_during_a_drain_does_not_delay_the_end(
             assert not daemon.registry._serving, f"{turns} turns behind the request"
 
 
-# --- revoked clients -----------------------------------------------------------------------
+# --- revoked clients -----------------------------------------------------------------------------
 
 
 def admit(keys: Path, *clients: Allowed) -> None:
@@ -255,7 +255,7 @@ async def test_each_request_of_a_message_needs_its_right(tmp_path: Path) -> None
     assert refused.code == "unauthorized"
 
 
-# --- what is left of what was refused ------------------------------------------------------------
+# --- remains of refused requests -----------------------------------------------------------------
 
 LARGE = user("x" * 100)
 NO_SESSION = Append(session="missing", key="k1")
@@ -293,7 +293,7 @@ async def test_nothing_is_kept_of_a_message_that_was_refused(
     assert after == before
 
 
-# --- a client that asks for more than its share ---------------------------------------------------
+# --- a client that asks for more than its share --------------------------------------------------
 
 
 async def test_one_connection_takes_no_more_than_its_share_of_the_reads(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ async def test_the_end_of_a_subscription_takes_none_that_has_its_name_since() ->
     assert [client.subscriptions for client in clients.clients] == [[SESSION]]
 
 
-# --- written events and their followers ---------------------------------------------------------
+# --- written events and their followers ----------------------------------------------------------
 
 
 async def test_a_writer_that_follows_itself_waits_for_no_timer() -> None:

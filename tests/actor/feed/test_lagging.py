@@ -99,7 +99,7 @@ class Play:
         self.followers = [Follower(desk, feed, credit) for feed in feeds for credit in windows]
 
     async def step(self, number: int) -> None:
-        """One thing, and what comes of it."""
+        """Do one random thing and check its effect."""
         chance, desk = self._chance, self._desk
         match chance.randint(0, 9):
             case 0:

@@ -66,7 +66,7 @@ def ids(desk: Desk) -> list[int]:
     return [record["id"] for record in records if record["role"] == "_checkpoint"]
 
 
-# --- leases ------------------------------------------------------------------------------------
+# --- leases --------------------------------------------------------------------------------------
 
 
 async def test_a_second_compactor_learns_the_holder_and_the_lease_time() -> None:
@@ -273,7 +273,7 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
             await compactions.begin(desk.writer, compact_begin("a"))
 
 
-# --- what comes meanwhile ----------------------------------------------------------------------
+# --- concurrent records --------------------------------------------------------------------------
 
 
 async def test_records_appended_during_a_compaction_keep_their_order() -> None:
@@ -340,7 +340,7 @@ async def test_a_compaction_that_begins_during_a_rewrite_is_of_before_or_after(t
             assert isinstance(done.error, Conflict)
 
 
-# --- the next daemon ---------------------------------------------------------------------------
+# --- the next daemon -----------------------------------------------------------------------------
 
 
 async def test_a_commit_is_right_after_a_restart_and_its_id_is_still_its_own() -> None:

@@ -91,7 +91,7 @@ async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_i
 
         await desk.do(clear("z"))
 
-        # What the failed sync dropped is shown by the page cache until that is needed for others.
+        # The page cache still shows the dropped pages, until their memory is needed.
         desk.disk.evict(f"{PATH}/{paths.TIMELINE}")
         kinds = [entry.kind for entry in desk.stored.timeline()]
         assert kinds == ["created", "fork", "cleared"]

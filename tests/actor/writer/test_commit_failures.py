@@ -1,4 +1,4 @@
-"""Failed commits: what stays promised when several failures coincide."""
+"""Failed commits, and promises when several failures coincide."""
 
 import errno
 import os

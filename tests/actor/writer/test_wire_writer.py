@@ -269,7 +269,7 @@ async def test_no_event_is_written_without_the_lock_of_the_folder() -> None:
         failed = await desk.do_to_context(append("c1"), user("lost"))
         assert isinstance(failed.error, StorageFailed)
         assert desk.context.opened is None
-        # What was open is let go of by the next opening, and that one fails.
+        # The next opening releases the open file, and fails.
         desk.disk.fail_next("open_root", errno.EIO)
         failed = await desk.do_to_context(append("c2"), user("lost, too"))
         assert isinstance(failed.error, StorageFailed)

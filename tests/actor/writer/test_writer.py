@@ -52,7 +52,7 @@ def writes(disk: SimulatedDisk) -> int:
     return sum(call.method == "write" and call.name == paths.CONTEXT for call in disk.calls)
 
 
-# --- groups ------------------------------------------------------------------------------------
+# --- groups --------------------------------------------------------------------------------------
 
 
 async def test_waiting_commands_share_one_write_and_one_sync() -> None:
@@ -163,7 +163,7 @@ async def test_a_foreign_file_is_scanned_once_and_the_recovery_point_remembers_i
         assert mark.youngest_key_ms == int(NOW_S * 1000) - 5
 
 
-# --- failures ----------------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("effect", Effect, ids=lambda effect: effect.value)
@@ -220,7 +220,7 @@ async def test_foreign_lines_after_a_failed_sync_are_durable_before_ours() -> No
 
         assert (await desk.do(append("k1"), user("one"))).ack.first == "0:1"
 
-        # What the failed sync dropped from the disk is still shown by the page cache, until it is
+        # The pages dropped by the failed sync are still shown by the page cache, until it is
         # given back for something else.
         disk.evict(FILE)
         assert desk.file().startswith(theirs)
@@ -310,7 +310,7 @@ async def test_a_rewrite_behind_a_group_that_failed_is_not_made() -> None:
         assert desk.file().count(b"\n") == 1
 
 
-# --- written -----------------------------------------------------------------------------------
+# --- written -------------------------------------------------------------------------------------
 
 
 async def test_written_is_acked_at_once_and_published_when_it_is_synced(
@@ -430,7 +430,7 @@ async def test_written_lines_are_synced_when_the_writer_ends() -> None:
     assert not desk.disk._handles
 
 
-# --- other programs ----------------------------------------------------------------------------
+# --- other programs ------------------------------------------------------------------------------
 
 
 async def test_lines_that_another_program_appended_before_are_taken_in() -> None:
@@ -586,7 +586,7 @@ async def test_a_folder_that_cannot_be_looked_into_is_looked_at_again_by_the_nex
         assert (await desk.do(append("k2", repeat=True), user("two"))).answer is not None
 
 
-# --- bounds ------------------------------------------------------------------------------------
+# --- bounds --------------------------------------------------------------------------------------
 
 
 async def test_a_command_past_its_deadline_is_not_applied() -> None:
@@ -678,7 +678,7 @@ async def test_closed_mailbox_serves_its_commands_and_accepts_no_more() -> None:
     assert sent.ack.first == "0:0"
 
 
-# --- opening and closing -----------------------------------------------------------------------
+# --- opening and closing -------------------------------------------------------------------------
 
 
 async def test_a_writer_is_not_idle_while_its_files_are_being_opened() -> None:

@@ -39,7 +39,7 @@ World = RealWorld | SimulatedWorld
 
 
 class CountingDisk(PosixDisk):
-    """The real disk, counting what is read of it."""
+    """The real disk with a count of the bytes read."""
 
     read_bytes = 0
 
@@ -90,7 +90,7 @@ def repairs(session: StoredSession) -> list[dict[str, object]]:
     return [entry.details for entry in session.timeline() if entry.kind == "repaired"]
 
 
-# --- opening -----------------------------------------------------------------------------------
+# --- opening -------------------------------------------------------------------------------------
 
 
 def test_a_new_session_is_made_with_its_first_happening(session: StoredSession) -> None:
@@ -219,7 +219,7 @@ def test_a_failed_opening_gives_the_folder_and_its_handles_back(session: StoredS
     session.open()
 
 
-# --- torn tails --------------------------------------------------------------------------------
+# --- torn tails ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["marked", "unmarked"])
@@ -341,7 +341,7 @@ def test_the_next_append_after_a_repair_is_a_line_of_its_own(session: StoredSess
     assert session.file() == b"".join(stamped("k9", ["nine"]))
 
 
-# --- a folder that others write too ------------------------------------------------------------
+# --- a folder that others write too --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("with_mark", [True, False], ids=["marked", "unmarked"])
@@ -378,7 +378,7 @@ def test_a_half_line_in_a_folder_of_our_own_is_cut_at_once(session: StoredSessio
     assert session.file() == b""
 
 
-# --- the mark ----------------------------------------------------------------------------------
+# --- the mark ------------------------------------------------------------------------------------
 
 
 def commands(session: StoredSession) -> None:
@@ -500,12 +500,12 @@ def test_a_session_of_10_mb_with_a_mark_is_opened_without_reading_it(tmp_path: P
     opened = StoredSession(counting, world.path).open()
 
     assert opened.machine.head == head
-    # The keys of the last MiB are read, and what proves the mark; not all 10 MB.
+    # The keys of the last MiB and the proof of the recovery point are read, not all 10 MB.
     assert counting.read_bytes < 2 * limits.MIB
     close_handles_below(tmp_path)
 
 
-# --- durability --------------------------------------------------------------------------------
+# --- durability ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("survival", Survival)
@@ -598,7 +598,7 @@ def test_an_interrupted_repair_loses_no_byte_and_is_recorded(
             assert len(repaired) == len(set(repaired))
 
 
-# --- reading -----------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tail", [b"", BATCH[:-3], b"\0\0\0", foreign("theirs")[:-1], b"{broken\n"])
@@ -642,7 +642,7 @@ def test_looking_never_shows_a_rewrite_that_did_not_take_place() -> None:
         assert again.open().machine.head == shown
 
 
-# --- keys --------------------------------------------------------------------------------------
+# --- keys ----------------------------------------------------------------------------------------
 
 
 def test_the_keys_of_the_last_lines_are_known_at_once(session: StoredSession) -> None:
@@ -691,7 +691,7 @@ def test_unstamped_session_stays_unstamped_with_its_records(
     assert session.file() == record + b"\n"
 
 
-# --- the timeline's own tail -------------------------------------------------------------------
+# --- the timeline's own tail ---------------------------------------------------------------------
 
 
 def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -> None:

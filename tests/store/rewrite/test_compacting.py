@@ -85,7 +85,7 @@ def cut_of(opened: Opened, preserve: int = 2) -> Cut | None:
         view.release()
 
 
-# --- what is kept ------------------------------------------------------------------------------
+# --- kept records --------------------------------------------------------------------------------
 
 
 def test_summary_replaces_the_summarised_messages() -> None:
@@ -203,7 +203,7 @@ def test_a_cut_is_looked_for_in_the_lines_that_there_were() -> None:
     view.release()
 
 
-# --- tokens ------------------------------------------------------------------------------------
+# --- tokens --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("tokens", "count"), [(None, 3 + 6), (100, 106), (0, 6)])
@@ -220,7 +220,7 @@ def test_token_count_is_the_summarys_plus_an_estimate_of_the_rest(
     check_readers(disk, session, opened)
 
 
-# --- which ids come after it -------------------------------------------------------------------
+# --- which ids come after it ---------------------------------------------------------------------
 
 
 def check_readers(disk: SimulatedDisk, session: StoredSession, opened: Opened) -> None:
@@ -398,7 +398,7 @@ def test_a_second_compaction_goes_on_from_the_first() -> None:
     check_readers(disk, session, opened)
 
 
-# --- what is refused ---------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

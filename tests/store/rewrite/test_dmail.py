@@ -140,7 +140,7 @@ def test_a_mail_on_a_full_disk_is_not_sent() -> None:
     check_sent_once(session, was_told=False)
 
 
-# --- what is refused ---------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [-1, 2, 9])
@@ -181,7 +181,7 @@ def test_a_mail_to_a_checkpoint_inside_a_batch_is_refused_before_it_waits() -> N
     assert session.mail() is None
 
 
-# --- delivery ----------------------------------------------------------------------------------
+# --- delivery ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shown", [False, True])
@@ -240,7 +240,7 @@ def test_a_mail_to_a_checkpoint_from_before_a_compaction_is_delivered_there() ->
     assert apply(opened, checkpoint("c")).checkpoint_id == 2
 
 
-# --- expiry ------------------------------------------------------------------------------------
+# --- expiry --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def context_of(report: Verification) -> CheckedFile:
 
 
 def repair(report: Verification, key: str = "m", **fields: int) -> Repair:
-    """The repair of what was verified."""
+    """The repair of the verified file."""
     file = context_of(report)
     verified = {"generation": report.generation, "bytes": file.bytes, "crc": file.crc, **fields}
     return Repair(session=SESSION, key=key, **verified)
@@ -231,7 +231,7 @@ def check(crashed: Scene, command: Repair) -> bool:
     return now == MENDED
 
 
-# --- what a session's files say of each other --------------------------------------------------
+# --- agreement among a session's files -----------------------------------------------------------
 
 
 def rewritten() -> Scene:

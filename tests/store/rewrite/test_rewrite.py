@@ -48,7 +48,7 @@ EACH = pytest.mark.parametrize("command", REWRITES.values(), ids=REWRITES)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A session before its rewrite, durable, and what it is after it."""
+    """A durable session before its rewrite, and its state after it."""
 
     disk: SimulatedDisk
     before: dict[str, bytes]
@@ -142,7 +142,7 @@ def assert_no_stray(session: StoredSession) -> None:
     assert session.names() <= expected | {f"{paths.MARK}.new"}
 
 
-# --- deaths ------------------------------------------------------------------------------------
+# --- deaths --------------------------------------------------------------------------------------
 
 
 def deaths(found: Scene) -> Iterator[tuple[SimulatedDisk, StoredSession, Callable[[], None]]]:
@@ -217,7 +217,7 @@ def test_a_second_death_during_the_recovery_changes_nothing(command: Mutation) -
             check(found, again, command)
 
 
-# --- errors ------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @EACH
@@ -265,7 +265,7 @@ def test_a_rewrite_on_a_full_disk_leaves_the_session_as_it_was(command: Mutation
     check(found, session, command)
 
 
-# --- what a rewrite does -----------------------------------------------------------------------
+# --- effects of a rewrite ------------------------------------------------------------------------
 
 
 def fresh() -> tuple[SimulatedDisk, StoredSession, Opened]:

@@ -160,7 +160,7 @@ def test_a_checkpoint_is_cut_before_its_line() -> None:
             world.cut(checkpoint_id=missing)
 
 
-# --- files that others wrote -------------------------------------------------------------------
+# --- files that others wrote ---------------------------------------------------------------------
 
 
 def unjoined() -> World:
@@ -201,7 +201,7 @@ def test_turns_before_the_first_known_instant_are_counted_in_the_generation_of_t
     world = joined()
     wire = [HEADER, turn(None, 0), turn(None, 1), part("0:4", 1), turn("1:1", 2)]
     world.disk.plant(f"{PATH}/wire.jsonl", b"".join(wire))
-    # The present generation has other messages: what came later does not leak into the fork.
+    # The present generation has other messages: no later message leaks into the fork.
     assert places(world, turn=0) == ("0:2", 2)
     assert places(world, turn=-1) == ("0:0", 1)
 
@@ -227,13 +227,13 @@ def test_half_a_line_at_the_end_of_a_generation_is_in_no_fork() -> None:
         world.cut(at="0:5")
 
 
-# --- sessions of others that were rewritten ---------------------------------------------------
+# --- sessions of others that were rewritten ------------------------------------------------------
 
 
 def compacted_by_appends(
     *later: bytes, wire: tuple[bytes, ...] = (), preserved: str = "one"
 ) -> World:
-    """Two turns, a compaction as kimi-cli writes it (clear, then append), and what came later."""
+    """Two turns, a compaction as kimi-cli writes it (clear, then append), and later messages."""
     world = World(SimulatedDisk())
     world.disk.foreign.make_folder(PATH)
     opened = world.stored().open()

@@ -48,7 +48,7 @@ def fork(world: World, incarnation: str = "forked") -> SessionStat:
     return world.fork("f", NEW, incarnation=incarnation)
 
 
-# --- deaths and errors -------------------------------------------------------------------------
+# --- deaths and errors ---------------------------------------------------------------------------
 
 
 def check(world: World, after: dict[str, bytes], source: dict[str, bytes]) -> None:
@@ -140,7 +140,7 @@ def test_disk_that_loses_synced_data_is_detected() -> None:
     assert True in lost, "the tests above would see a fork that is not synced"
 
 
-# --- what is in a fork -------------------------------------------------------------------------
+# --- contents of a fork --------------------------------------------------------------------------
 
 
 def test_a_fork_has_the_generations_the_instant_and_the_uploads_that_it_speaks_of() -> None:
@@ -251,7 +251,7 @@ def test_foreign_file_does_not_count_as_an_upload() -> None:
     assert world.files(OTHER)["/uploads/.sent"] == b'["1.mp4"]'
 
 
-# --- refusals ----------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 def _occupied(world: World) -> None:
