@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import steno
-from support.crowd import crowd, wait_until
+from support.crowd import wait_until, writer_processes
 
 
 def message(text: str) -> dict[str, str]:
@@ -27,11 +27,11 @@ def trash_of(root: Path) -> list[Path]:
 def test_the_trash_holds_all_acknowledged_records_of_four_writers(root: Path) -> None:
     with steno.connect_sync(root) as client:
         client.open("demo", follow=False)
-        with crowd(root, "demo", 4) as members:
+        with writer_processes(root, "demo", 4) as writers:
             deleted = client.delete("demo", key="d")
-            for member in members:
-                member.wait_until_gone()
-        acks = [each for member in members for each in member.acks]
+            for writer in writers:
+                writer.wait_until_gone()
+        acks = [each for writer in writers for each in writer.acks]
         kept = keys_in(Path(deleted.trash) / "context.jsonl")
         assert {each["key"] for each in acks if "key" in each} <= kept
         assert client.sessions() == []

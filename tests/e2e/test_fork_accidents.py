@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import steno
-from support.crowd import crowd, wait_until
+from support.crowd import wait_until, writer_processes
 
 
 def lines(root: Path, session: str, name: str = "context.jsonl") -> list[bytes]:
@@ -34,12 +34,12 @@ def test_forks_beside_four_writers_are_each_one_instant(root: Path) -> None:
     made: list[steno.BlockingSession] = []
     with steno.connect_sync(root) as client:
         source = client.open("demo", follow=False)
-        with crowd(root, "demo", 4) as members:
+        with writer_processes(root, "demo", 4) as writers:
             for number in range(12):
                 made.append(source.fork(f"forks/{number}"))
-                for member in members:
-                    member.wait_for_one()
-        acks = [each for member in members for each in member.acks]
+                for writer in writers:
+                    writer.wait_for_one()
+        acks = [each for writer in writers for each in writer.acks]
         context, wire = lines(root, "demo"), lines(root, "demo", "wire.jsonl")
         assert len(context) == len(acks)
         for entry in acks:

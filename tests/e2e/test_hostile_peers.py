@@ -116,9 +116,9 @@ def test_a_peer_that_reads_no_reply_delays_no_client(root: Path) -> None:
         session = client.open("demo", follow=False)
         append_within(session, 30)
         before = resident_bytes(daemon.pid)
-        with closing(RawPeer(root, receive_messages=1)) as deaf:
+        with closing(RawPeer(root, receive_messages=1)) as stalled:
             for number in range(4 * limits.SEND_QUEUE_MESSAGES):
-                deaf.begin(b"%d" % number, "status")
+                stalled.begin(b"%d" % number, "status")
             for _ in range(20):
                 append_within(session, RECOVERED_S)
             assert resident_bytes(daemon.pid) - before < 64 * limits.MIB

@@ -33,7 +33,7 @@ from support.resident import resident_bytes
 CONNECTIONS = 1_000
 SOCKETS_A_CONTEXT = 500
 FOLLOWERS = 50
-DEAF_READERS = 30
+STALLED_READERS = 30
 READERS = 4
 EVENTS = 20_000
 BATCH = 500
@@ -190,11 +190,11 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
         for _ in range(2):
             session.append_message([record] * 100)
         before = resident_bytes(daemon.pid)
-        with sockets(root, DEAF_READERS, receive_messages=1) as peers:
+        with sockets(root, STALLED_READERS, receive_messages=1) as peers:
             for peer in peers:
                 for number in range(limits.PEER_LOANS_BYTES_MAX // limits.READ_AHEAD_BYTES_MAX):
                     peer.send_multipart(request_frames(b"%d" % number, json.dumps(read).encode()))
-            while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < DEAF_READERS:
+            while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < STALLED_READERS:
                 assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
             # A client that receives its replies is served meanwhile.
             assert len(list(session.lines())) == 200
@@ -229,16 +229,16 @@ def test_a_connection_of_many_followers_costs_little_and_gets_all_once_it_reads(
         session = client.open("demo", follow=False)
         session.append_message([record] * 200)
         before = resident_bytes(daemon.pid)
-        with closing(RawPeer(root, receive_messages=1)) as deaf:
+        with closing(RawPeer(root, receive_messages=1)) as stalled:
             for number in range(FOLLOWERS):
                 asked = {"session": "demo", "subscription": f"s{number}", "after": "0:0"}
-                deaf.begin(b"%d" % number, "subscribe", **asked, window=16 * limits.MIB)
+                stalled.begin(b"%d" % number, "subscribe", **asked, window=16 * limits.MIB)
             for _ in range(100):
                 session.append_message(record)
             assert resident_bytes(daemon.pid) - before < 5 * limits.PEER_EVENTS_BYTES_MAX
             reached = dict.fromkeys(range(FOLLOWERS), "0:0")
             while set(reached.values()) != {"0:300"}:
-                for name, body in deaf.receive():
+                for name, body in stalled.receive():
                     if body.get("kind") == "records":
                         assert body["first"] == reached[int(name)]
                         reached[int(name)] = body["next"]

@@ -21,19 +21,19 @@ TESTS = Path(__file__).parents[1]
 
 
 @contextmanager
-def crowd(root: Path, session: str, count: int) -> Iterator[list["Bystander"]]:
+def writer_processes(root: Path, session: str, count: int) -> Iterator[list["WriterProcess"]]:
     """Some processes that append; all have been acknowledged once when the block begins."""
-    members = [Bystander(root, session) for _ in range(count)]
+    writers = [WriterProcess(root, session) for _ in range(count)]
     try:
-        for member in members:
-            member.wait_for_one()
-        yield members
+        for writer in writers:
+            writer.wait_for_one()
+        yield writers
     finally:
-        for member in members:
-            member.end()
+        for writer in writers:
+            writer.end()
 
 
-class Bystander:
+class WriterProcess:
     """One process; `acks` contains what was acknowledged to it, complete after `end`."""
 
     def __init__(self, root: Path, session: str) -> None:
@@ -86,7 +86,7 @@ def append(session: "steno.BlockingSession") -> None:
 
 
 if __name__ == "__main__":
-    with steno.connect_sync(sys.argv[1], name="bystander") as client:
+    with steno.connect_sync(sys.argv[1], name="writer") as client:
         try:
             append(client.open(sys.argv[2], follow=False))
         except steno.NotFound:

@@ -13,7 +13,7 @@ from steno_protocol.rights import RIGHTS
 from stenod.api.auth import Admission
 
 
-def _let_in(folder: Path) -> str:
+def _admit(folder: Path) -> str:
     public = new_key_pair()[0]
     path = folder / credentials.CLIENTS_FILE
     path.touch(mode=0o600)
@@ -30,7 +30,7 @@ def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
 ) -> None:
     logged: list[str] = []
     admission = Admission(tmp_path, lambda event, error: logged.append(f"{event}: {error}"))
-    public = _let_in(tmp_path)
+    public = _admit(tmp_path)
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(error, os.strerror(error))
@@ -50,7 +50,7 @@ def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
 def test_an_invalid_client_list_is_logged_once_for_each_version(tmp_path: Path) -> None:
     logged: list[str] = []
     admission = Admission(tmp_path, lambda event, error: logged.append(f"{event}: {error}"))
-    public = _let_in(tmp_path)
+    public = _admit(tmp_path)
     assert admission.client(public)
 
     path = tmp_path / credentials.CLIENTS_FILE

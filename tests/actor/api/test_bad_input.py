@@ -215,32 +215,32 @@ def test_client_with_too_many_unreceived_blocks_gets_busy(
     for number in range(4):
         assert peer.ask("append", record, session=demo, key=f"k{number}")["kind"] == "ack"
     before = busy_answers(peer)
-    deaf = RawPeer(root, receive_messages=1)
+    stalled = RawPeer(root, receive_messages=1)
     read = b'{"command":"read","session":"%b","bytes_max":%d}' % (demo.encode(), 4 * limits.MIB)
     # The blocks that may wait, those that are being read, and those in the socket.
     given_most = limits.PEER_LOANS_BYTES_MAX // (3 * limits.MIB) + limits.PEER_BLOCKS_READ_MAX + 2
     for number in range(100):
-        deaf.send(*request_frames(b"%d" % number, read))
+        stalled.send(*request_frames(b"%d" % number, read))
 
     wait_until(lambda: busy_answers(peer) - before >= 100 - given_most)
     assert peer.ask("read", session=demo)["kind"] == "lines"
     answers: list[dict[str, Any]] = []
     while len(answers) < 100:
-        answers += [body for _, body in deaf.receive()]
+        answers += [body for _, body in stalled.receive()]
     assert {answer["kind"] for answer in answers} == {"lines", "error"}
     refused = [answer for answer in answers if answer["kind"] == "error"]
     assert {answer["code"] for answer in refused} == {"busy"}
     assert "receive them" in refused[0]["message"]
-    assert deaf.ask("read", session=demo)["kind"] == "lines"
-    deaf.close()
+    assert stalled.ask("read", session=demo)["kind"] == "lines"
+    stalled.close()
 
 
 def test_a_client_that_never_reads_hurts_nobody(peer: RawPeer, root: Path, demo: str) -> None:
-    deaf = RawPeer(root, receive_messages=1)
+    stalled = RawPeer(root, receive_messages=1)
     for number in range(20_000):
-        deaf.begin(b"%d" % number, "status")
+        stalled.begin(b"%d" % number, "status")
     assert peer.ask("append", GOOD, session=demo, key="after")["kind"] == "ack"
-    deaf.close()
+    stalled.close()
 
 
 def test_a_bad_message_is_refused_or_ignored_and_a_good_one_beside_it_is_served(

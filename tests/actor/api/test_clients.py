@@ -80,14 +80,14 @@ def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
 
 def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     untaken = SendBudget()
-    deaf = [Peer(SOCKET, b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
-    part = limits.UNTAKEN_BYTES_MAX // len(deaf)
+    stalled = [Peer(SOCKET, b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
+    part = limits.UNTAKEN_BYTES_MAX // len(stalled)
     assert part < limits.PEER_EVENTS_BYTES_MAX
-    frames = [lend(peer, part) for peer in deaf[1:]]
-    assert all(peer.takes_events for peer in deaf), "there is room for one more"
+    frames = [lend(peer, part) for peer in stalled[1:]]
+    assert all(peer.takes_events for peer in stalled), "there is room for one more"
 
-    frames.append(lend(deaf[0], part))
-    for peer in deaf:
+    frames.append(lend(stalled[0], part))
+    for peer in stalled:
         assert not peer.takes_events
         with pytest.raises(Busy):
             peer.check_takes()
@@ -97,11 +97,11 @@ def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
 
     # No request concerns this peer: its frames are counted when the others need room.
     frames[0].done = True
-    assert deaf[5].takes_events
-    lend(deaf[1], part)
-    assert not deaf[5].takes_events
-    deaf[2].in_flight.forget_all()
-    assert deaf[5].takes_events
+    assert stalled[5].takes_events
+    lend(stalled[1], part)
+    assert not stalled[5].takes_events
+    stalled[2].in_flight.forget_all()
+    assert stalled[5].takes_events
 
 
 def test_block_fits_the_room_beside_all_unreceived_blocks() -> None:

@@ -123,13 +123,13 @@ async def test_peer_that_reads_nothing_delays_no_other_and_then_loses_messages(
 ) -> None:
     in_flight = InFlightFrames()
     async with served(kind, root) as server:
-        lazy, its_identity = await server.connect_named(b"lazy")
-        lazy.set(zmq.RCVHWM, 1)
+        stalled, stalled_identity = await server.connect_named(b"stalled")
+        stalled.set(zmq.RCVHWM, 1)
         peer, identity = await server.connect_named(b"one")
         sent: list[bytes] = []
         frame = LARGE[: limits.KIB]
         while (
-            server.send(its_identity, message := b"%d" % len(sent), frame, in_flight=in_flight)
+            server.send(stalled_identity, message := b"%d" % len(sent), frame, in_flight=in_flight)
             is Sent.OK
         ):
             sent.append(message)
@@ -139,8 +139,8 @@ async def test_peer_that_reads_nothing_delays_no_other_and_then_loses_messages(
         assert server.send(identity, b"to one") is Sent.OK
         assert peer.recv() == b"to one"
         # Queued messages are not lost.
-        assert [lazy.recv_multipart()[0] for _ in sent] == sent
-        await until(lambda: server.send(its_identity, b"again") is Sent.OK)
+        assert [stalled.recv_multipart()[0] for _ in sent] == sent
+        await until(lambda: server.send(stalled_identity, b"again") is Sent.OK)
 
 
 @both
@@ -152,12 +152,12 @@ async def test_large_reply_is_copied_when_it_cannot_be_lent(
 
     in_flight = InFlightFrames()
     async with served(kind, root) as server:
-        (one, its_identity), (other, identity) = (
+        (one, stalled_identity), (other, identity) = (
             await server.connect_named(b"one"),
             await server.connect_named(b"two"),
         )
         monkeypatch.setattr(garbage.gc, "store", store)
-        assert server.send(its_identity, b"to one", LARGE, in_flight=in_flight) is Sent.OK
+        assert server.send(stalled_identity, b"to one", LARGE, in_flight=in_flight) is Sent.OK
         assert server.send(identity, b"to other", b"short") is Sent.OK
         assert one.recv_multipart() == [b"to one", LARGE]
         assert other.recv_multipart() == [b"to other", b"short"]

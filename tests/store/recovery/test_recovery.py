@@ -93,7 +93,7 @@ def repairs(session: StoredSession) -> list[dict[str, object]]:
 # --- opening -------------------------------------------------------------------------------------
 
 
-def test_a_new_session_is_made_with_its_first_happening(session: StoredSession) -> None:
+def test_a_new_session_is_made_with_its_first_entry(session: StoredSession) -> None:
     opened = session.open()
 
     assert opened.created
@@ -543,7 +543,7 @@ def test_lines_left_in_the_page_cache_by_a_failed_sync_are_rewritten_first(
     assert session.open().machine.head == Position(0, 4)
 
 
-def test_a_first_happening_that_was_never_synced_is_durable_once_it_is_believed() -> None:
+def test_a_first_entry_that_was_never_synced_is_durable_once_it_is_believed() -> None:
     disk, session = simulated()
     rehearsal = disk.clone()
     StoredSession(rehearsal, session.path).open(stamp=False)
