@@ -21,6 +21,7 @@ from llm.model_server import (
     stalling,
 )
 from support.command import Ran, Steno
+from support.daemon_in_thread import DaemonInThread
 
 CANARY = "sk-canary-7f3a"
 KEYS = {"STENO_LLM_API_KEY": "", "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}
@@ -32,7 +33,14 @@ def command(root: Path) -> Steno:
 
 
 @pytest.fixture
-def client(root: Path) -> Iterator[steno.BlockingClient]:
+def client(root: Path, daemon: DaemonInThread) -> Iterator[steno.BlockingClient]:
+    with steno.connect_sync(root, spawn=False, name="agent") as connected:
+        yield connected
+
+
+@pytest.fixture
+def spawning_client(root: Path) -> Iterator[steno.BlockingClient]:
+    """A client of a daemon in a process, which can be killed and logs to its file."""
     with steno.connect_sync(root, name="agent") as connected:
         yield connected
 
@@ -138,7 +146,7 @@ def test_failing_model_changes_nothing_and_blocks_no_retry(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_gives_the_compaction_up(
+def test_signal_abandons_the_compaction(
     command: Steno, client: steno.BlockingClient, number: signal.Signals
 ) -> None:
     before = texts(session := filled(client))
@@ -159,9 +167,9 @@ def test_a_signal_gives_the_compaction_up(
 
 @pytest.mark.parametrize("step", [failing(401, f"bad key {CANARY}"), chat()])
 def test_an_api_key_is_neither_logged_nor_stored(
-    root: Path, client: steno.BlockingClient, step: Step
+    root: Path, spawning_client: steno.BlockingClient, step: Step
 ) -> None:
-    filled(client)
+    filled(spawning_client)
     with ModelServer(step) as server:
         ran = compact(Steno(root, **{**KEYS, "OPENAI_API_KEY": CANARY}), server, "demo")
     assert server.asked[0].headers["authorization"] == f"Bearer {CANARY}"
@@ -207,8 +215,9 @@ def answering_all_but_bad(reply: Reply) -> None:
 
 
 def test_worker_compacts_due_sessions_despite_one_failure(
-    command: Steno, client: steno.BlockingClient
+    command: Steno, spawning_client: steno.BlockingClient
 ) -> None:
+    client = spawning_client
     bad, good, small = (filled(client, session) for session in ("w/bad", "w/good", "w/small"))
     other = filled(client, "other")
     small.clear()
@@ -233,7 +242,7 @@ def test_worker_compacts_due_sessions_despite_one_failure(
                 name, head = process.stdout.readline().split()
                 assert name == session.id
                 assert session.wait_for(head)
-                # The next daemon is there by itself.
+                # The next request starts the next daemon.
                 os.kill(client.status().pid, signal.SIGKILL)
             process.terminate()
             assert "Traceback" not in process.stderr.read()
