@@ -94,7 +94,7 @@ TRY_FIRST = {
     "what a failed sync dropped": 0,
     "what came since a file was synced": 0,
     "what nobody synced in a file that was moved away": 1584,
-    "marks of a rewrite": 1322,
+    "marks of a rewrite": 2168,
     "whether a rewrite took place": 2072,
     "a file that was there until now": 165,
     "a replaced file at the end of a writer": 128,
