@@ -17,48 +17,6 @@ def _connected(root: Path) -> steno.BlockingClient:
     return steno.connect_sync(root, spawn=False)
 
 
-def talk(client: steno.BlockingClient) -> steno.BlockingSession:
-    session = client.open("demo")
-    for number in range(3):
-        session.checkpoint()
-        session.append_message({"role": "user", "content": f"question {number}"})
-    return session
-
-
-def arrived(session: steno.BlockingSession) -> int:
-    texts = [str(message["content"]) for message in session.history]
-    return sum("this way" in text for text in texts)
-
-
-def test_only_one_of_several_agents_delivers_a_mail(root: Path) -> None:
-    with _connected(root) as client:
-        session = talk(client)
-        session.send_dmail(1, "this way", key="mail-1")
-        start = threading.Barrier(4)
-        delivered: list[steno.Ack] = []
-        refused: list[str] = []
-
-        def deliver() -> None:
-            with _connected(root) as other:
-                theirs = other.open("demo")
-                start.wait()
-                try:
-                    delivered.append(theirs.deliver_dmail("mail-1"))
-                except steno.NotFound as error:
-                    refused.append(error.message)
-
-        threads = [threading.Thread(target=deliver) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert (len(delivered), len(refused)) == (1, 3)
-        assert all("it was delivered as generation 1" in message for message in refused)
-        assert session.wait_for(delivered[0].head, timeout=60)
-        assert arrived(session) == 1
-
-
 @pytest.mark.parametrize("expecting", [False, True])
 def test_two_reverts_get_one_result_each_in_a_defined_order(root: Path, expecting: bool) -> None:
     with _connected(root) as one, _connected(root) as two:

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from steno import (
     BadRequest,
     BlockingClient,
-    Conflict,
     Live,
     NotFound,
     Position,
@@ -19,13 +17,12 @@ from steno import (
     StorageFailed,
     TooLarge,
     Turn,
-    WireRecord,
     connect,
     connect_sync,
 )
 from steno_protocol import limits
 from support.daemon_in_thread import DaemonInThread
-from support.wire_files import headers_in, values_in, wire_documents, wire_file
+from support.wire_files import values_in, wire_documents, wire_file
 
 HEADER = b'{"type":"metadata","protocol_version":"1.10"}\n'
 
@@ -94,20 +91,6 @@ def test_batch_may_contain_events_in_any_form(root: Path, client: BlockingClient
     assert [each.cursor for each in found] == [Position(0, line) for line in range(1, 7)]
 
 
-def test_event_has_the_durable_head_of_the_context(
-    client: BlockingClient,
-) -> None:
-    session = client.open("demo")
-    session.append_wire("A", {})
-    session.append_message([message("one"), message("two")])
-    session.checkpoint()
-    session.append_wire("B", {})
-    session.revert_to(0)
-    session.append_wire("C", {}, durability="synced")
-    at = [each.at for each in session.wire_records()]
-    assert at == [Position(0, 0), Position(0, 3), Position(1, 2)]
-
-
 def test_turns_are_read_from_their_begin_events(client: BlockingClient) -> None:
     session = client.open("demo")
     parts = [{"type": "text", "text": "and this"}]
@@ -120,32 +103,6 @@ def test_turns_are_read_from_their_begin_events(client: BlockingClient) -> None:
         Turn(Position(0, 4), 4.5, Position(0, 1), parts),
         Turn(Position(0, 5), 5, Position(0, 1), None),
     ]
-
-
-def test_repeated_event_is_there_once_also_after_a_restart(
-    root: Path, daemon: DaemonInThread
-) -> None:
-    with connect_sync(root, spawn=False) as client:
-        session = client.open("demo")
-        first = session.append_wire("A", {"n": 1}, key="step-1")
-        again = session.append_wire("A", {"n": 1}, key="step-1")
-        assert (again.duplicate, again.first) == (True, first.first)
-    daemon.stop()
-    daemon.start()
-    with connect_sync(root, spawn=False) as client:
-        later = client.session("demo").append_wire("A", {"n": 1}, key="step-1")
-    assert (later.duplicate, later.first) == (True, first.first)
-    assert len(wire_documents(root)) == 2
-
-
-def test_expect_is_a_position_of_the_wire_file(client: BlockingClient) -> None:
-    session = client.open("demo")
-    session.append_message(message("one"))
-    ack = session.append_wire("A", {}, expect="0:0")
-    session.append_wire("B", {}, expect=ack.head)
-    with pytest.raises(Conflict) as conflict:
-        session.append_wire("C", {}, expect=ack.head)
-    assert conflict.value.head == "0:3"
 
 
 @pytest.mark.parametrize(
@@ -203,22 +160,6 @@ async def test_async_client_has_the_same_methods(root: Path) -> None:
         assert [line async for line in session.wire_lines(until="0:1")] == [HEADER]
         assert [turn.user_input for turn in await session.turns()] == ["hi"]
         assert not await session.wire_is_empty()
-
-
-# --- many writers ---------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("daemon")
-@pytest.mark.anyio
-async def test_concurrent_first_writers_make_one_header(root: Path) -> None:
-    async with connect(root) as one, connect(root) as other, anyio.create_task_group() as tasks:
-        await one.open("demo", follow=False)
-        for number in range(32):
-            client = one if number % 2 else other
-            tasks.start_soon(client.session("demo").append_wire, "A", {"n": number})
-    documents = wire_documents(root)
-    assert headers_in(documents) == [0]
-    assert sorted(values_in(documents)) == list(range(32))
 
 
 # --- accidents ------------------------------------------------------------------------------------
@@ -337,28 +278,6 @@ def test_follower_of_both_files_has_a_position_in_each(client: BlockingClient) -
     blocks = {each.file: each for each in received if isinstance(each, RecordsEvent)}
     assert blocks["context"].first == ack.last
     assert [each.payload["n"] for each in blocks["wire"].wire_records()] == [1]
-
-
-def test_followers_get_a_written_event_after_its_sync(client: BlockingClient) -> None:
-    session = client.open("demo")
-    with session.subscribe("now", records="wire") as events:
-        assert isinstance(events.next_event(10), Live)
-        before = client.status().syncs
-        assert session.append_wire("A", {"n": 0}).durability == "written"
-        received = events.next_event(10)
-        assert isinstance(received, RecordsEvent)
-        assert client.status().syncs == before + 1
-        # Readers see every event that a follower has received.
-        assert [each.payload["n"] for each in session.wire_records()] == [0]
-
-
-def test_unsynced_event_is_synced_without_followers(client: BlockingClient) -> None:
-    session = client.open("demo")
-    session.append_wire("A", {"n": 0})
-    found: list[WireRecord] = []
-    while not found:
-        found = list(session.wire_records())
-    assert found[0].payload["n"] == 0
 
 
 @pytest.mark.usefixtures("daemon")

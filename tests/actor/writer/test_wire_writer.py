@@ -243,12 +243,6 @@ async def test_a_command_for_the_other_file_is_refused() -> None:
         assert isinstance(also_wrong.error, BadRequest)
 
 
-async def test_a_session_without_stamps_has_events_without_facts() -> None:
-    async with WireDesk().open(stamp=False) as desk:
-        await desk.do(append_wire("k0", by="planner"), event(0))
-        assert desk.file() == HEADER + event(0) + b"\n"
-
-
 async def test_messages_do_not_wait_for_events_on_a_slow_disk() -> None:
     async with WireDesk().open() as desk:
         gate = desk.wire_commits.gate = anyio.Event()
