@@ -84,7 +84,7 @@ def test_each_of_many_tables_keeps_its_first_piece() -> None:
     assert all(0 < len(table) <= PIECE for table in tables)
 
 
-def test_a_table_that_comes_with_more_keys_than_there_is_room_for_keeps_the_last() -> None:
+def test_table_with_too_many_keys_keeps_the_last() -> None:
     room = KeyRoom(keys_max=3 * PIECE, piece=PIECE)
     table = KeyTable(OPENED_MS)
     keys = fill(table, "a", 10 * PIECE)

@@ -45,7 +45,7 @@ def test_a_repeat_and_a_key_of_the_caller_are_looked_up() -> None:
     assert table.must_be_looked_up("job-1", repeat=False)
 
 
-def test_a_uuid7_that_is_younger_than_all_that_were_used_is_never_looked_up() -> None:
+def test_uuid7_younger_than_all_used_keys_is_not_looked_up() -> None:
     table = KeyTable(OPENED_MS, youngest_ms=OPENED_MS - 1000)
 
     for repeat in (False, True):
@@ -54,7 +54,7 @@ def test_a_uuid7_that_is_younger_than_all_that_were_used_is_never_looked_up() ->
         assert table.must_be_looked_up("job-1", repeat=repeat)
 
 
-def test_a_used_key_from_the_future_has_the_opening_believed_as_if_nothing_was_known() -> None:
+def test_used_key_from_the_future_makes_all_keys_unknown() -> None:
     table = KeyTable(OPENED_MS, youngest_ms=OPENED_MS + 5000)
 
     assert table.must_be_looked_up(uuid7(OPENED_MS + 5000, 1), repeat=False)

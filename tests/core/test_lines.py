@@ -101,9 +101,7 @@ def test_a_last_line_that_is_not_json_is_cut(marked: bool) -> None:
         b'{"role":"user","content":"x","weight":NaN}\n',
     ],
 )
-def test_a_last_line_that_kimi_cli_reads_is_kept_unless_it_may_be_half_lost(
-    marked: bool, line: bytes
-) -> None:
+def test_last_line_that_kimi_cli_reads_is_kept_unless_torn(marked: bool, line: bytes) -> None:
     assert kept(ONE + line, marked=marked) == ONE + line
     for lost in (line[:-1], line.replace(b"user", b"\0\0\0\0"), line[:-3] + b"\0" + line[-3:]):
         assert kept(ONE + lost, marked=marked) == ONE

@@ -86,7 +86,7 @@ def test_unstamped_session_contains_the_callers_records() -> None:
     assert lines_of(machine, usage("k2", 7)).data == records.usage_record(7) + b"\n"
 
 
-def test_a_checkpoint_gets_the_next_id_and_its_message_is_of_the_same_batch() -> None:
+def test_checkpoint_gets_the_next_id_and_shares_a_batch_with_its_message() -> None:
     machine = fresh(n_checkpoints=3)
 
     silent = lines_of(machine, checkpoint("c1"))
@@ -99,7 +99,7 @@ def test_a_checkpoint_gets_the_next_id_and_its_message_is_of_the_same_batch() ->
     assert second["_id"] == "c2.1/2"
 
 
-def test_a_prompt_is_a_line_in_an_empty_session_and_a_rewrite_in_any_other() -> None:
+def test_prompt_is_a_line_in_an_empty_session_and_otherwise_a_rewrite() -> None:
     assert isinstance(fresh().decide(prompt("p", "be kind"), []), Lines)
     assert isinstance(fresh(line=1).decide(prompt("p", "be kind"), []), Rewrite)
 

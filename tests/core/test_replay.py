@@ -35,7 +35,7 @@ def counted(lines: list[bytes]) -> ContextCounters:
 
 
 @given(st.lists(LINES, max_size=20), st.data())
-def test_any_lines_in_any_blocks_give_the_counters_of_reading_them_one_by_one(
+def test_replay_by_any_blocks_equals_a_read_line_by_line(
     lines: list[bytes], data: st.DataObject
 ) -> None:
     replay = Replay()

@@ -126,7 +126,7 @@ def test_a_repeated_key_is_answered_and_not_applied_again() -> None:
         machine.commit()
 
 
-def test_a_used_key_with_other_events_is_a_conflict_and_another_time_is_not() -> None:
+def test_used_key_conflicts_with_other_events_but_not_another_time() -> None:
     machine = fresh()
     first = lines_of(machine, append_wire("k1"), event(0), event(1)).ack
     machine.commit()

@@ -164,7 +164,7 @@ def talk(client: steno.BlockingClient) -> steno.BlockingSession:
     return session
 
 
-def test_a_daemon_that_is_killed_while_the_model_thinks_is_replaced_and_the_summary_fits(
+def test_summary_fits_after_a_kill_of_the_daemon_during_the_request(
     root: Path,
 ) -> None:
     with steno.connect_sync(root) as client:

@@ -102,7 +102,7 @@ def _meet_errors(client: steno.BlockingClient) -> list[str]:
     )
 
 
-def test_no_word_of_a_session_is_in_the_log_or_in_the_errors_of_others(root: Path) -> None:
+def test_log_and_errors_of_others_contain_no_session_contents(root: Path) -> None:
     (root / "config.toml").write_text("[log]\nlevel = 'debug'\n[disk]\nslow_sync_s = 0\n")
     with (
         ForegroundDaemon(root) as daemon,

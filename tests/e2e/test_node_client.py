@@ -103,9 +103,7 @@ def test_the_node_client_reads_the_pending_mail(root: Path, program: Path) -> No
     assert out == "the-mail\n", err
 
 
-def test_node_is_let_in_over_tcp_by_its_key_and_held_to_its_right(
-    root: Path, program: Path
-) -> None:
+def test_node_client_is_admitted_by_key_and_limited_to_its_right(root: Path, program: Path) -> None:
     command = Steno(root)
     for right in ("read", "write"):
         assert command("keys", "new", right, "--right", right).code == 0

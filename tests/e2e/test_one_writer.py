@@ -68,7 +68,7 @@ def _append_for_ever(session: "steno.BlockingSession") -> None:
         session.append_message({"role": "user", "content": "hi"})
 
 
-def test_a_daemon_notices_that_its_root_was_replaced_while_one_open_session_is_used(
+def test_daemon_in_use_notices_that_its_root_was_replaced(
     root: Path,
 ) -> None:
     home = root / "home"

@@ -70,9 +70,7 @@ def test_the_same_operations_make_the_same_history_counts_and_file(
     assert facts(reread)["history"] == facts(ours)["history"]
 
 
-def test_every_file_that_a_revert_or_clear_rotates_is_there_under_kimi_clis_name(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_rotated_files_have_kimi_clis_names(folder: Path, tmp_path: Path) -> None:
     async def live(context: Any) -> None:
         for round_number in range(3):
             await context.append_message(user(f"round {round_number}"))
@@ -271,7 +269,7 @@ def test_restore_is_for_an_object_without_history(folder: Path) -> None:
     asyncio.run(live())
 
 
-def test_a_part_of_an_unknown_type_stays_in_the_file_and_stops_no_restore(folder: Path) -> None:
+def test_part_of_an_unknown_type_stays_and_stops_no_restore(folder: Path) -> None:
     path = folder / "context.jsonl"
     strange = b'{"role":"user","content":[{"type":"hologram","beam":[1,2]}],"mood":"calm"}\n'
     path.write_bytes(strange + b'{"role":"user","content":"plain"}\n')

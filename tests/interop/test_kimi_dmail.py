@@ -53,7 +53,7 @@ def test_the_tool_sends_and_refuses_through_the_twin_as_through_the_original(
         assert phone.fetch_pending_dmail() is None
 
 
-def test_a_mail_that_the_loop_follows_is_over_and_the_next_can_be_sent(folder: Path) -> None:
+def test_followed_mail_is_over_and_the_next_can_be_sent(folder: Path) -> None:
     path = folder / "context.jsonl"
     context, phone = Context(path), DenwaRenji(path)
 

@@ -88,7 +88,7 @@ def test_the_endpoint_is_found_below_the_base_url(given: str, openai: str, anthr
         f"https://host/v1#{CANARY}",
     ],
 )  # fmt: skip
-def test_a_base_url_that_is_none_or_may_hold_a_secret_is_refused_and_not_shown(url: str) -> None:
+def test_invalid_base_url_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(BadRequest) as refused:
         checked_base_url(url)
     assert CANARY not in str(refused.value)
@@ -107,7 +107,7 @@ def test_a_key_goes_over_https_or_stays_on_the_machine(url: str) -> None:
     refuse_key_in_the_clear(url)
 
 
-def test_the_own_variable_goes_before_that_of_the_provider_and_a_given_key_before_both() -> None:
+def test_given_key_precedes_stenos_variable_and_the_providers() -> None:
     environment = {"STENO_LLM_API_KEY": "own", "OPENAI_API_KEY": "theirs"}
     found = [
         secret_of("given", environment, "OPENAI_API_KEY"),

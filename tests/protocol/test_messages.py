@@ -634,7 +634,7 @@ def test_replies_that_share_a_message_are_one_array() -> None:
     ]  # fmt: skip
 
 
-def test_a_field_that_an_answer_has_and_the_client_does_not_know_is_passed_over() -> None:
+def test_unknown_field_of_a_reply_is_ignored() -> None:
     records = Records(first="0:0", next="0:1")
     for header, body in (
         (b'{"kind":"done","added":{"later":1}}', Done()),
@@ -644,7 +644,7 @@ def test_a_field_that_an_answer_has_and_the_client_does_not_know_is_passed_over(
         assert answer.body == body
 
 
-def test_a_field_that_a_command_has_and_the_daemon_does_not_know_is_refused() -> None:
+def test_unknown_field_of_a_command_is_refused() -> None:
     assert type(_refusal_of(b'{"command":"status","added":1}')) is BadRequest
 
 

@@ -79,7 +79,7 @@ def test_no_session_id_leads_out_of_its_folder_or_into_another_sessions_files(
     assert "/".join(segments) == session.removeprefix(f"{mount}:" if mount else "")
 
 
-def test_a_session_id_at_its_limit_is_taken_and_one_character_more_is_not() -> None:
+def test_session_id_is_accepted_up_to_its_limit() -> None:
     longest = "/".join(["a" * 63] * 4)
     assert len(longest) == limits.SESSION_ID_CHARS_MAX
     assert paths.split_session(longest)[1] == ("a" * 63,) * 4

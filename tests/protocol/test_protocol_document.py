@@ -201,7 +201,7 @@ def test_an_example_of_a_block_has_as_many_lines_as_its_header_says(example: Exa
 
 
 @pytest.mark.parametrize("command", ["read", "read_wire"])
-def test_the_offset_in_the_example_of_a_read_is_the_size_of_its_block(command: str) -> None:
+def test_offset_in_the_read_example_is_the_size_of_its_block(command: str) -> None:
     example = next(each for each in COMMAND_SECTIONS[command].examples if each.kind == "block")
     offset = _header_before(example)["offset"]
     assert len(example.text.encode()) + 1 == offset

@@ -112,7 +112,7 @@ def test_a_mount_in_a_home_is_known_by_its_path(monkeypatch: pytest.MonkeyPatch)
     assert _read(text).folders == {"kimi": "/users/ada/.kimi", "data": "/data"}
 
 
-def test_the_mounts_of_a_file_that_is_wrong_elsewhere_are_those_that_can_be_mounted() -> None:
+def test_invalid_configuration_still_gives_its_valid_mounts() -> None:
     text = "[log]\nlevle = 3\n[mounts]\nkimi = '/data'\nother = 3\ngone = '~nosuchuser'\n"
     assert mounted_folders(text, FILE) == {"kimi": "/data"}
     assert mounted_folders("mounts = 3\n", FILE) == {}

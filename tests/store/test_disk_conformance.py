@@ -48,9 +48,7 @@ def everything(disk: Disk, handle: int) -> bytes:
 # --- folders -------------------------------------------------------------------------------------
 
 
-def test_a_root_that_is_missing_is_an_error_unless_it_is_to_be_made(
-    disk: Disk, world: DiskWorld
-) -> None:
+def test_missing_root_is_an_error_unless_it_is_created(disk: Disk, world: DiskWorld) -> None:
     path = f"{world.path}/a/b/c"
     with pytest.raises(FileNotFoundError):
         disk.open_root(path)

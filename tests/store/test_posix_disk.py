@@ -140,7 +140,7 @@ def test_an_unexpected_copy_error_is_raised(
     assert disk.read(target, 100, 0) == b"appends"
 
 
-def test_a_copy_onto_a_full_disk_is_short_and_the_next_one_says_why(
+def test_copy_onto_a_full_disk_is_short_and_the_next_fails(
     disk: PosixDisk, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_some = os.copy_file_range

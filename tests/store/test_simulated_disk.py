@@ -245,7 +245,7 @@ def test_a_folder_is_durable_once_it_was_made_through_the_disk() -> None:
 
 
 @pytest.mark.parametrize("synced", [None, "source", "target"])
-def test_a_folder_that_was_moved_is_after_a_power_cut_in_one_place_never_in_none(
+def test_moved_folder_is_in_one_place_after_a_power_cut(
     synced: str | None,
 ) -> None:
     found: set[tuple[str, ...]] = set()
@@ -267,7 +267,7 @@ def test_a_folder_that_was_moved_is_after_a_power_cut_in_one_place_never_in_none
 # --- deaths ------------------------------------------------------------------------------------
 
 
-def test_the_death_of_a_process_loses_no_byte_and_no_name_and_frees_locks_and_handles() -> None:
+def test_process_death_loses_no_data_and_frees_locks_and_handles() -> None:
     disk, handle = disk_with(b"one\n")
     root = disk.open_root(ROOT)
     assert disk.lock(root)
@@ -404,7 +404,7 @@ def test_a_disk_can_fail_at_every_call_once(call: int) -> None:
     assert len(disk.calls) == call + 1
 
 
-def test_a_failed_sync_drops_the_pages_and_the_next_one_succeeds_over_lost_data() -> None:
+def test_failed_sync_drops_pages_and_the_next_sync_succeeds() -> None:
     disk, handle = disk_with(b"one\n")
     disk.write(handle, b"two\n")
     disk.fail_next("fdatasync", errno.EIO)

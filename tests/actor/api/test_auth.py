@@ -25,7 +25,7 @@ def _admit(folder: Path) -> str:
     ("method", "error"),
     [("open", errno.EMFILE), ("open", errno.ENOMEM), ("fstat", errno.EIO), ("fdopen", errno.EIO)],
 )
-def test_a_list_that_cannot_be_read_for_a_moment_is_read_at_the_next_look(
+def test_temporarily_unreadable_list_is_read_at_the_next_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: int
 ) -> None:
     logged: list[str] = []

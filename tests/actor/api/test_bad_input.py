@@ -101,9 +101,7 @@ def test_a_bad_record_is_refused_and_nothing_is_written(
     assert peer.ask("stat", session=demo)["head"] == "0:1"
 
 
-def test_a_record_over_the_limit_is_refused_and_one_at_the_limit_is_not(
-    peer: RawPeer, demo: str
-) -> None:
+def test_only_a_record_over_the_limit_is_refused(peer: RawPeer, demo: str) -> None:
     frame = b'{"role":"user","content":"%b"}'
     room = limits.RECORD_BYTES_MAX - len(frame) + 2
     largest = frame % (b"x" * room)
@@ -243,9 +241,7 @@ def test_a_client_that_never_reads_hurts_nobody(peer: RawPeer, root: Path, demo:
     stalled.close()
 
 
-def test_a_bad_message_is_refused_or_ignored_and_a_good_one_beside_it_is_served(
-    peer: RawPeer, demo: str
-) -> None:
+def test_bad_message_is_refused_and_a_good_one_beside_it_served(peer: RawPeer, demo: str) -> None:
     append = json.dumps({"command": "append", "session": demo, "key": "together"})
     status = '["s",0,{"command":"status"}]'
     ignored = peer.ask("stats")["ignored"]
@@ -261,9 +257,7 @@ def test_a_bad_message_is_refused_or_ignored_and_a_good_one_beside_it_is_served(
     assert peer.ask("stats")["ignored"] == ignored + 6
 
 
-def test_a_frame_over_the_limit_ends_the_connection_and_one_at_the_limit_does_not(
-    peer: RawPeer, demo: str
-) -> None:
+def test_only_a_frame_over_the_limit_ends_the_connection(peer: RawPeer, demo: str) -> None:
     append = {"session": demo, "key": "large"}
     largest = b"x" * (limits.FRAME_BYTES_MAX - 1)
     with peer.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED) as monitor:
@@ -284,7 +278,7 @@ def test_client_of_protocol_1_is_refused_with_the_remedy(peer: RawPeer) -> None:
     assert peer.ask("status")["kind"] == "status"
 
 
-def test_no_session_is_made_among_the_uploads_of_another_and_one_that_is_there_stays(
+def test_no_session_is_created_in_uploads_and_existing_ones_stay(
     root: Path,
 ) -> None:
     uploads = root / "sessions" / "demo" / "uploads"

@@ -113,7 +113,7 @@ async def test_expired_lease_blocks_no_compaction_and_its_commit_is_still_valid(
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-async def test_the_id_that_was_promised_is_kept_though_an_earlier_one_was_never_used(
+async def test_promised_id_is_kept_although_an_earlier_one_is_unused(
     is_restarted: bool,
 ) -> None:
     async with Desk().open() as desk:
@@ -202,7 +202,7 @@ async def test_where_there_is_nothing_to_do_there_is_no_lease_and_no_id(
         assert (await compactions.begin(desk.writer, compact_begin("b"))).checkpoint_id == 1
 
 
-async def test_a_look_that_fails_late_does_not_end_the_lease_of_the_next_compactor() -> None:
+async def test_late_failure_of_a_look_keeps_the_next_compactors_lease() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         release = anyio.Event()
@@ -343,7 +343,7 @@ async def test_a_compaction_that_begins_during_a_rewrite_is_of_before_or_after(t
 # --- the next daemon -----------------------------------------------------------------------------
 
 
-async def test_a_commit_is_right_after_a_restart_and_its_id_is_still_its_own() -> None:
+async def test_commit_after_a_restart_is_valid_and_keeps_its_id() -> None:
     async with Desk().open() as desk:
         await fill(desk)
         answer = await compactions_at(desk).begin(desk.writer, compact_begin("a"))

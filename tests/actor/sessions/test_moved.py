@@ -88,7 +88,7 @@ async def test_a_session_that_was_moved_away_is_not_there_and_can_be_made() -> N
         assert (lines(daemon, "demo"), lines(daemon, "moved")) == (1, 1)
 
 
-async def test_a_session_that_was_moved_away_is_made_by_the_command_that_says_so() -> None:
+async def test_create_command_makes_a_moved_session_again() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await opened_and_moved(daemon)

@@ -80,7 +80,7 @@ async def test_two_lines_of_a_timeline_are_never_under_way_at_once(turns: int) -
         assert len(desk.stored.timeline()) == 1 + len(desk.spans)
 
 
-async def test_a_line_that_failed_and_could_not_be_cut_takes_no_later_one_with_it() -> None:
+async def test_failed_line_that_cannot_be_cut_spares_later_lines() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k"), user("one"))
         desk.disk.fail_next("fdatasync", errno.EIO, name=paths.TIMELINE)

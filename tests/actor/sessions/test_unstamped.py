@@ -98,7 +98,7 @@ async def test_a_session_that_is_made_again_knows_no_key_of_the_one_before() -> 
         assert not (await put(daemon, "a2", "k")).duplicate
 
 
-async def test_of_too_many_keys_those_of_the_session_that_was_opened_first_are_forgotten() -> None:
+async def test_first_opened_session_forgets_keys_over_the_budget() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     daemon.registry._kept = ClosedSessionKeys(keys_max=4)
     async with daemon.running():

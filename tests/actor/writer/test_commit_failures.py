@@ -160,7 +160,7 @@ def errors(daemon: DaemonInProcess, name: bytes) -> list[ErrorReply]:
     return [answer for answer in daemon.answers[name] if isinstance(answer, ErrorReply)]
 
 
-async def test_a_subscription_that_is_refused_leaves_the_one_of_its_name_as_it_was() -> None:
+async def test_refused_subscription_leaves_the_earlier_one_of_its_name() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await ask(daemon, b"o", OPEN)

@@ -94,7 +94,7 @@ async def test_unsynced_foreign_lines_are_shown_when_they_are_durable(
         assert left.durable == left.cached == (foreign("one") + foreign("two"))
 
 
-async def test_a_read_after_a_sync_and_a_cut_that_failed_shows_nothing_that_can_be_lost() -> None:
+async def test_read_after_a_failed_sync_and_cut_shows_only_durable_lines() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     disk = daemon.disk
     async with daemon.running():

@@ -110,7 +110,7 @@ async def test_acked_records_survive_a_foreign_rename_at_any_call_of_a_writers_e
     assert number > 3
 
 
-async def test_a_replaced_file_is_kept_though_another_program_takes_the_name_it_would_get() -> None:
+async def test_replaced_file_is_kept_although_its_name_is_taken() -> None:
     has_come, number = True, 0
     while has_come:
         async with Desk().open() as desk:
@@ -124,9 +124,7 @@ async def test_a_replaced_file_is_kept_though_another_program_takes_the_name_it_
     assert number > 5
 
 
-async def test_a_file_that_another_program_appends_to_is_not_cut_when_its_lines_are_taken_in() -> (
-    None
-):
+async def test_adopted_file_with_foreign_appends_is_not_cut() -> None:
     has_come, number = True, 0
     while has_come:
         async with Desk().open() as desk:
@@ -210,7 +208,7 @@ async def test_session_with_a_removed_file_continues_from_its_open_file(older: b
         assert again.ack.first == f"{int(older)}:0"
 
 
-async def test_a_file_that_comes_back_soon_is_taken_in_and_nothing_is_put_in_its_place() -> None:
+async def test_file_that_returns_soon_is_adopted_and_not_replaced() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         desk.disk.foreign.rename(FILE, "context_1.jsonl")
@@ -224,7 +222,7 @@ async def test_a_file_that_comes_back_soon_is_taken_in_and_nothing_is_put_in_its
         assert sent.ack.first == "1:1"
 
 
-async def test_a_writer_that_ends_without_its_file_leaves_a_session_that_can_be_opened() -> None:
+async def test_session_can_be_opened_after_its_writer_lost_the_file() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         mine = desk.file()
@@ -298,7 +296,7 @@ async def test_files_closed_meanwhile_append_nothing_to_the_timeline() -> None:
         assert [entry.kind for entry in desk.stored.timeline()] == ["created", "fork"]
 
 
-async def test_a_line_of_the_timeline_is_finished_in_the_folder_that_it_was_begun_in() -> None:
+async def test_timeline_line_is_finished_in_the_folder_of_its_start() -> None:
     async with Desk().open() as desk:
         opened = desk.writer.opened
         assert opened is not None

@@ -169,7 +169,7 @@ async def test_a_fault_in_one_command_of_a_round_refuses_that_command_alone(
 
 
 @pytest.mark.parametrize("step", ["begin", "answer", "conclude"])
-async def test_a_fault_outside_any_command_ends_its_session_until_the_next_command_and_no_other(
+async def test_fault_outside_a_command_closes_only_its_session(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon = DaemonInProcess(SimulatedDisk())

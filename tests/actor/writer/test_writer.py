@@ -474,9 +474,7 @@ async def test_lines_that_another_program_appended_between_look_and_write_shift_
         assert desk.durable() == desk.file()
 
 
-async def test_a_half_line_between_look_and_write_makes_the_outcome_unknown_and_costs_nothing() -> (
-    None
-):
+async def test_half_line_before_a_write_makes_its_outcome_unknown() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         between_look_and_write(desk, lambda: desk.disk.foreign.append(FILE, b'{"role":"us'))
@@ -544,7 +542,7 @@ async def test_a_rotation_as_kimi_cli_makes_it_is_a_generation() -> None:
         assert (await desk.do(append("k1", repeat=True), user("one"))).ack.first == "0:0"
 
 
-async def test_a_file_that_was_cut_is_believed_as_it_is_and_followers_start_over() -> None:
+async def test_cut_file_is_adopted_and_followers_start_over() -> None:
     async with Desk().open() as desk:
         _, reader = desk.subscribe()
         await desk.do(append("k1"), user("one"))
@@ -574,7 +572,7 @@ async def test_rewrite_conflicts_after_a_foreign_change() -> None:
         assert rewrite.error.head == "0:3"
 
 
-async def test_a_folder_that_cannot_be_looked_into_is_looked_at_again_by_the_next_command() -> None:
+async def test_next_command_looks_again_at_an_unreadable_folder() -> None:
     async with Desk().open() as desk:
         await desk.do(append("k1"), user("one"))
         desk.disk.foreign.replace(FILE, foreign("theirs"))

@@ -18,7 +18,7 @@ def test_every_line_fits_and_nothing_is_lost(text: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [None, 20])
-def test_a_text_stays_in_one_line_in_a_pipe_and_where_there_is_no_room(width: int | None) -> None:
+def test_text_stays_on_one_line_in_a_pipe_and_a_narrow_terminal(width: int | None) -> None:
     assert [*beside("root    ", "word " * 50, 8, width)] == ["root    " + "word " * 50]
 
 

@@ -86,7 +86,7 @@ def originals(path: Path) -> list[bytes]:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_repair_that_is_killed_at_any_call_leaves_the_original_or_the_repaired_file(
+def test_repair_killed_at_any_call_leaves_the_original_or_the_repaired_file(
     talk: Path,
 ) -> None:
     states, number, end = set[bytes](), 1, -signal.SIGKILL

@@ -88,7 +88,7 @@ def test_any_messages_make_a_request_with_a_part_for_each_and_the_prompt(
 
 
 @given(content=st.lists(PARTS, max_size=4))
-def test_the_text_parts_of_a_message_are_all_there_and_its_thoughts_are_not(
+def test_message_keeps_its_text_parts_without_thoughts(
     content: list[dict[str, Any]],
 ) -> None:
     marked = [

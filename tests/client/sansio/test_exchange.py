@@ -68,7 +68,7 @@ def test_several_acks_in_one_message_reach_their_requests() -> None:
     assert [pending.result()[0] for pending in pendings] == acks
 
 
-def test_a_mutation_without_an_answer_is_sent_again_as_a_repeat_and_ever_later() -> None:
+def test_mutation_without_a_reply_is_resent_at_growing_intervals() -> None:
     driver = Driver()
     pending = driver.append()
     first = only(driver.sent())[1]
@@ -125,7 +125,7 @@ def test_reconnect_repeats_sent_requests_only() -> None:
     ]
 
 
-def test_an_ack_of_the_first_copy_ends_the_request_and_that_of_the_second_is_ignored() -> None:
+def test_first_ack_ends_a_request_and_a_second_is_ignored() -> None:
     driver = Driver()
     pending = driver.append()
     driver.wait(2.0)
@@ -258,7 +258,7 @@ def test_query_without_its_reply_was_not_applied(
     assert raised.value.outcome is Outcome.NOT_APPLIED
 
 
-def test_a_fork_that_finds_its_new_session_there_says_so_because_its_key_knows_its_own() -> None:
+def test_fork_refuses_an_existing_session_of_another_key() -> None:
     driver = Driver()
     pending = driver.ask(Fork(session="demo", new_session="other", key="k2"))
     driver.exchange.disconnected("lost")
@@ -440,7 +440,7 @@ def test_a_lagging_subscription_resumes_once_its_inbox_is_empty() -> None:
     assert command.after == "0:1"
 
 
-def test_an_event_that_does_not_follow_is_not_shown_and_is_asked_for_again() -> None:
+def test_event_out_of_sequence_is_dropped_and_requested_again() -> None:
     driver = Driver()
     follower = driver.follow()
     request_id = begin(driver, follower)
@@ -534,7 +534,7 @@ def test_a_session_that_goes_away_ends_its_subscription() -> None:
     assert not driver.exchange.wants_connection
 
 
-def test_a_subscription_without_an_answer_is_asked_again_under_a_new_name_then_given_up() -> None:
+def test_subscription_without_a_reply_is_resent_once_under_a_new_name() -> None:
     driver = Driver()
     follower = driver.follow()
     asked_at: dict[str, float] = {}
@@ -636,7 +636,7 @@ def test_messages_wait_in_order_for_a_full_socket(
     assert [keys_of(message) for message in socket.taken] == [["a", "b"], ["c", "d"], ["e"]]
 
 
-def test_a_large_request_goes_in_a_message_of_its_own_and_the_order_stays() -> None:
+def test_large_request_is_a_message_of_its_own_in_order() -> None:
     driver, socket = Driver(), Socket()
     large = b"x" * limits.TOGETHER_BYTES_MAX
     for key, each in (("a", RECORD), ("b", large), ("c", RECORD), ("d", RECORD)):

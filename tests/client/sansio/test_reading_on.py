@@ -80,7 +80,7 @@ def read_all(reader: LineReader, daemon: Answers, file: Bytes | None) -> list[by
 
 
 @given(LINES, st.data(), st.integers(0, 30))
-def test_every_line_comes_once_also_when_the_file_grows_or_cannot_be_read_on(
+def test_every_line_comes_once_from_growing_and_unreadable_files(
     lines: list[bytes], data: st.DataObject, reads: int
 ) -> None:
     ends: list[int] = [len(b"".join(lines[:count])) for count in range(len(lines) + 1)]

@@ -21,7 +21,7 @@ def ids_of(pendings: list[Pending]) -> list[bytes]:
     return [pending.id for pending in pendings]
 
 
-def test_each_answer_lets_the_next_one_go_in_the_order_in_which_they_were_asked() -> None:
+def test_each_reply_releases_the_next_request_in_order() -> None:
     driver = Driver()
     pendings = [driver.stat() for _ in range(MANY)]
     sent = ids(driver)

@@ -265,7 +265,7 @@ def test_a_reader_goes_on_where_the_last_block_ended_until_the_head() -> None:
     assert [cursor for cursor, _ in reader.lines] == [Position(1, line) for line in range(3)]
 
 
-def test_a_reader_asks_for_little_at_first_and_for_more_when_it_goes_on() -> None:
+def test_reader_requests_little_at_first_and_more_later() -> None:
     reader = LineReader("demo", "0:0")
     asked: list[int] = []
     for number in range(6):
@@ -313,7 +313,7 @@ def test_a_past_state_ends_before_its_checkpoint() -> None:
     assert (state.head, len(state.history)) == (Position(1, 1), 1)
 
 
-def test_a_past_state_at_the_end_is_there_and_behind_it_is_not_found() -> None:
+def test_past_state_exists_up_to_the_end_only() -> None:
     for at, is_there in (("1:2", True), ("1:4", True), ("1:5", False)):
         past = PastReader("demo", at, None)
         # Two lines were too long for any reader, and have their places none the less.
@@ -327,7 +327,7 @@ def test_a_past_state_at_the_end_is_there_and_behind_it_is_not_found() -> None:
                 past.state()
 
 
-def test_a_past_state_before_the_first_checkpoint_of_a_compacted_file_knows_its_id() -> None:
+def test_past_state_of_a_compacted_file_knows_its_first_checkpoint_id() -> None:
     past = PastReader("demo", 1, 5)
     past.reader.take(lines_reply("1:0", "1:2", "1:2"), b'{"role":"_checkpoint","id":5}\n' + LINE)
     past.absorb()

@@ -64,7 +64,7 @@ def test_foreign_append_during_an_opening_is_kept() -> None:
     assert number > 3
 
 
-def test_a_mark_below_which_another_program_edits_during_an_opening_is_believed_no_more() -> None:
+def test_recovery_point_is_dropped_after_a_foreign_edit_below_it() -> None:
     has_come, number = True, 0
     while has_come:
         disk, session = simulated()
@@ -132,7 +132,7 @@ def test_last_name_of_a_file_is_kept_after_an_unfinished_rewrite(
         raise AssertionError("the second name was never removed")
 
 
-def test_a_file_that_another_program_is_replacing_is_waited_for_before_it_is_missed() -> None:
+def test_file_under_replacement_is_waited_for() -> None:
     disk, session = simulated()
     disk.foreign.replace(f"{PATH}/context_1.jsonl", foreign("theirs"))
     disk.folder_at(PATH).modified_s = NOW_S
@@ -274,7 +274,7 @@ def test_a_file_that_comes_while_another_one_is_opened_is_not_written_over() -> 
     assert number > 3
 
 
-def test_a_key_in_a_file_that_another_program_moved_away_is_durable_before_it_is_believed() -> None:
+def test_key_in_a_moved_file_is_durable_before_it_counts() -> None:
     disk, session = simulated()
     opened = session.open()
     apply(opened, append("a"), user("1"))

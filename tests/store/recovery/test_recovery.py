@@ -706,7 +706,7 @@ def test_a_torn_timeline_is_cut_and_kept(world: World, session: StoredSession) -
 
 
 @pytest.mark.parametrize("left", [1, 12, len(ENTRY) - 1])
-def test_a_line_behind_half_of_one_that_could_not_be_cut_again_can_be_read(left: int) -> None:
+def test_line_behind_an_uncut_half_line_is_readable(left: int) -> None:
     disk, session = simulated()
     opened = session.open()
     disk.shorten_next("write", left)

@@ -272,7 +272,7 @@ def test_verify_reports_a_missing_generation() -> None:
     assert kinds(found) == [("generation_gap", "context_1.jsonl")]
 
 
-def test_the_generation_before_one_that_is_gone_is_not_looked_for_in_the_present_one() -> None:
+def test_generation_before_a_missing_one_is_not_compared_with_the_present() -> None:
     found = rewritten()
     opened = found.session.open()
     apply(opened, clear("t"))
@@ -317,9 +317,7 @@ def test_of_many_generations_one_file_is_open_at_a_time(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 @pytest.mark.parametrize("name", ["context_1.jsonl", "timeline.jsonl"])
-def test_a_look_that_runs_out_of_handles_or_memory_says_nothing_of_the_files(
-    name: str, error: int
-) -> None:
+def test_look_without_handles_or_memory_says_nothing_of_the_files(name: str, error: int) -> None:
     found = rewritten()
     found.disk.fail_next("open_read", error, name=name)
     with pytest.raises(OSError, match=name) as failed:

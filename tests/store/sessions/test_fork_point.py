@@ -197,7 +197,7 @@ def test_context_with_fewer_turns_is_forked_whole() -> None:
     assert places(world, turn=1) == ("0:1", 3)
 
 
-def test_turns_before_the_first_known_instant_are_counted_in_the_generation_of_that_time() -> None:
+def test_early_turns_are_counted_in_the_generation_of_their_time() -> None:
     world = joined()
     wire = [HEADER, turn(None, 0), turn(None, 1), part("0:4", 1), turn("1:1", 2)]
     world.disk.plant(f"{PATH}/wire.jsonl", b"".join(wire))
@@ -317,7 +317,7 @@ def test_a_turn_that_left_nothing_begins_where_the_next_one_does() -> None:
     assert places(world, undo=1) == ("1:4", 4)
 
 
-def test_where_another_program_rewrote_the_file_a_turn_is_placed_by_its_text_alone() -> None:
+def test_turn_in_a_foreign_rewrite_is_placed_by_its_text() -> None:
     # The time of such a rewrite is a file's, and a copy of the session has the time of the copy.
     world = with_files(foreign("a summary") + foreign("two"), HEADER, begun("two", 0))
     world.disk.plant(f"{PATH}/context_1.jsonl", foreign("zero"))

@@ -143,7 +143,7 @@ def test_disk_that_loses_synced_data_is_detected() -> None:
 # --- contents of a fork --------------------------------------------------------------------------
 
 
-def test_a_fork_has_the_generations_the_instant_and_the_uploads_that_it_speaks_of() -> None:
+def test_fork_has_the_generations_and_uploads_that_it_refers_to() -> None:
     world = prepared()
     source = world.files(PATH)
 
@@ -178,7 +178,7 @@ def test_a_fork_begins_with_an_incarnation_of_its_own_and_knows_its_parent() -> 
     assert b'"custom_title":"mine"' in world.stored(NEW).file("state.json")
 
 
-def test_keys_that_came_along_count_as_applied_and_those_behind_the_cut_do_not() -> None:
+def test_fork_knows_the_keys_before_its_cut_only() -> None:
     world = prepared()
     world.fork("f", NEW, turn=0)
     opened = world.stored(NEW).open(create=False)
@@ -204,7 +204,7 @@ def test_a_fork_at_any_position_opens_ends_there_and_can_be_forked_again(at: str
     assert timeline_entries.VOIDED not in world.stored("other").file("timeline.jsonl").decode()
 
 
-def test_the_id_of_the_checkpoint_that_a_compaction_began_with_is_the_next_in_its_fork() -> None:
+def test_fork_continues_with_the_first_checkpoint_id_of_a_compaction() -> None:
     world = World(SimulatedDisk())
     old = b"".join(line({"role": "_checkpoint", "id": number}) for number in range(3))
     new = line({"role": "_checkpoint", "id": 3}) + user("a summary") + b"\n"

@@ -141,7 +141,7 @@ def test_a_description_that_dies_at_any_call_is_as_before_or_as_after() -> None:
     assert outcomes == {"", "t"}
 
 
-def test_a_replacement_that_dies_at_any_call_loses_no_byte_of_the_damaged_file() -> None:
+def test_replacement_that_dies_at_any_call_keeps_the_damaged_file() -> None:
     world = world_with(b"{damaged")
     for dying in deaths(world, lambda each: each.describe(title="t", replace_damaged=True)):
         with contextlib.suppress(Death):
