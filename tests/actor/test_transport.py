@@ -20,7 +20,7 @@ from steno._connect.connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.api.clients import InFlightFrames
+from stenod.api.peers import InFlightFrames
 from stenod.net.transport import Sent, Transport
 from support.served_transport import (
     FAULT,
@@ -170,14 +170,14 @@ async def test_a_connection_stands_until_it_ends(root: Path, kind: str) -> None:
         (ending, gone), _ = await there.come(b"ending"), await there.come(b"staying")
         first, other = there.links[b"ending"], there.links[b"staying"]
         assert first is not None
-        assert first.stands
+        assert first.is_open
         ending.close()
-        await until(lambda: not first.stands)
+        await until(lambda: not first.is_open)
         # Its handle may be another connection's from now on.
         await there.come(b"later")
-        assert not first.stands
+        assert not first.is_open
         assert other is not None
-        assert other.stands
+        assert other.is_open
         assert there.send(gone, b"nobody") is Sent.GONE
 
 
