@@ -165,7 +165,7 @@ MUTANTS = {
         Conversation, "whole", lambda self, line: line
     ),
     "a mail that outlives its checkpoint": Mutant(dmail, "outlives", lambda mail, entry: True),
-    "a mail that nobody is told of when they come late": Mutant(Feed, "begin_with", _nothing),
+    "a mail that nobody is told of when they come late": Mutant(Feed, "load_state", _nothing),
     "foreign lines that nobody notices": Mutant(JsonlLog, "is_foreign_changed", lambda self: False),
 }
 """Every guard that the simulation is known to miss."""

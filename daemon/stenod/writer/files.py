@@ -409,7 +409,7 @@ class OpenFiles:
         opened.machine.keys.share(self._services.key_room)
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
-        self._feed.begin_with(opened.machine)
+        self._feed.load_state(opened.machine)
 
     def _opened(self, how: OpenHow) -> tuple[Opened, bool]:
         """Open the files; False if what they held is not what stands there now. Blocks."""
