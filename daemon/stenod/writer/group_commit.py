@@ -22,12 +22,9 @@ L = TypeVar("L")
 
 
 class GroupCommit:
-    """The writers whose mailboxes were filled since the last group commit.
+    """The writers with commands since the last group commit.
 
     An internal error in one session ends its writer's task, and no other session's commit.
-
-    Args:
-        services: what they work with.
     """
 
     def __init__(self, services: Services) -> None:
@@ -35,11 +32,11 @@ class GroupCommit:
         self._waiting: dict[Writer, None] = {}
 
     def add(self, writer: Writer) -> None:
-        """Something was put into this writer's mailbox."""
+        """Serve this writer in the next group commit."""
         self._waiting[writer] = None
 
     def serve(self) -> None:
-        """Serve the waiting writers; work that has to wait is left to their tasks."""
+        """Commit the waiting commands, or wake the writers' tasks while the disk is slow."""
         waiting, self._waiting = self._waiting, {}
         if not self._services.commit.is_inline:
             for writer in waiting:
@@ -52,7 +49,7 @@ class GroupCommit:
         many: list[Writer] = []
         for writer in waiting:
             (few if len(writer.mailbox) <= limits.HASTY_COMMANDS_MAX else many).append(writer)
-        # A few commands are not to wait until many others were decided on.
+        # A writer with few commands does not wait until the commands of a long queue are decided.
         self._serve(few)
         self._serve(many)
 
@@ -103,17 +100,16 @@ class GroupCommit:
 class AdaptiveCommits:
     """Runs a commit inline while the disk is fast, else in a thread.
 
-    A thread hop costs 0.075-0.14 ms, as much as a fast disk's sync, and a fast sync stops the other
-    sessions no longer than they would wait for the interpreter. A slow one would stop all of them
-    for as long as it takes. The time is measured either way. In a thread the wait for the
-    interpreter adds to it, so the quicker quarter of the last few counts: that is the disk, and one
-    hiccup changes nothing.
+    A thread hop costs 0.075-0.14 ms, as much as the sync of a fast disk, and a fast sync delays the
+    other sessions no longer than the interpreter would. A slow sync would delay all of them. Each
+    commit is timed. In a thread, the wait for the interpreter adds to the time, so the fastest
+    quarter of the last few commits decides: it shows the disk, and one slow commit changes nothing.
 
     Args:
-        threads: runs it in a thread.
-        is_disk_idle: returns False while another thread syncs: a sync returns when those that
-            overlap it have, and the loop is not to wait for the sync of a long rewrite.
-        clock: seconds that only rise.
+        threads: runs a commit in a thread.
+        is_disk_idle: returns False while another thread syncs: a sync returns only after the syncs
+            that overlap it, and the loop must not wait for the sync of a long rewrite.
+        clock: seconds on a clock that never goes back.
     """
 
     def __init__(
@@ -130,21 +126,21 @@ class AdaptiveCommits:
         self._in_threads = 0
 
     async def __call__(self, work: Callable[[], T]) -> T:
-        """Run `work` where it costs least."""
+        """Run `work` inline or in a thread."""
         if self.is_inline:
             return self._timed(work)
         self._in_threads += 1
         try:
             return await self._threads(lambda: self._timed(work))
         except NoThread:
-            # Others wait meanwhile, and would wait for ever for a thread.
+            # The system may never have another thread; the commands behind this commit wait for it.
             return self._timed(work)
         finally:
             self._in_threads -= 1
 
     @property
     def is_inline(self) -> bool:
-        """See `Commits`; while one is in a thread, the others would wait for its turn anyway."""
+        """See `Commits`. False while another commit is in a thread, which would delay this one."""
         return self._is_fast and not self._in_threads and self._is_disk_idle()
 
     def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> tuple[T, float]:
@@ -152,7 +148,7 @@ class AdaptiveCommits:
         started = self._clock()
         done = work(logs)
         took_s = self._clock() - started
-        # Sixteen files together take two to three times as long as one.
+        # A sync of sixteen files takes two to three times as long as the sync of one.
         self._took(took_s / (2 if len(logs) > 1 else 1))
         return done, took_s
 
@@ -165,6 +161,6 @@ class AdaptiveCommits:
 
     def _took(self, seconds: float) -> None:
         self._took_s.append(seconds)
-        # What is fast stays fast by one more commit that is.
+        # A fast commit cannot make a fast disk slow.
         if seconds >= limits.INLINE_SYNC_S or not self._is_fast:
             self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < limits.INLINE_SYNC_S

@@ -17,14 +17,14 @@ from stenod.runtime.error_mapping import ended, with_key
 
 
 class ReplyTo(Protocol):
-    """Where the answer to one request goes."""
+    """The sender of one request."""
 
     def reply(self, body: Reply) -> None:
-        """Queue the answer; it leaves with the group."""
+        """Queue the reply; the next flush sends it."""
         ...
 
     def refuse(self, error: StenoError) -> None:
-        """Queue an error as the answer."""
+        """Queue an error as the reply."""
         ...
 
 
@@ -34,8 +34,8 @@ class Item(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         size: bytes of its records.
         deadline_s: on the daemon's monotonic clock, or None.
-        is_awaited: its reply does not wait for a sync, and its sender waits for the event
-            behind that sync.
+        is_awaited: the sender waits for the event that follows the next sync, though the reply
+            does not wait for that sync.
     """
 
     command: Mutation
@@ -47,13 +47,13 @@ class Item(msgspec.Struct, frozen=True, eq=False):
 
 
 class Budget(msgspec.Struct):
-    """Bytes that wait in all mailboxes of a daemon together."""
+    """The bytes that wait in all mailboxes of a daemon together."""
 
     taken_bytes: int = 0
 
 
 class Mailbox:
-    """Commands in the order they came; full is an answer, never a wait."""
+    """A bounded queue of commands; a full one refuses, and never waits."""
 
     def __init__(self, session: str, budget: Budget) -> None:
         self._session = session
@@ -73,7 +73,7 @@ class Mailbox:
         return self._closed
 
     def put(self, item: Item) -> None:
-        """Queue a command; `wake` the writer then, or let it take the command at once.
+        """Queue a command. The caller then wakes the writer, or has it take the command at once.
 
         Raises:
             Busy: too many commands, or bytes, wait already; nothing was queued.
@@ -96,13 +96,14 @@ class Mailbox:
         self._budget.taken_bytes += item.size
 
     def wake(self) -> None:
-        """Wake the writer, for what was put in."""
+        """Wake the writer for queued commands."""
         self._filled.set()
 
     def take(self) -> tuple[list[Item], int]:
-        """The next batch and its bytes: all that waits, up to its limits.
+        """Take the waiting commands, up to `GROUP_BYTES_MAX` and `GROUP_COMMANDS_MAX`.
 
-        These are `GROUP_BYTES_MAX` and `GROUP_COMMANDS_MAX`.
+        Returns:
+            The commands, and the bytes of their records.
         """
         group: list[Item] = []
         size = 0
@@ -117,22 +118,22 @@ class Mailbox:
         return group, size
 
     def take_all(self) -> Iterator[Item]:
-        """All that waits, batch by batch."""
+        """Take all waiting commands."""
         while self._items:
             yield from self.take()[0]
 
     def close(self) -> None:
-        """Take nothing more in; what is queued is still given out."""
+        """Refuse further commands; queued ones are still served."""
         self._closed = True
         self._filled.set()
 
     def nudge(self) -> None:
-        """Wake the writer although there is nothing to take: it has something else to do."""
+        """Wake the writer for work other than a command."""
         self._nudged = True
         self._filled.set()
 
     async def wait(self) -> None:
-        """Return when there is something to take, on a nudge, or when nothing more will come."""
+        """Return when a command waits, after a nudge, or when the mailbox is closed."""
         while not (self._items or self._closed or self._nudged):
             self._filled = anyio.Event()
             await self._filled.wait()
@@ -140,11 +141,11 @@ class Mailbox:
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A decided command, with its reply once its batch is stored.
+    """A decided command and its reply, which is sent once its batch is stored.
 
     Attributes:
-        is_new: this batch's bytes are what it waits for; else it is a repeat.
-        is_durable: the reply is about earlier durable bytes, and holds if the batch fails.
+        is_new: the command added bytes to the batch; else it is a repeat.
+        is_durable: the reply refers to earlier, durable bytes, and holds if the batch fails.
     """
 
     item: Item
@@ -154,18 +155,18 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, eq=False):
-    """Decided commands that reach the disk together, and are answered when they have.
+    """Decided commands that are written together, and replied to once they are stored.
 
     Attributes:
-        opened: the files that it goes to.
-        start: bytes of the file before it.
+        opened: the files that the batch is written to.
+        start: size of the file before the batch, in bytes.
         pieces: the bytes of each command.
-        lines: how many lines these are.
+        lines: the number of lines in them.
         decided: the commands to reply to.
-        synced: whether it is to be durable before its replies.
-        data: all its bytes, once they are on their way to the disk.
-        sync_s: how long its sync took.
-        error: what went wrong.
+        synced: whether the batch must be durable before its replies are sent.
+        data: all its bytes, joined when the batch is closed for storing.
+        sync_s: seconds that its sync took.
+        error: the error of its write or sync.
     """
 
     opened: Opened
@@ -179,26 +180,26 @@ class Batch(msgspec.Struct, eq=False):
     error: OSError | None = None
 
     def add(self, item: Item, decision: Lines) -> None:
-        """Append what a command decided on."""
+        """Add the lines of a new command."""
         self.pieces.append(decision.data)
         self.lines += decision.count
         self.decided.append(Decided(item, decision.ack, is_new=True))
         self.synced |= item.command.durability == "synced"
 
     def repeat(self, item: Item, ack: Ack) -> None:
-        """Give a repeat its first answer, once that is durable.
+        """Add a repeat, which gets its first reply once that is durable.
 
-        The durable keys are asked now: what is looked up for other commands of this batch may
-        displace this key before the batch is stored.
+        Whether the first reply is durable is determined now: a lookup for another command of this
+        batch may evict the key from the table before the batch is stored.
         """
         is_durable = self.opened.machine.keys.get(item.command.key) is not None
         self.decided.append(Decided(item, ack, is_new=False, is_durable=is_durable))
-        # The first answer may be of this very batch: both wait for the same sync.
+        # The first use of the key may be in this batch: both wait for the same sync.
         self.synced = True
 
     @property
     def was_cut_short(self) -> bool:
-        """True when its bytes were not written, or not all of them."""
+        """True when its bytes were not written, or only a part of them."""
         return bool(self.error and self.data) and self.opened.log.size == self.start
 
     @property
@@ -207,13 +208,13 @@ class Batch(msgspec.Struct, eq=False):
         return _new_keys(self.decided)
 
     def shift_in(self, region: bytes) -> int | None:
-        """How many lines of others come before its own.
+        """The number of lines that another program wrote before the lines of the batch.
 
         Args:
-            region: what stands in the file from `start` on.
+            region: the bytes of the file from `start` on.
 
         Returns:
-            None if another program's half line swallowed them.
+            None if the batch is joined to an unfinished line of another program.
         """
         found = region.find(self.data)
         is_there = found == 0 or (found > 0 and region[found - 1 : found] == b"\n")
@@ -221,14 +222,14 @@ class Batch(msgspec.Struct, eq=False):
 
 
 def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:
-    """Reply to a stored batch's commands, in their order, with their positions.
+    """Reply to the commands of a stored batch, in their order.
 
     Args:
-        decided: its commands.
+        decided: the commands.
         synced: whether the bytes are durable, or only in the page cache.
-        shift: lines by which the batch lies further down than was decided.
+        shift: lines by which the batch lies below the positions that were decided.
     """
-    # A repeat inside the batch is answered with its first copy's place.
+    # A repeat of a command in the same batch gets the position of that command.
     ours = _new_keys(decided) if shift else set[str]()
     for each in decided:
         command, ack = each.item.command, each.ack

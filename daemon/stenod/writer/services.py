@@ -17,11 +17,11 @@ L = TypeVar("L")
 
 
 class Commits(Blocking, Protocol):
-    """Runs commits, and measures their time."""
+    """Runs commits, and measures how long they take."""
 
     @property
     def is_inline(self) -> bool:
-        """True while they are so short that they may run on the event loop."""
+        """True while commits are short enough to run on the event loop."""
         ...
 
     def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> tuple[T, float]:
@@ -34,21 +34,21 @@ class Commits(Blocking, Protocol):
 
 
 class Services(msgspec.Struct, frozen=True):
-    """What a writer works with, given from outside so that a simulator can give its own.
+    """What a writer works with; the simulator passes its own.
 
     Attributes:
         commit: runs writes and syncs.
         read: runs lookups, copies and recovery, which may take long.
-        monotonic: seconds that only rise.
+        monotonic: seconds on a clock that never goes back.
         wall: Unix time in seconds.
-        flush: sends the answers that were queued.
-        statistics: where the writer counts.
+        flush: sends the queued replies.
+        statistics: the daemon's counters.
         log: logs an event with fields.
-        spawn: starts a task that no caller awaits.
-        budget: what waits in all mailboxes together.
-        key_room: what all writers remember of keys together.
-        settings: the options in force at this moment.
-        quotas: how much sessions may take; None is as much as the disk has.
+        spawn: starts a task in the background.
+        budget: the bytes in all mailboxes together.
+        key_room: the bound on the keys that all writers keep in memory.
+        settings: returns the options in force.
+        quotas: disk quotas; None without any.
     """
 
     commit: Commits
