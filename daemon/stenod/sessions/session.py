@@ -16,7 +16,7 @@ from steno_protocol.positions import Position
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Inspection, Opened, OpenHow, Opening
+from stenod.recovery.file_opening import Inspection, Opened, Opening, OpenOptions
 from stenod.runtime.executor import Spawn
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
@@ -80,14 +80,14 @@ class _ContextOpener(msgspec.Struct, frozen=True):
     wall: Callable[[], float]
     closed_keys: ClosedSessionKeys
 
-    def __call__(self, how: OpenHow) -> Opened:
+    def __call__(self, how: OpenOptions) -> Opened:
         with _full_path_in_errors(self.place):
             folder = self.folders.open_folder(self.place, create=how.create, keep=True)
             opened = file_opening.open_session(self.disk, folder, self.opening(how))
         self.closed_keys.restore(self.place.path, "context", opened)
         return opened
 
-    def opening(self, how: OpenHow) -> Opening:
+    def opening(self, how: OpenOptions) -> Opening:
         """Returns the arguments of recovery for one opening."""
         return Opening(
             session=self.place.session,
@@ -100,7 +100,7 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             by=how.by,
             key=how.key,
             proven=how.proven,
-            taken_in=how.taken_in,
+            changed_while_open=how.changed_while_open,
             failed_syncs=self.folders.failed_syncs,
         )
 
@@ -111,7 +111,7 @@ class _WireOpener(msgspec.Struct, frozen=True):
     opener: _ContextOpener
     context: Writer
 
-    def __call__(self, how: OpenHow) -> Opened:
+    def __call__(self, how: OpenOptions) -> Opened:
         opened = self.context.opened
         if opened is None:
             raise Busy(
