@@ -242,7 +242,7 @@ class Feed:
 
         Args:
             head: the head after the rewrite.
-            kept: the number of first lines that the new generation has from the one before.
+            kept: the number of first lines that the new generation shares with the one before.
             why: the kind of the rewrite.
             checkpoint_floor: the next checkpoint's id while the new generation has none.
         """

@@ -16,7 +16,7 @@ class RewriteEffect(NamedTuple):
     """The effect of a rewrite on subscribers of the generation before.
 
     Attributes:
-        kept: the number of first lines that the new generation has from the one before.
+        kept: the number of first lines that the new generation shares with the one before.
         why: the kind of the rewrite.
         checkpoint_floor: the next checkpoint's id while the new generation has none.
     """

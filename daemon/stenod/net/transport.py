@@ -214,7 +214,7 @@ class Transport:
 
         Args:
             handle: handles one message.
-            end_burst: commits the burst's requests and sends its replies.
+            end_burst: commits the requests of a burst.
         """
         self._handle, self._end_burst = handle, end_burst
         loop = asyncio.get_running_loop()

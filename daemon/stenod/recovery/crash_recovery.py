@@ -46,7 +46,7 @@ def present_generation(disk: Disk, folder: int) -> int:
 def sync_past_generations(
     disk: Disk, folder: int, entries: list[TimelineEntry], present: int, failed_syncs: FailedSyncs
 ) -> None:
-    """Make the past generations since the last recovery point durable, as their lines are served.
+    """Make past generations since the last recovery point durable before they are read.
 
     A past generation can have unsynced lines: a daemon was killed, or its sync failed, before
     another program moved the file away; or another program appended to the file just before a

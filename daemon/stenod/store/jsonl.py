@@ -538,7 +538,7 @@ def append_timeline(disk: Disk, folder: int, line: bytes, proven: int | None = N
         The timeline's new size in bytes.
 
     Raises:
-        OSError: the line was not appended.
+        OSError: the line failed; it was cut off again, unless the disk refused that, too.
     """
     is_new = disk.stat_name(folder, paths.TIMELINE) is None
     handle = disk.open_append(folder, paths.TIMELINE, create=True)
