@@ -25,7 +25,7 @@ from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
 from stenod.api.auth import Admission
 from stenod.api.metrics import MetricsServer
-from stenod.api.replies import Outbox
+from stenod.api.peers import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.idle_exit import Idleness
@@ -196,7 +196,7 @@ class Daemon:
             daemon_log.log("metrics", port=port)
 
     async def _end_when_idle(self) -> None:
-        await Idleness(self._services, self._is_used, lambda: self._router.visits).wait()
+        await Idleness(self._services, self._is_used, lambda: self._router.connection_count).wait()
         daemon_log.log("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
         self._drained.set()
 

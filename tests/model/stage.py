@@ -14,7 +14,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Compaction
 from stenod.core.machine import Machine
 from stenod.feed.feed import Subscriber
-from stenod.recovery.file_opening import Opened, OpenHow
+from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.sessions.leases import Compactions
 from support.lines import SESSION
 from support.simulated_disk import Death, PowerCut, ProcessKilled, SimulatedDisk
@@ -118,7 +118,7 @@ class Stage:
         self.compactions = Compactions(services.read, services.monotonic, services.wall)
         desk.spawn(desk.context.serve)
         desk.spawn(desk.writer.serve)
-        await desk.context.open(OpenHow(create=True))
+        await desk.context.open(OpenOptions(create=True))
         await desk.writer.open()
         # Who subscribes again is told of the mail that waits, and of none if none does.
         self.mirror.mail = None

@@ -15,7 +15,7 @@ from steno_protocol.errors import Busy
 from steno_protocol.positions import Position
 from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, OpenHow, Opening
+from stenod.recovery.file_opening import Opened, Opening, OpenOptions
 from stenod.writer.mailbox import Item
 from stenod.writer.writer import Writer
 from support import lines
@@ -67,7 +67,7 @@ class BothDesk(Desk):
         self._submit(self.wire, Item(command, records, sent, sum(map(len, records)), deadline_s))
         return sent
 
-    def _open_wire(self, how: OpenHow) -> Opened:
+    def _open_wire(self, how: OpenOptions) -> Opened:
         context = self.writer.opened
         if context is None:
             # As a daemon's: the context failed meanwhile, and is opened by the next command.
@@ -79,7 +79,7 @@ class BothDesk(Desk):
             incarnation="first",
             shared=self._is_shared,
             proven=how.proven,
-            taken_in=how.taken_in,
+            changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
         return file_opening.open_wire(

@@ -80,7 +80,7 @@ FULL_MUTANTS = {
     ),
     "a mail that outlives its checkpoint": WholeMutant([Patch(dmail, "outlives", _always)]),
     "a mail that nobody is told of when they come late": WholeMutant(
-        [Patch(Feed, "begin_with", _nothing)], 5
+        [Patch(Feed, "load_state", _nothing)], 5
     ),
     "a file in doubt that is read as any other": WholeMutant(
         [Patch(FailedSyncs, "has", _never)], 7033

@@ -135,14 +135,14 @@ MUTANTS = {
         FileEnd, "make_durable", _sync_without_writing_again
     ),
     "an opening that reads before it syncs": Mutant(FileEnd, "make_durable", _believe_without_sync),
-    "a failed group that is not taken back": Mutant(JsonlLog, "take_back", _nothing),
+    "a failed group that is not taken back": Mutant(JsonlLog, "discard_unsynced", _nothing),
     "a rewrite that did not take place and is not voided": Mutant(
-        crash_recovery, "_took_place", lambda disk, folder, entry: True
+        crash_recovery, "_is_completed", lambda disk, folder, entry: True
     ),
     "a rewrite that is never believed": Mutant(
-        crash_recovery, "_took_place", lambda disk, folder, entry: False
+        crash_recovery, "_is_completed", lambda disk, folder, entry: False
     ),
-    "a second name that is not taken back": Mutant(crash_recovery, "_unlink_twin", _nothing),
+    "a second name that is not taken back": Mutant(crash_recovery, "_unlink_second_name", _nothing),
     "a rewrite that is told only after it": Mutant(JsonlLog, "replace", _replace_without_intent),
     "a rewrite whose names are not synced": Mutant(JsonlLog, "replace", _half_of_the_folder_syncs),
     "a key that is not looked up": Mutant(
@@ -165,7 +165,7 @@ MUTANTS = {
         Conversation, "whole", lambda self, line: line
     ),
     "a mail that outlives its checkpoint": Mutant(dmail, "outlives", lambda mail, entry: True),
-    "a mail that nobody is told of when they come late": Mutant(Feed, "begin_with", _nothing),
+    "a mail that nobody is told of when they come late": Mutant(Feed, "load_state", _nothing),
     "foreign lines that nobody notices": Mutant(JsonlLog, "is_foreign_changed", lambda self: False),
 }
 """Every guard that the simulation is known to miss."""

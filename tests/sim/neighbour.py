@@ -17,7 +17,7 @@ import anyio
 from sim.simulation import run_seed
 from steno_protocol import limits, paths
 from steno_protocol.errors import StenoError
-from stenod.recovery.file_opening import OpenHow
+from stenod.recovery.file_opening import OpenOptions
 from support.lines import append, checkpoint, clear, revert, user, uuid7
 from support.simulated_disk import Call, SimulatedDisk
 from support.stored_session import NOW_S
@@ -170,7 +170,7 @@ class NeighbourSimulation:
 
             async def open_session() -> None:
                 with suppress(StenoError, OSError):
-                    await desk.writer.open(OpenHow(create=True))
+                    await desk.writer.open(OpenOptions(create=True))
 
             desk.spawn(open_session)
             await desk.settle(30)

@@ -25,7 +25,7 @@ from steno_protocol.commands import AppendWire, Mutation
 from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.feed.feed import Subscriber
-from stenod.recovery.file_opening import OpenHow
+from stenod.recovery.file_opening import OpenOptions
 from stenod.writer.mailbox import Item
 from support import lines
 from support.simulated_disk import MOMENTS, Effect, PowerCut, ProcessKilled, Survival
@@ -129,7 +129,7 @@ class RoughSimulation:
 
         async def open_session() -> None:
             with suppress(StenoError, OSError):
-                await desk.writer.open(OpenHow(create=True))
+                await desk.writer.open(OpenOptions(create=True))
 
         desk.spawn(open_session)
         return desk

@@ -21,7 +21,7 @@ from steno_protocol.replies import Ack
 from stenod.core import timeline
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Subscriber
-from stenod.recovery.file_opening import OpenHow
+from stenod.recovery.file_opening import OpenOptions
 from stenod.sessions.leases import Compactions
 from support.lines import SESSION, compact_begin, foreign, user
 from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
@@ -156,7 +156,7 @@ class Simulation:
 
         async def open_session() -> None:
             try:
-                await desk.writer.open(OpenHow(create=True))
+                await desk.writer.open(OpenOptions(create=True))
             except (OSError, StenoError) as error:
                 self.log.append(f"not opened: {error!r}")
 

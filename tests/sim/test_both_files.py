@@ -49,7 +49,7 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "an opening that reads before it syncs": (
         FileEnd, "make_durable", lambda self, proven: self.size,
     ),
-    "a failed group that is not taken back": (JsonlLog, "take_back", lambda self: None),
+    "a failed group that is not taken back": (JsonlLog, "discard_unsynced", lambda self: None),
     "a key that is looked up in vain": (
         writer.key_lookup, "look_up", lambda log, path, key: None,
     ),

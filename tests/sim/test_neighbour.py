@@ -34,7 +34,7 @@ GUARDS: dict[str, tuple[list[tuple[Any, str, Any]], range]] = {
         range(2, 400, 4),
     ),
     "what came since a torn tail was copied": (
-        [(FileEnd, "_is_still", lambda self, repair: True)],
+        [(FileEnd, "_is_unchanged", lambda self, repair: True)],
         range(1, 200, 4),
     ),
 }

@@ -59,33 +59,35 @@ def _copy_without_sync(disk: Any, folder: int, name: str, offset: int, data: byt
         return _quarantine(disk, folder, name, offset, data)
 
 
-_mend = FileEnd.mend
+_mend = FileEnd.repair
 _open_context = file_opening._open_context
 _quarantine = jsonl.quarantine
 
 GUARDS: dict[str, tuple[Any, str, Any]] = {
-    "a failed group that is not taken back": (JsonlLog, "take_back", _nothing),
+    "a failed group that is not taken back": (JsonlLog, "discard_unsynced", _nothing),
     "what is cut with a failed group": (jsonl, "quarantine", _nothing),
     "what is cut, before it is durable elsewhere": (tail_repair, "quarantine", _copy_without_sync),
-    "what came since a torn tail was copied": (FileEnd, "_is_still", lambda self, repair: True),
+    "what came since a torn tail was copied": (FileEnd, "_is_unchanged", lambda self, repair: True),
     "what was never synced when a file is opened": (
         FileEnd, "make_durable", _believe_without_sync,
     ),
     "what a failed sync dropped": (FileEnd, "make_durable", _sync_without_writing_again),
-    "what came since a file was synced": (FileEnd, "mend", _mend_and_sync_no_more),
+    "what came since a file was synced": (FileEnd, "repair", _mend_and_sync_no_more),
     "a torn tail": (tail_repair, "examine_tail", lambda region, marked: Tail(len(region))),
     "who wrote between a look and a write": (writer, "_is_stored", _stored_without_a_look),
     "keys in the files": (key_lookup, "_look_up_in", _nothing),
     "what nobody synced in a file that was moved away": (
-        crash_recovery, "prove_left_behind", _nothing,
+        crash_recovery, "sync_past_generations", _nothing,
     ),
-    "marks of a rewrite": (crash_recovery, "_was_open", lambda disk, folder, generation: False),
+    "marks of a rewrite": (
+        crash_recovery, "_is_proven_completed", lambda disk, folder, generation: False,
+    ),
     "whether a rewrite took place": (
-        crash_recovery, "_took_place", lambda disk, folder, entry: True,
+        crash_recovery, "_is_completed", lambda disk, folder, entry: True,
     ),
     "a file that was there until now": (file_opening, "_open_context", _open_as_if_it_never_was),
-    "a replaced file at the end of a writer": (JsonlLog, "leave", _nothing),
-    "where the last event was": (file_opening, "_last_at", lambda log: Position(0, 0)),
+    "a replaced file at the end of a writer": (JsonlLog, "keep_replaced_at_close", _nothing),
+    "where the last event was": (file_opening, "_last_joined_position", lambda log: Position(0, 0)),
 }  # fmt: skip
 """What nobody looks at any more when this is patched."""
 

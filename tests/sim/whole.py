@@ -21,7 +21,7 @@ from sim.network import Connection
 from sim.simulation import run_seed
 from sim.whole_verdict import judge
 from steno_protocol import limits
-from stenod.api.clients import InFlightFrames, Sent
+from stenod.api.peers import InFlightFrames, Sent
 from stenod.core.key_budget import KeyRoom
 from stenod.core.keys import KeyTable
 from support.daemon_in_process import DaemonInProcess

@@ -63,7 +63,7 @@ def _each_log_by_itself(logs: Sequence[JsonlLog]) -> list[OSError | None]:
         if error is None:
             log._synced()
         else:
-            log._failed_syncs.note(log._identity)
+            log._failed_syncs.add(log._identity)
     return errors
 
 

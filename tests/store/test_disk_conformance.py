@@ -288,7 +288,7 @@ def test_to_hold_a_files_size_changes_nothing_that_is_seen(
     world.append("f", b"theirs ")
     before = disk.stat(handle)
 
-    disk.hold_size(handle)
+    disk.mark_size_dirty(handle)
     disk.fsync(handle)
 
     assert disk.stat(handle) == before

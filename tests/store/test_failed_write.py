@@ -26,5 +26,5 @@ def test_earlier_lines_are_kept_only_if_they_are_unchanged(*, is_edited: bool) -
     if is_edited:
         disk.foreign.overwrite(f"{FOLDER}/{paths.CONTEXT}", 0, b"x" * len(EARLIER))
 
-    assert log.keep_earlier() is not is_edited
+    assert log.sync_earlier_appends() is not is_edited
     assert log.synced == (0 if is_edited else len(EARLIER))

@@ -463,7 +463,7 @@ def test_a_cut_that_a_failed_sync_dropped_is_saved_by_holding_the_size() -> None
         with pytest.raises(OSError, match="Input/output"):
             disk.fsync(handle)
         if is_held:
-            disk.hold_size(handle)
+            disk.mark_size_dirty(handle)
         disk.fsync(handle)
         assert disk.durable(FILE) == (b"one\n" if is_held else b"one\ntwo\n")
 

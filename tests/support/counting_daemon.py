@@ -8,7 +8,7 @@ from stenod.cli import main
 from stenod.net.transport import Transport
 from support.call_counts import CallCounts
 
-take_in = Transport._take_in
+take_in = Transport._handle_burst
 
 
 def counted(transport: Transport) -> None:
@@ -21,5 +21,5 @@ def counted(transport: Transport) -> None:
 if __name__ == "__main__":
     # However slow the disk is: else the commit is another task's.
     limits.INLINE_SYNC_S = inf  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
-    Transport._take_in = counted  # type: ignore[method-assign]
+    Transport._handle_burst = counted  # type: ignore[method-assign]
     sys.exit(main())

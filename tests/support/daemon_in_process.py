@@ -15,8 +15,7 @@ from steno_protocol.events import AnyEvent
 from steno_protocol.messages import decode_answers
 from steno_protocol.replies import AnyReply
 from stenod.api.auth import Admission
-from stenod.api.clients import InFlightFrames, Link, Sent
-from stenod.api.replies import Outbox
+from stenod.api.peers import InFlightFrames, Link, Outbox, Sent
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.core.key_budget import KeyRoom

@@ -11,7 +11,7 @@ import zmq
 from steno._connect.connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
-from stenod.api.clients import InFlightFrames, Sent
+from stenod.api.peers import InFlightFrames, Sent
 from stenod.net.transport import SocketLink, Transport
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES

@@ -244,9 +244,12 @@ class SimulatedDisk:
             lambda: file.change(Cut(size), self.now_s),
         )
 
-    def hold_size(self, handle: int) -> None:
+    def mark_size_dirty(self, handle: int) -> None:
         """See `Disk`."""
-        file, call = self._file(handle, writable=True), Call("hold_size", self._opened(handle).name)
+        file, call = (
+            self._file(handle, writable=True),
+            Call("mark_size_dirty", self._opened(handle).name),
+        )
         self._change(call, lambda: file.change(Cut(len(file.cached)), file.modified_s))
 
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:

@@ -43,7 +43,7 @@ class StoredSession:
         stamp: bool = True,
         shared: bool = False,
         proven: int | None = None,
-        taken_in: bool = False,
+        changed_while_open: bool = False,
         incarnation: str = "first",
     ) -> Opened:
         """Open it for its writer."""
@@ -56,7 +56,7 @@ class StoredSession:
             stamp=stamp,
             shared=shared,
             proven=proven,
-            taken_in=taken_in,
+            changed_while_open=changed_while_open,
         )
         return file_opening.open_session(self.disk, self.disk.open_root(self.path), opening)
 

@@ -11,7 +11,7 @@ from steno_protocol import paths
 from steno_protocol.commands import AppendWire
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, OpenHow, Opening
+from stenod.recovery.file_opening import Opened, Opening, OpenOptions
 from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION
@@ -59,7 +59,7 @@ class WireDesk(Desk):
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             self.spawn(self.context.serve)
-            await self.context.open(OpenHow(create=True, stamp=stamp))
+            await self.context.open(OpenOptions(create=True, stamp=stamp))
             self.spawn(self.writer.serve)
             await self.writer.open()
             try:
@@ -98,7 +98,7 @@ class WireDesk(Desk):
         """The contents of the wire file."""
         return self.disk.content(f"{PATH}/{name}")
 
-    def _wire_opener(self, how: OpenHow) -> Opened:
+    def _wire_opener(self, how: OpenOptions) -> Opened:
         context = self.context.opened
         assert context is not None
         opening = Opening(
@@ -107,7 +107,7 @@ class WireDesk(Desk):
             now=self.wall_s,
             incarnation="first",
             proven=how.proven,
-            taken_in=how.taken_in,
+            changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
         return file_opening.open_wire(

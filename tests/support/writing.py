@@ -16,7 +16,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack, Reply
 from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, OpenHow, Opening
+from stenod.recovery.file_opening import Opened, Opening, OpenOptions
 from stenod.runtime.statistics import Statistics
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.writer.group_commit import GroupCommit
@@ -172,7 +172,7 @@ class Desk:
             self._tasks = tasks
             self.spawn(self.writer.serve)
             if not lazy:
-                await self.writer.open(OpenHow(create=True, stamp=stamp))
+                await self.writer.open(OpenOptions(create=True, stamp=stamp))
             try:
                 yield self
             finally:
@@ -245,7 +245,7 @@ class Desk:
 
         self._tasks.start_soon(run)
 
-    def _opener(self, how: OpenHow) -> Opened:
+    def _opener(self, how: OpenOptions) -> Opened:
         opening = Opening(
             session=SESSION,
             path=PATH,
@@ -256,7 +256,7 @@ class Desk:
             shared=self._shared,
             by=how.by,
             proven=how.proven,
-            taken_in=how.taken_in,
+            changed_while_open=how.changed_while_open,
             failed_syncs=self.failed_syncs,
         )
         return file_opening.open_session(self.disk, self.disk.open_root(PATH), opening)

@@ -69,16 +69,16 @@ from steno_protocol.replies import (
 )
 from steno_protocol.rights import right_needed
 from stenod.api.auth import Admission
-from stenod.api.clients import (
+from stenod.api.peers import (
     KEYS_REMEDY,
-    Crowded,
     InFlightFrames,
+    Outbox,
+    PausedPeers,
     Peer,
     SendBudget,
     Socket,
     Subscription,
 )
-from stenod.api.replies import Outbox
 from stenod.api.status import Reporter
 from stenod.feed.feed import Subscriber
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
@@ -94,47 +94,55 @@ from stenod.writer.services import Services
 
 
 class _Asker(msgspec.Struct, frozen=True, eq=False):
-    """The request that an answer goes to."""
+    """The sender of one request, as the target of its reply.
+
+    Attributes:
+        peer: the peer that sent the request.
+        request_id: the request's id.
+        session: the session that the request is about; None for any other request.
+        outbox: sends the reply.
+        count_error: counts and logs an error, given its code and session.
+    """
 
     peer: Peer
     request_id: bytes
     session: str | None
     outbox: Outbox
-    refused: Callable[[str, str | None], None]
+    count_error: Callable[[str, str | None], None]
 
     def reply(self, body: Reply) -> None:
-        """Queue the answer."""
+        """Queue the reply."""
         self.outbox.reply(self.peer, self.request_id, body)
 
     def refuse(self, error: StenoError) -> None:
-        """Queue an error as the answer."""
+        """Queue an error as the reply."""
         reply = ErrorReply.of(forget_way(error), self.session)
-        self.refused(reply.code, reply.session)
+        self.count_error(reply.code, reply.session)
         self.reply(reply)
 
 
-_Changing = Open | Fork | Delete | Describe | Gc
-"""What looks at files and also changes them."""
+_ChangingCommand = Open | Fork | Delete | Describe | Gc
+"""The slow commands that change files."""
 
 
 class Router:
-    """Serves the requests of all peers.
+    """The dispatcher of all peers' requests.
 
     Args:
         reporter: replies about the daemon itself.
         registry: the open sessions and their writers.
-        looks: looks at sessions.
-        custody: does what is done with a session as a whole.
-        collector: gives up what was asked for.
-        outbox: where answers go.
-        workshop: clocks, threads and statistics.
-        spawn: starts a task in the background.
+        queries: serves the commands that read sessions.
+        operations: serves the commands for a session as a whole.
+        collector: serves `gc`.
+        outbox: sends the replies.
+        services: clocks, threads and statistics.
+        spawn: starts a background task.
         admission: the admitted clients of other machines.
 
     Attributes:
-        peers: the connected clients, by their socket and its name for them.
-        visits: a number that rises with each connection.
-        ignored: messages without a possible reply.
+        peers: the connected peers, by their socket and identity.
+        connection_count: connections so far.
+        ignored: messages that no reply is possible to.
         watch: polls followed sessions for changes by other programs.
         drain: called when a client asks the daemon to end.
     """
@@ -143,7 +151,7 @@ class Router:
         self,
         reporter: Reporter,
         registry: Registry,
-        looks: Queries,
+        queries: Queries,
         operations: Operations,
         collector: Collector,
         outbox: Outbox,
@@ -152,23 +160,23 @@ class Router:
         admission: Admission,
     ) -> None:
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
-        self.visits = 0
+        self.connection_count = 0
         self.ignored = 0
         self.watch = Watch(registry, spawn)
         self.drain: Callable[[], None] = lambda: None
         self._drainers: list[_Asker] = []
         self._registry = registry
-        self._looks = looks
+        self._queries = queries
         self._operations = operations
         self._collector = collector
         self._outbox = outbox
         self._services = services
         self._spawn = spawn
-        self._crowded = Crowded(spawn)
+        self._paused_peers = PausedPeers(spawn)
         self._send_budget = SendBudget()
         self._admission = admission
         self._compactions = Compactions(services.read, services.monotonic, services.wall)
-        self._readers = 0
+        self._slow_count = 0
         self._full_until = 0.0
         self._is_draining = False
         self._has_drained = False
@@ -178,20 +186,20 @@ class Router:
     def handle(
         self, socket: Socket, identity: bytes, frames: list[bytes], user: str | None = None
     ) -> int:
-        """Serve one message. Whatever it contains, only its sender is affected.
+        """Serve one message; an invalid one affects only its sender.
 
         Args:
-            socket: where it came in.
-            identity: what that socket calls the sender.
+            socket: the socket that received the message.
+            identity: the socket's name for the sender.
             frames: the message.
             user: the public key of a sender on another machine.
 
         Returns:
-            How many requests it was, but never none: without any it costs a burst its time, too.
+            The number of requests, but at least 1: a message without requests takes time, too.
         """
-        # Each socket names its peers by itself.
-        place = (socket, identity)
-        peer = self.peers.get(place) or self._new_peer(place, user)
+        # An identity is unique only within its socket.
+        address = (socket, identity)
+        peer = self.peers.get(address) or self._new_peer(address, user)
         peer.is_req = len(frames) > 1 and not frames[0]
         frames = frames[1:] if peer.is_req else frames
         try:
@@ -214,12 +222,12 @@ class Router:
     def _handle(self, peer: Peer, request: Request | Unreadable, user: str | None) -> None:
         peer.requests += 1
         if isinstance(request, Unreadable):
-            asker = _Asker(peer, request.id, None, self._outbox, self._count_refusal)
+            asker = _Asker(peer, request.id, None, self._outbox, self._count_error)
             asker.refuse(request.error)
             return
         command = request.command
         session = command.session if isinstance(command, SessionCommand) else None
-        asker = _Asker(peer, request.id, session, self._outbox, self._count_refusal)
+        asker = _Asker(peer, request.id, session, self._outbox, self._count_error)
         try:
             if user is not None:
                 self._check_right(peer, user, command)
@@ -228,64 +236,63 @@ class Router:
             asker.refuse(error)
 
     def finish_drain(self) -> None:
-        """Everything is on disk: reply to the clients that asked for the drain."""
+        """Reply to the clients that asked for the drain: everything is on disk."""
         self._has_drained = True
         for asker in self._drainers:
             asker.reply(Done())
         self._outbox.flush()
 
     def begin_drain(self) -> None:
-        """Take no more commands; what is queued is still written."""
+        """Accept no more commands; queued commands are still written."""
         self._is_draining = self._reporter.is_draining = True
         self._registry.close()
 
-    def _count_refusal(self, code: str, session: str | None) -> None:
+    def _count_error(self, code: str, session: str | None) -> None:
         self._services.statistics.errors[code] += 1
         self._services.log("refused", code=code, session=session)
 
     def stats(self) -> StatsReport:
-        """What the daemon did, in numbers."""
+        """Returns the daemon's counters."""
         return self._reporter.stats(self.peers.values(), self.ignored)
 
     def forget(self, peer: Peer) -> None:
-        """A peer is gone: end what it subscribed to."""
+        """Remove a peer that is gone, and end its subscriptions."""
         peer.unsubscribe_all()
-        peer.in_flight.forget_all()
-        place = (peer.socket, peer.identity)
-        if self.peers.get(place) is peer:
-            del self.peers[place]
+        peer.in_flight.release_all()
+        address = (peer.socket, peer.identity)
+        if self.peers.get(address) is peer:
+            del self.peers[address]
 
     def forget_gone(self) -> None:
-        """Forget the peers that are not connected any longer."""
-        unknown: list[Peer] = []
+        """Remove the peers that are no longer connected."""
+        without_link: list[Peer] = []
         for peer in list(self.peers.values()):
             for subscription in tuple(peer.subscriptions.values()):
                 subscription.subscriber.send_end()
             if peer.link is None:
-                unknown.append(peer)
-            elif not peer.link.stands:
+                without_link.append(peer)
+            elif not peer.link.is_open:
                 self.forget(peer)
             elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
-                peer.turn_away()
-        # For these, only a send shows it.
-        self._outbox.probe(unknown)
+                peer.revoke()
+        # Without a known connection only a send shows whether a peer is connected.
+        self._outbox.probe(without_link)
 
-    def _new_peer(self, place: tuple[Socket, bytes], user: str | None) -> Peer:
+    def _new_peer(self, address: tuple[Socket, bytes], user: str | None) -> Peer:
         if len(self.peers) >= limits.PEERS_MAX:
             self._make_room()
-        self.visits += 1
+        self.connection_count += 1
         in_flight = InFlightFrames(self._send_budget)
-        socket, identity = place
+        socket, identity = address
         peer = Peer(
             socket, identity, self._services.monotonic(), user, socket.link(), in_flight=in_flight
         )
-        self.peers[place] = peer
+        self.peers[address] = peer
         self._services.log("connected", peer=socket.sender())
         return peer
 
     def _make_room(self) -> None:
-        """Forget clients that left, or else the oldest one: it subscribes again under a new
-        name."""
+        """Remove the peers that are gone, or else the oldest peer, which can subscribe again."""
         now = self._services.monotonic()
         if now >= self._full_until:
             self.forget_gone()
@@ -298,14 +305,17 @@ class Router:
         self.forget(peer)
 
     def _check_right(self, peer: Peer, user: str, command: AnyCommand) -> None:
-        """Refuse commands beyond the right of a client of another machine, by the current list of
-        keys."""
+        """Refuse commands beyond the right that the current list of keys gives a remote client.
+
+        Raises:
+            Unauthorized: the key is no longer admitted, or its right does not suffice.
+        """
         client = self._admission.client(user)
         needed = right_needed(command)
         if client is not None and client.right >= needed:
             return
         if client is None:
-            peer.turn_away()
+            peer.revoke()
             who = f"the key {user} is no longer admitted"
         else:
             who = f"{client.name} may {client.right.label}"
@@ -325,19 +335,19 @@ class Router:
                 self._grant(asker, command)
             case Hello():
                 if self._has_drained:
-                    # The client that asked for the end knows it already, and no new client may
-                    # come.
+                    # The clients that asked for the drain have their reply, and the daemon ends
+                    # before it could serve a new client.
                     raise draining()
                 asker.reply(self._reporter.greet(asker.peer, command))
             case Status() | Stats() | Configuration() | Clients():
-                asker.peer.check_takes()
+                asker.peer.check_backpressure()
                 self.forget_gone()
                 asker.reply(self._reporter.report(command, self.peers.values(), self.ignored))
             case Unsubscribe():
                 self._unsubscribe(asker, command)
             case Drain():
                 self._drainers.append(asker)
-                # Already for what came behind it in the same burst.
+                # At once, because later requests in the same burst must be refused.
                 self.begin_drain()
                 self.drain()
             case CompactAbort():
@@ -355,7 +365,7 @@ class Router:
             raise doubted(draining(), command)
         deadline_s = None if command.deadline_ms is None else command.deadline_ms / 1000
         size = sum(map(len, request.records))
-        # A client that follows its own session mostly waits for its own records there.
+        # A client that follows its own session mostly waits for its own records in the feed.
         is_awaited = (
             command.durability == "written"
             and not isinstance(command, AppendWire)
@@ -365,52 +375,53 @@ class Router:
         self._registry.submit(command.session, item)
 
     def _start(self, asker: _Asker, command: SlowCommand) -> None:
-        if asker.request_id in asker.peer.looking:
-            # Sent again while the first copy is being served: one answer is enough.
+        slow_requests = asker.peer.slow_requests
+        if asker.request_id in slow_requests:
+            # The client sent the request again while the first copy is served: one reply is enough.
             return
-        if self._readers >= limits.READERS_MAX:
-            raise Busy(f"{self._readers} requests are being read for: try again in a moment")
-        if len(asker.peer.looking) >= limits.PEER_READERS_MAX:
+        if self._slow_count >= limits.READERS_MAX:
+            raise Busy(f"the daemon is reading for {self._slow_count} requests: try again soon")
+        if len(slow_requests) >= limits.PEER_READERS_MAX:
             raise Busy(
-                f"{len(asker.peer.looking)} requests of this connection are being read for: try"
-                " again when some of them were answered"
+                f"the daemon is reading for {len(slow_requests)} requests of this connection:"
+                " try again when some of them have their reply"
             )
-        self._readers += 1
-        asker.peer.looking.add(asker.request_id)
-        self._spawn(lambda: self._serve_slowly(asker, command))
+        self._slow_count += 1
+        slow_requests.add(asker.request_id)
+        self._spawn(lambda: self._serve_in_task(asker, command))
 
-    async def _serve_slowly(self, asker: _Asker, command: SlowCommand) -> None:
-        """Serve what has to look at files; every end of it is an answer."""
+    async def _serve_in_task(self, asker: _Asker, command: SlowCommand) -> None:
+        """Serve a command that waits for files; every outcome is a reply."""
         try:
-            await self._look(asker, command)
+            await self._serve_slow(asker, command)
         except Exception as error:
-            asker.refuse(self._refusal(asker, command, error))
+            asker.refuse(self._error_of(asker, command, error))
         finally:
-            self._readers -= 1
-            asker.peer.looking.discard(asker.request_id)
+            self._slow_count -= 1
+            asker.peer.slow_requests.discard(asker.request_id)
             self._outbox.flush()
 
-    def _refusal(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
-        if isinstance(error, OSError) and not isinstance(command, _Changing):
+    def _error_of(self, asker: _Asker, command: SlowCommand, error: Exception) -> StenoError:
+        if isinstance(error, OSError) and not isinstance(command, _ChangingCommand):
             return StorageFailed(f"the files cannot be read: {error}; {remedy_of(error)}")
         return ErrorMapping(asker.session or "", self._services.log).of(error)
 
-    async def _look(self, asker: _Asker, command: SlowCommand) -> None:
+    async def _serve_slow(self, asker: _Asker, command: SlowCommand) -> None:
         match command:
             case List():
-                asker.peer.check_takes()
-                asker.reply(await self._looks.sessions(command))
+                asker.peer.check_backpressure()
+                asker.reply(await self._queries.sessions(command))
             case Stat() | Open() | Describe() | Fork() | Delete() | Verify():
                 asker.reply(await self._operations.serve(command))
             case Read():
                 async with asker.peer.reading:
-                    asker.peer.check_takes()
-                    size = asker.peer.in_flight.room_for(command.bytes_max)
-                    with asker.peer.in_flight.expected(size):
+                    asker.peer.check_backpressure()
+                    size = asker.peer.in_flight.block_size(command.bytes_max)
+                    with asker.peer.in_flight.reserved(size):
                         await self._read(asker, msgspec.structs.replace(command, bytes_max=size))
             case Timeline():
-                asker.peer.check_takes()
-                entries = await self._looks.timeline(command.session)
+                asker.peer.check_backpressure()
+                entries = await self._queries.timeline(command.session)
                 asker.reply(TimelineReport(entries=entries))
             case Subscribe():
                 await self._subscribe(asker, command)
@@ -418,30 +429,30 @@ class Router:
                 writer = await self._registry.writer(command.session, "context")
                 asker.reply(await self._compactions.begin(writer, command))
             case PendingDmail():
-                asker.reply(MailReport(mail=await self._looks.pending_mail(command.session)))
+                asker.reply(MailReport(mail=await self._queries.pending_mail(command.session)))
             case Gc():
                 asker.reply(await self._collector.collect(command))
             case _:
                 assert_never(command)
 
     async def _read(self, asker: _Asker, command: Read) -> None:
-        body, block = await self._looks.read(command, is_local=asker.peer.user is None)
+        body, block = await self._queries.read(command, is_local=asker.peer.user is None)
         self._outbox.reply_block(asker.peer, asker.request_id, body, block)
 
     async def _subscribe(self, asker: _Asker, command: Subscribe) -> None:
         peer = asker.peer
         writer = await self._registry.writer(command.session, command.file)
-        # Behind the wait, in which others of the connection may have begun.
+        # Checked after the wait, because other subscriptions of this peer may have begun meanwhile.
         is_new = command.subscription not in peer.subscriptions
         if is_new and len(peer.subscriptions) >= limits.SUBSCRIPTIONS_PER_PEER_MAX:
             raise TooLarge(
-                f"this connection has {len(peer.subscriptions)} subscriptions, as many as it may"
-                " have: end one first"
+                f"this connection has {len(peer.subscriptions)} subscriptions, which is the limit:"
+                " end one first"
             )
         feed = writer.feed
         after = self._position(command, feed.head)
-        is_other = command.incarnation not in {None, feed.incarnation}
-        if is_other:
+        is_recreated = command.incarnation not in {None, feed.incarnation}
+        if is_recreated:
             after = Position(feed.head.generation, 0)
         feed.check(after)
         peer.unsubscribe(command.subscription)
@@ -449,11 +460,12 @@ class Router:
             lambda event, block: self._outbox.event(peer, asker.request_id, event, block),
             after,
             command.window,
-            takes=lambda: self._crowded.takes_events(peer),
+            accepts=lambda: self._paused_peers.accepts_events(peer),
             reading=peer.reading,
             forget=lambda ended: peer.forget(command.subscription, ended),
         )
-        # Before anything is sent: a client that turns out to be gone loses it with the others.
+        # Registered before the first send: if that shows that the peer is gone, all of the peer's
+        # subscriptions end.
         peer.subscriptions[command.subscription] = Subscription(
             command.session, feed, subscriber, asker.refuse, command.file
         )
@@ -464,7 +476,7 @@ class Router:
                 checkpoint_floor=feed.checkpoint_floor,
             )
         )
-        if is_other:
+        if is_recreated:
             reset = Reset(
                 generation=after.generation,
                 kept=0,

@@ -20,7 +20,7 @@ from steno_protocol.replies import (
     Welcome,
 )
 from steno_protocol.settings import OPTIONS
-from stenod.api.clients import Peer
+from stenod.api.peers import Peer
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import open_handles
 from stenod.sessions.registry import Registry

@@ -1,1 +1,1 @@
-"""Followers of a session: the backlog first, then every commit."""
+"""The feed of a session's events to its subscribers."""

@@ -1,12 +1,13 @@
-"""The subscribers of a file and their positions: the backlog first, then every commit.
+"""The subscribers of a session's file: their positions, credit and events.
 
-A subscriber is a position and a credit in bytes. While it is near the head it is handed the commits
-as they become durable; else a pump reads the file for it. Without credit it simply stays where it
-is: nothing is dropped, the file is the buffer, and no subscriber costs more than its credit.
+A subscriber has a position and a credit in bytes. A subscriber close to the head gets each commit
+as it becomes durable, from memory; for any other subscriber a pump reads the file. A subscriber
+without credit stays at its position: no event is dropped, because the file is the buffer, and no
+subscriber takes more memory than its credit.
 
-A few subscribers are handed each commit at once. Many get theirs in rounds, so many at a turn of
-the event loop, with a pause after each round: what is committed meanwhile travels together. So the
-writer is hardly slower for them, however many there are.
+A few subscribers get each commit at once. Many subscribers get their commits in rounds,
+`FANOUT_MAX` subscribers per turn of the event loop and with a pause after each round: commits of
+the meantime are sent together. So the number of subscribers hardly slows the writer.
 """
 
 from collections.abc import Callable
@@ -23,21 +24,21 @@ from steno_protocol.events import DmailEvent, Event, Gone, Lagged, Live, Records
 from steno_protocol.positions import Position
 from stenod.core.machine import Machine
 from stenod.core.speculation import Speculation
-from stenod.feed.recent_commits import RecentCommits, Stretch
-from stenod.feed.rewrite_history import Resets, Rewritten, read_resets
+from stenod.feed.recent_commits import CommitRun, RecentCommits
+from stenod.feed.rewrite_history import RewriteEffect, RewriteHistory, read_rewrites
 from stenod.runtime.executor import Blocking, Spawn
 from stenod.store.log import View
 
 
 class FollowedLog(Protocol):
-    """What a feed reads: the log of its session."""
+    """The log interface of a feed."""
 
     def view(self, generation: int) -> View:
-        """The durable bytes of a generation as a view, which the reader releases."""
+        """Returns a view of a generation's durable bytes, which the caller releases."""
         ...
 
     def timeline(self) -> bytes:
-        """The session's timeline."""
+        """Returns the session's timeline."""
         ...
 
 
@@ -45,7 +46,7 @@ def _always() -> bool:
     return True
 
 
-def _nobody(_: "Subscriber") -> None:
+def _ignore(_: "Subscriber") -> None:
     """Do nothing: the default for a subscription without a registry."""
 
 
@@ -53,23 +54,28 @@ class Subscriber(msgspec.Struct, eq=False):
     """One subscription.
 
     Attributes:
-        send: sends an event and says whether it went out; False when the peer's queue is full.
-        takes: whether the peer takes a block; when it does again, `Feed.resume` has to be called.
-        reading: held while a block is read for it: a few at a time for all of a peer's.
-        position: the next record that it gets.
+        send: sends an event; returns False if the peer's queue is full.
+        position: the position of the next record to send.
         credit: bytes that may still be sent.
-        offset: byte offset of the position, once it is known.
-        lost: its position is of a file that is there no more; a reset comes before anything else.
-        mail_seen: how many of the feed's D-Mail events it does not need any more.
-        end_event: how it ended, while its peer had no room to be last.
-        forget: called with it once its end was sent to the peer.
+        offset: byte offset of the position; None if unknown.
+        accepts: returns whether the peer accepts a block; if not, the peer calls `Feed.resume` when
+            it does.
+        reading: limits the blocks that are read at a time for all subscriptions of the peer.
+        lost: the file of its position was replaced; a reset is the next event.
+        sent_live: the event `live` was sent.
+        mail_seen: the number of the feed's D-Mail events that need not be sent to it any more.
+        pumping: a pump reads the file for it.
+        gone: the subscription has ended.
+        stalled_since: monotonic time since when no event could be sent; None while it can.
+        end_event: the event that ends the subscription, until it was sent.
+        forget: called with the subscriber once `end_event` was sent.
     """
 
     send: Callable[[Event, bytes | None], bool]
     position: Position
     credit: int
     offset: int | None = None
-    takes: Callable[[], bool] = _always
+    accepts: Callable[[], bool] = _always
     reading: anyio.Semaphore = msgspec.field(
         default_factory=lambda: anyio.Semaphore(1, fast_acquire=True)
     )
@@ -80,22 +86,27 @@ class Subscriber(msgspec.Struct, eq=False):
     gone: bool = False
     stalled_since: float | None = None
     end_event: Event | None = None
-    forget: Callable[["Subscriber"], None] = _nobody
+    forget: Callable[["Subscriber"], None] = _ignore
 
     def send_end(self) -> None:
-        """Send the end of the subscription, if it ended and the peer has room."""
+        """Send the subscription's last event, if it ended and the peer's queue has room."""
         if self.end_event is not None and self.send(self.end_event, None):
             self.end_event = None
             self.forget(self)
 
 
 class Feed:
-    """The subscribers of one session.
+    """The subscribers of one file of a session.
 
     Args:
         spawn: starts a pump.
-        run: runs the pumps' reads.
-        clock: monotonic seconds.
+        run: runs the pumps' reads, which block.
+        clock: returns monotonic seconds.
+
+    Attributes:
+        head: the file's durable head.
+        incarnation: the session's incarnation; empty until the session is opened.
+        checkpoint_floor: the next checkpoint's id while the present generation has none.
     """
 
     def __init__(self, spawn: Spawn, run: Blocking, clock: Callable[[], float]) -> None:
@@ -103,13 +114,13 @@ class Feed:
         self.incarnation = ""
         self.checkpoint_floor = 0
         self._mail: DmailEvent | None = None
-        self._mails = 0
+        self._mail_count = 0
         self._spawn = spawn
         self._run = run
         self._clock = clock
         self._log: FollowedLog | None = None
         self._subscribers: list[Subscriber] = []
-        self._resets = Resets()
+        self._rewrites = RewriteHistory()
         self._recent = RecentCommits()
         self._is_round = False
         self._round_at = clock() - limits.FANOUT_PAUSE_S_MAX
@@ -120,32 +131,36 @@ class Feed:
     def attach(
         self, log: FollowedLog, head: Position, incarnation: str, *, is_same: bool = True
     ) -> None:
-        """The session was opened, or opened again.
+        """Begin to read a log: the session was opened, or opened again.
 
         Args:
-            log: what is read.
-            head: what is durable now.
-            incarnation: the session's.
-            is_same: what was durable before is still there, or is a generation of its own.
+            log: the session's log.
+            head: the log's durable head.
+            incarnation: the session's incarnation.
+            is_same: True when the bytes that were durable before are unchanged, or are kept as a
+                past generation.
         """
-        is_another = self.incarnation not in {"", incarnation}
+        is_recreated = self.incarnation not in {"", incarnation}
         self._log = log
         self.incarnation = incarnation
         self.head = head
         self._recent.clear()
-        self._resets.clear()
+        self._rewrites.clear()
         for subscriber in tuple(self._subscribers):
-            # Another program may have changed the files, so no offset holds, and a position only
-            # if it is still there.
+            # Another program may have changed the files: offsets are invalid, and so are positions
+            # in bytes that changed.
             subscriber.offset = None
-            subscriber.lost |= is_another or subscriber.position > head
+            subscriber.lost |= is_recreated or subscriber.position > head
             has_some = subscriber.position > Position(head.generation, 0)
             subscriber.lost |= has_some and not is_same
             self._advance(subscriber)
 
-    def begin_with(self, machine: Speculation) -> None:
-        """Take in the state that is not in a context's lines; right after `attach`, also for a wire
-        file."""
+    def load_state(self, machine: Speculation) -> None:
+        """Load the state that no line of a context holds; called right after `attach`.
+
+        Args:
+            machine: the state of the file; a wire file's has nothing to load.
+        """
         if not isinstance(machine, Machine):
             return
         self.checkpoint_floor = machine.checkpoint_floor
@@ -154,8 +169,8 @@ class Feed:
             if last is None or last.id != mail.id:
                 self.mailed(DmailEvent(state="sent", id=mail.id, checkpoint_id=mail.checkpoint_id))
         elif last is not None and last.state == "sent":
-            # It ended while the files were closed: by a rewrite of unknown outcome, or by another
-            # program.
+            # The D-Mail ended while the files were closed: by a rewrite of unknown outcome, or by
+            # another program.
             is_delivered = last.id == machine.delivered
             self.mailed(
                 msgspec.structs.replace(last, state="delivered" if is_delivered else "expired")
@@ -164,7 +179,7 @@ class Feed:
     def mailed(self, event: DmailEvent) -> None:
         """Publish a change of a D-Mail's state."""
         self._mail = event
-        self._mails += 1
+        self._mail_count += 1
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
@@ -177,7 +192,7 @@ class Feed:
         """Refuse a position beyond the head.
 
         Raises:
-            BadRequest: it lies beyond the head.
+            BadRequest: the position is beyond the head.
         """
         if position > self.head:
             raise BadRequest(
@@ -186,140 +201,150 @@ class Feed:
             )
 
     def add(self, subscriber: Subscriber) -> None:
-        """Begin to send; the first event goes out after this returns."""
-        is_waiting = self._mail is not None and self._mail.state == "sent"
-        subscriber.mail_seen = self._mails - is_waiting
+        """Begin to send events to a subscriber; a block is read for it in a task."""
+        is_pending = self._mail is not None and self._mail.state == "sent"
+        subscriber.mail_seen = self._mail_count - is_pending
         self._subscribers.append(subscriber)
         self._advance(subscriber)
 
     def remove(self, subscriber: Subscriber) -> None:
-        """Send no more."""
+        """Stop sending events to a subscriber."""
         subscriber.gone = True
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
 
     def grant(self, subscriber: Subscriber, size: int) -> None:
-        """The subscriber can take `size` bytes more."""
+        """Add `size` bytes to a subscriber's credit."""
         subscriber.credit = min(subscriber.credit + size, limits.SUBSCRIPTION_WINDOW_BYTES_MAX)
         subscriber.stalled_since = None
         self._advance(subscriber)
 
     def resume(self, subscriber: Subscriber) -> None:
-        """The peer of a subscriber takes blocks again: it took something."""
+        """Continue a subscriber whose peer accepts blocks again."""
         if subscriber.credit > 0:
             subscriber.stalled_since = None
         self._advance(subscriber)
 
     def publish(self, head: Position, block: bytes) -> None:
-        """A commit became durable: `block` are its lines, up to the new head."""
+        """Send a durable commit to the subscribers.
+
+        Args:
+            head: the head after the commit.
+            block: the commit's lines.
+        """
         first, self.head = self.head, head
         if self._subscribers:
             self._recent.add(first, head, block)
-            self._hand_out()
+            self._fan_out()
 
     def reset(self, head: Position, kept: int, why: str, checkpoint_floor: int = 0) -> None:
-        """A rewrite took place: the first `kept` lines live on in the new generation."""
+        """Send a rewrite to the subscribers.
+
+        Args:
+            head: the head after the rewrite.
+            kept: the number of first lines that the new generation shares with the one before.
+            why: the kind of the rewrite.
+            checkpoint_floor: the next checkpoint's id while the new generation has none.
+        """
         self.head = head
         self._recent.clear()
         self.checkpoint_floor = checkpoint_floor
-        self._resets.add(head.generation, Rewritten(kept, why, checkpoint_floor))
+        self._rewrites.add(head.generation, RewriteEffect(kept, why, checkpoint_floor))
         for subscriber in tuple(self._subscribers):
             self._advance(subscriber)
 
     def end(self, why: str) -> None:
         """End all subscriptions with an event."""
         for subscriber in tuple(self._subscribers):
-            self._dismiss(subscriber, Gone(why=why))
+            self._end_subscription(subscriber, Gone(why=why))
 
     def end_stalled(self) -> int:
-        """Forget the subscribers that have not taken anything for too long; says how many."""
+        """End subscriptions that have been stalled for too long; returns their number."""
         now, ended = self._clock(), 0
         for subscriber in tuple(self._subscribers):
             since = subscriber.stalled_since
             if since is not None and now - since > limits.SUBSCRIBER_STALL_S:
-                self._dismiss(subscriber, _lagged(subscriber.position))
+                self._end_subscription(subscriber, _lagged(subscriber.position))
                 ended += 1
         return ended
 
-    def _dismiss(self, subscriber: Subscriber, event: Event) -> None:
-        """Send no more but how it ended: later, if the peer's queue is full now."""
+    def _end_subscription(self, subscriber: Subscriber, event: Event) -> None:
+        """End a subscription with a last event, which is sent later if the queue is full now."""
         subscriber.end_event = event
         subscriber.send_end()
         self.remove(subscriber)
 
     def _advance(self, subscriber: Subscriber) -> None:
-        """Bring a subscriber forward, by a pump if anything has to be read."""
+        """Send a subscriber the next events, by a pump if the file must be read."""
         if subscriber.pumping or subscriber.gone or self._log is None:
             return
         if not self._is_behind(subscriber):
             if self._send_live(subscriber) and self._send_mail(subscriber):
                 subscriber.stalled_since = None
             else:
-                # Nothing else may ever happen here that would have it tried again.
+                # Without the stall nothing would send the event again.
                 self._stall(subscriber)
         elif subscriber.credit <= 0:
             self._stall(subscriber)
-        elif self._is_handed(subscriber) and self._is_round:
-            # Its turn comes, and until then reading the file for it would be work for nothing.
+        elif self._is_fan_out_target(subscriber) and self._is_round:
+            # The round will serve it from memory, so reading the file would be wasted.
             return
         else:
             subscriber.pumping = True
             self._spawn(lambda: self._pump(subscriber))
 
-    def _hand_out(self) -> None:
-        """Send the last commits to the subscribers close to the head: to a few now, to many in
-        rounds."""
+    def _fan_out(self) -> None:
+        """Send the recent commits to the subscribers: to a few at once, to many in rounds."""
         if self._is_round:
             return
         if len(self._subscribers) <= limits.FANOUT_MAX:
             for subscriber in tuple(self._subscribers):
-                self._hand(subscriber)
+                self._send_recent(subscriber)
             self._recent.clear()
         else:
             self._is_round = True
-            self._spawn(self._rounds)
+            self._spawn(self._fan_out_in_rounds)
 
-    async def _rounds(self) -> None:
+    async def _fan_out_in_rounds(self) -> None:
         try:
-            while any(map(self._is_handed, self._subscribers)):
+            while any(map(self._is_fan_out_target, self._subscribers)):
                 await self._pause()
                 self._round_at = self._clock()
                 for number, subscriber in enumerate(tuple(self._subscribers)):
                     if number and number % limits.FANOUT_MAX == 0:
                         await anyio.lowlevel.checkpoint()
-                    self._hand(subscriber)
+                    self._send_recent(subscriber)
         finally:
             self._is_round = False
             self._recent.clear()
-        # A subscriber that missed more than memory keeps reads the file.
+        # A pump reads the file for a subscriber that missed more commits than memory keeps.
         for subscriber in tuple(self._subscribers):
             if subscriber.stalled_since is None:
                 self._advance(subscriber)
 
     async def _pause(self) -> None:
-        """Wait until so many events as the round before had may follow it."""
+        """Wait `FANOUT_EVENT_S` for each event of the round before, since its start."""
         pause_s = min(len(self._subscribers) * limits.FANOUT_EVENT_S, limits.FANOUT_PAUSE_S_MAX)
         left_s = self._round_at + pause_s - self._clock()
         if left_s > 0:
             await anyio.sleep(left_s)
 
-    def _is_handed(self, subscriber: Subscriber) -> bool:
+    def _is_fan_out_target(self, subscriber: Subscriber) -> bool:
         """True for a subscriber that a round serves; a stalled one is left out."""
-        return subscriber.stalled_since is None and self._stretch_for(subscriber) is not None
+        return subscriber.stalled_since is None and self._missed_commits(subscriber) is not None
 
-    def _hand(self, subscriber: Subscriber) -> None:
-        stretch = self._stretch_for(subscriber)
-        if stretch is None:
+    def _send_recent(self, subscriber: Subscriber) -> None:
+        commits = self._missed_commits(subscriber)
+        if commits is None:
             self._advance(subscriber)
         else:
-            self._send_block(subscriber, stretch.event, stretch.block, stretch.after)
+            self._send_block(subscriber, commits.event, commits.block, commits.after)
 
-    def _stretch_for(self, subscriber: Subscriber) -> Stretch | None:
-        """The commits that a subscriber misses, if memory holds them all and they can be sent
-        now."""
+    def _missed_commits(self, subscriber: Subscriber) -> CommitRun | None:
+        """Returns the commits that a subscriber misses, if they are in memory and can be sent."""
         is_live = subscriber.sent_live and not (subscriber.lost or subscriber.gone)
-        # `_advance` sends a D-Mail event that found no room, once the subscriber is at the head.
-        has_mail = subscriber.mail_seen < self._mails
+        # A D-Mail event that was not sent goes first, which `_advance` does at the head.
+        has_mail = subscriber.mail_seen < self._mail_count
         if not is_live or has_mail or subscriber.pumping or subscriber.credit <= 0:
             return None
         return self._recent.since(subscriber.position)
@@ -331,43 +356,43 @@ class Feed:
         try:
             while not subscriber.gone and self._log and self._is_behind(subscriber):
                 async with subscriber.reading:
-                    if not await self._take_turn(subscriber):
+                    if not await self._send_if_possible(subscriber):
                         self._stall(subscriber)
                         return
         finally:
             subscriber.pumping = False
         self._advance(subscriber)
 
-    async def _take_turn(self, subscriber: Subscriber) -> bool:
-        """Send the next event if there still is one; False if the subscriber has to wait."""
+    async def _send_if_possible(self, subscriber: Subscriber) -> bool:
+        """Send the next event, if any; returns False if the subscriber cannot get one now."""
         log = self._log
         if subscriber.gone or log is None:
             return True
-        if subscriber.credit <= 0 or not subscriber.takes():
+        if subscriber.credit <= 0 or not subscriber.accepts():
             return False
-        return await self._step(subscriber, log)
+        return await self._send_from_file(subscriber, log)
 
-    async def _step(self, subscriber: Subscriber, log: FollowedLog) -> bool:
-        """Send the next event; False if it did not go."""
+    async def _send_from_file(self, subscriber: Subscriber, log: FollowedLog) -> bool:
+        """Send the next event; returns False if it was not sent."""
         try:
             if subscriber.lost:
                 return self._start_over(subscriber, timeline_entries.FOREIGN)
             block = await self._read(subscriber, log)
             if self._log is not log:
-                # The files were opened again meanwhile: what was read may not be there any more.
+                # The files were opened again during the read, so the block may be outdated.
                 return True
             return await self._send_next(subscriber, log, block)
         except BadRequest:
-            # Another program cut the file: find the line by counting.
+            # Another program cut the file, so the offset is wrong: count the lines instead.
             subscriber.offset = None
             return True
         except OSError as error:
             is_past = subscriber.position.generation < self.head.generation
             if isinstance(error, FileNotFoundError) and is_past:
-                # Its generation was given up; the present one does not need it.
+                # The generation was removed by gc: continue with the present one.
                 return self._start_over(subscriber, timeline_entries.COLLECTED)
             if self._log is log:
-                self._dismiss(subscriber, Gone(why=f"its files cannot be read: {error}"))
+                self._end_subscription(subscriber, Gone(why=f"its files cannot be read: {error}"))
             return True
 
     def _start_over(self, subscriber: Subscriber, why: str) -> bool:
@@ -389,7 +414,7 @@ class Feed:
     async def _read(self, subscriber: Subscriber, log: FollowedLog) -> Block:
         generation, line = subscriber.position
         offset, size = subscriber.offset, min(subscriber.credit, limits.BLOCK_BYTES)
-        # Durable lines are not published before their commit.
+        # Lines can be durable in the file before their commit is published.
         until = self.head.line if generation == self.head.generation else None
         view = log.view(generation)
         try:
@@ -398,7 +423,7 @@ class Feed:
             view.release()
 
     async def _send_next(self, subscriber: Subscriber, log: FollowedLog, block: Block) -> bool:
-        """Send what was read, or the reset at the end of a generation."""
+        """Send a block that was read, or the reset at the end of a generation."""
         generation, line = subscriber.position
         after = Position(generation, block.next)
         if block.next <= line:
@@ -413,37 +438,37 @@ class Feed:
     async def _next_generation(self, subscriber: Subscriber, log: FollowedLog) -> bool:
         generation = subscriber.position.generation + 1
         if generation > self.head.generation:
-            # The file is shorter than its head: only a foreign program can have cut it.
+            # The file ends before the head, so another program must have cut it.
             return False
-        rewritten = await self._reset_of(generation, log)
+        rewrite = await self._rewrite_of(generation, log)
         if self._log is not log:
             return True
         event = Reset(
             generation=generation,
-            kept=rewritten.kept,
-            why=rewritten.why,
+            kept=rewrite.kept,
+            why=rewrite.why,
             incarnation=self.incarnation,
             head=str(self.head),
-            checkpoint_floor=rewritten.floor,
+            checkpoint_floor=rewrite.checkpoint_floor,
         )
         if not subscriber.send(event, None):
             return False
-        subscriber.position, subscriber.offset = Position(generation, rewritten.kept), None
+        subscriber.position, subscriber.offset = Position(generation, rewrite.kept), None
         return True
 
-    async def _reset_of(self, generation: int, log: FollowedLog) -> Rewritten:
-        known = self._resets.get(generation)
+    async def _rewrite_of(self, generation: int, log: FollowedLog) -> RewriteEffect:
+        known = self._rewrites.get(generation)
         if known is not None:
             return known
-        found = await self._run(lambda: read_resets(log.timeline(), generation))
+        found = await self._run(lambda: read_rewrites(log.timeline(), generation))
         if self._log is log:
-            self._resets.add_all(found)
+            self._rewrites.add_all(found)
         return found[generation]
 
     def _send_block(
         self, subscriber: Subscriber, event: Records, block: bytes, after: Position
     ) -> bool:
-        if not subscriber.takes() or not subscriber.send(event, block):
+        if not subscriber.accepts() or not subscriber.send(event, block):
             self._stall(subscriber)
             return False
         subscriber.stalled_since = None
@@ -459,7 +484,7 @@ class Feed:
         return subscriber.sent_live
 
     def _send_mail(self, subscriber: Subscriber) -> bool:
-        event, count = self._mail, self._mails
+        event, count = self._mail, self._mail_count
         if event is not None and subscriber.mail_seen < count:
             if not subscriber.send(event, None):
                 return False
@@ -472,4 +497,6 @@ class Feed:
 
 
 def _lagged(position: Position) -> Lagged:
-    return Lagged(next=str(position), why=f"nothing was taken for {limits.SUBSCRIBER_STALL_S:g} s")
+    return Lagged(
+        next=str(position), why=f"the client read no event for {limits.SUBSCRIBER_STALL_S:g} s"
+    )

@@ -1,4 +1,4 @@
-"""The last published commits of a file, for followers close to the head."""
+"""The last published commits of a file, for subscribers close to the head."""
 
 from collections import deque
 
@@ -9,13 +9,13 @@ from steno_protocol.events import Records
 from steno_protocol.positions import Position
 
 
-class Stretch(msgspec.Struct, frozen=True):
-    """The contents of one event: one commit, or several consecutive ones.
+class CommitRun(msgspec.Struct, frozen=True):
+    """One or more consecutive commits that are sent as one event.
 
     Attributes:
-        event: the event; one object for all its followers, so that it is encoded once.
-        block: the lines.
-        after: the position behind them.
+        event: the event; one object for all subscribers, so that it is encoded once.
+        block: the commits' lines.
+        after: the position after these lines.
     """
 
     event: Records
@@ -30,36 +30,42 @@ class _Published(msgspec.Struct, frozen=True):
 
 
 class RecentCommits:
-    """Commits that follow one another, as many as fit into one block, and the last one at least."""
+    """The last consecutive commits that fit into one block, and at least the last one."""
 
     def __init__(self) -> None:
         self._commits: deque[_Published] = deque()
         self._bytes = 0
-        self._stretches: dict[Position, Stretch] = {}
+        self._runs: dict[Position, CommitRun] = {}
 
     def add(self, first: Position, after: Position, block: bytes) -> None:
-        """One more commit became durable."""
-        self._stretches.clear()
+        """Add a commit that became durable.
+
+        Args:
+            first: the position of its first line.
+            after: the position after its last line.
+            block: its lines.
+        """
+        self._runs.clear()
         self._commits.append(_Published(first, after, block))
         self._bytes += len(block)
         while self._bytes > limits.BLOCK_BYTES and len(self._commits) > 1:
             self._bytes -= len(self._commits.popleft().block)
 
-    def since(self, position: Position) -> Stretch | None:
-        """All that came after a position, or None when that is not known here."""
-        stretch = self._stretches.get(position)
-        if stretch is None:
+    def since(self, position: Position) -> CommitRun | None:
+        """Returns the commits from a position to the head; None if no commit here begins there."""
+        run = self._runs.get(position)
+        if run is None:
             blocks = [commit.block for commit in self._commits if commit.first >= position]
             starts = any(commit.first == position for commit in self._commits)
             if not starts:
                 return None
             after = self._commits[-1].after
             event = Records(first=str(position), next=str(after))
-            stretch = self._stretches[position] = Stretch(event, b"".join(blocks), after)
-        return stretch
+            run = self._runs[position] = CommitRun(event, b"".join(blocks), after)
+        return run
 
     def clear(self) -> None:
-        """Forget all commits: no follower needs them, or the file changed."""
+        """Forget all commits: no subscriber needs them, or the file changed."""
         self._commits.clear()
-        self._stretches.clear()
+        self._runs.clear()
         self._bytes = 0

@@ -1,4 +1,7 @@
-"""The rewrites of a file for followers: recent ones in memory, others from the timeline."""
+"""The history of a file's rewrites, for subscribers that are behind.
+
+Recent rewrites are kept in memory; older ones are read from the timeline.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,73 +12,77 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 
 
-class Rewritten(NamedTuple):
-    """The effect of a rewrite on followers of the generation before.
+class RewriteEffect(NamedTuple):
+    """The effect of a rewrite on subscribers of the generation before.
 
     Attributes:
-        kept: its first lines that live on.
+        kept: the number of first lines that the new generation shares with the one before.
         why: the kind of the rewrite.
-        floor: the id of the next checkpoint while the new generation has none.
+        checkpoint_floor: the next checkpoint's id while the new generation has none.
     """
 
     kept: int
     why: str
-    floor: int
+    checkpoint_floor: int
 
 
-class Resets:
-    """The rewrites that followers need now; the oldest of too many are forgotten."""
+class RewriteHistory:
+    """The newest rewrites of a file, `RESETS_MAX` at most, by the generation that each made."""
 
     def __init__(self) -> None:
-        self._made: dict[int, Rewritten] = {}
+        self._made: dict[int, RewriteEffect] = {}
 
     def __len__(self) -> int:
         return len(self._made)
 
-    def add(self, generation: int, rewritten: Rewritten) -> None:
-        """A rewrite made a generation."""
+    def add(self, generation: int, rewritten: RewriteEffect) -> None:
+        """Add the rewrite that made a generation."""
         self._made[generation] = rewritten
         while len(self._made) > limits.RESETS_MAX:
             del self._made[next(iter(self._made))]
 
-    def add_all(self, found: dict[int, Rewritten]) -> None:
-        """As `add`, for rewrites from the timeline; newer knowledge is kept."""
+    def add_all(self, found: dict[int, RewriteEffect]) -> None:
+        """Add rewrites from the timeline, except those that are known already."""
         for generation, rewritten in found.items():
             if generation not in self._made:
                 self.add(generation, rewritten)
 
-    def get(self, generation: int) -> Rewritten | None:
-        """How a generation was made, None if that is not known here."""
+    def get(self, generation: int) -> RewriteEffect | None:
+        """Returns the rewrite that made a generation; None if it is not in memory."""
         return self._made.get(generation)
 
     def clear(self) -> None:
-        """Another program may have changed what the rewrites left."""
+        """Forget all rewrites: another program may have changed the files since."""
         self._made.clear()
 
 
-def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
-    """The rewrites to a generation and up to `RESETS_READ_MAX` later ones, from a timeline.
+def read_rewrites(data: bytes, first: int) -> dict[int, RewriteEffect]:
+    """Returns the rewrites that made `first` and the generations after it, from a timeline.
 
-    A follower that is far behind reads the others next. Of a generation without an entry, another
-    program's, the first only is in the answer.
+    At most `RESETS_READ_MAX` generations are returned, because a subscriber reads them step by
+    step. A generation that another program made has no entry: it is returned only if it is `first`.
+
+    Args:
+        data: the timeline.
+        first: the first generation.
     """
     entries = timeline.decode(data)
-    floors, made = NextCheckpointIds(entries), _made(entries)
-    found = {first: Rewritten(0, timeline_entries.FOREIGN, 0)}
+    next_ids, made = NextCheckpointIds(entries), _made(entries)
+    found = {first: RewriteEffect(0, timeline_entries.FOREIGN, 0)}
     for generation in range(first, first + limits.RESETS_READ_MAX):
         if generation in made:
             kept, why = made[generation]
-            found[generation] = Rewritten(kept, why, floors.of(generation))
+            found[generation] = RewriteEffect(kept, why, next_ids.of(generation))
     return found
 
 
 def _made(entries: Iterable[TimelineEntry]) -> dict[int, tuple[int, str]]:
-    """For each generation that a rewrite made, how many lines it kept, and the rewrite's kind."""
+    """Returns, for each generation that a rewrite made, the lines it kept and its kind."""
     made: dict[int, tuple[int, str]] = {}
     for entry in entries:
         if entry.kind in timeline_entries.REWRITES:
             made[entry.generation] = entry.kept, entry.kind
         elif entry.kind == timeline_entries.FOREIGN and entry.generation in made:
-            # What the rewrite kept may have been edited since, or be of another file.
+            # Another program may have edited or replaced the lines that the rewrite kept.
             made[entry.generation] = 0, made[entry.generation][1]
     return made

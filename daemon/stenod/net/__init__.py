@@ -1,1 +1,1 @@
-"""Sockets: bytes of clients in, messages to them out."""
+"""The daemon's sockets."""

@@ -1,4 +1,4 @@
-"""The path of the local socket: the checks before it is bound, and whether it still is ours."""
+"""The path of the local socket, checked before and after the bind."""
 
 import os
 import stat
@@ -10,16 +10,16 @@ from steno_protocol.errors import StorageFailed
 
 
 class SocketPath:
-    """A path at which this process listens.
+    """The path of a bound socket of this process.
 
     Args:
-        path: of the socket, which is bound.
-        is_lent: the service manager made the socket and removes it.
+        path: the socket's path.
+        is_inherited: the service manager created the socket, and removes it.
     """
 
-    def __init__(self, path: Path, *, is_lent: bool) -> None:
+    def __init__(self, path: Path, *, is_inherited: bool) -> None:
         self._path = path
-        self._is_lent = is_lent
+        self._is_inherited = is_inherited
         self._inode = path.stat().st_ino
 
     @property
@@ -31,18 +31,18 @@ class SocketPath:
             return False
 
     def remove(self) -> None:
-        """Remove the socket, unless it is lent or another one lies at its path."""
-        if self.is_reachable and not self._is_lent:
+        """Remove the socket, unless it is inherited or another file has its path."""
+        if self.is_reachable and not self._is_inherited:
             with suppress(OSError):
                 self._path.unlink()
 
 
 def prepare(path: Path) -> None:
-    """Make the folder of a socket and remove a stale socket; for the holder of the root's lock.
+    """Create the socket's folder and remove a stale socket; the caller holds the root's lock.
 
     Raises:
-        StorageFailed: something else than a socket of ours lies at the path.
-        Unauthorized: another user could put a socket of their own there.
+        StorageFailed: the path exists and is not a socket of this user.
+        Unauthorized: another user could create a socket at the path.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for found in (path.parent.lstat(), path.parent.stat()):

@@ -1,6 +1,7 @@
-"""The daemon's ZeroMQ sockets: one class, an instance for this machine and one for others.
+"""The daemon's ZeroMQ sockets, for this machine and for other machines.
 
-This is the only module of the daemon that imports pyzmq.
+This is the only module of the daemon that imports pyzmq. One instance of `Transport` serves the
+local socket, another one the network.
 """
 
 import asyncio
@@ -20,33 +21,33 @@ from zmq.utils import z85
 from steno_protocol import limits, paths
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.api.clients import InFlightFrame, InFlightFrames, Sent
+from stenod.api.peers import InFlightFrame, InFlightFrames, Sent
 from stenod.net import socket_path
 from stenod.net.socket_path import SocketPath
 
 Handle = Callable[[bytes, list[bytes], str | None], int]
-"""Takes the identity of a peer, the frames of one message and the peer's public key, which is None
-on the local socket; returns the number of requests."""
+"""Handles one message, given the identity of its peer, its frames and the peer's public key (None
+on the local socket); returns the number of requests."""
 
 HasRoom = Callable[[int], bool]
-"""Whether a new connection may stay, given the number of others on the same socket."""
+"""Returns whether a new connection may stay, given the number of others on the same socket."""
 
 Admits = Callable[[str], str | None]
-"""The name of the client that has a public key; None when the key is not admitted."""
+"""Returns the name of the client that has a public key; None when the key is not admitted."""
 
-# As plain integers: an enum member costs more, in each call, than the message that is moved.
-_NOW: Final = int(zmq.DONTWAIT)
+# Plain integers: converting an enum member costs more, in each call, than moving the message.
+_NO_WAIT: Final = int(zmq.DONTWAIT)
 _MORE: Final = int(zmq.DONTWAIT | zmq.SNDMORE)
 _POLLIN: Final = int(zmq.POLLIN)
 
-_HANDLE: Final = int(zmq.SRCFD)
-_USER: Final = "User-Id"
-_ADDRESS: Final = "Peer-Address"
-"""Properties of a received frame: the connection's handle, the key of its peer, and the peer's
+_FD_PROPERTY: Final = int(zmq.SRCFD)
+_USER_PROPERTY: Final = "User-Id"
+_ADDRESS_PROPERTY: Final = "Peer-Address"
+"""Properties of a received frame: the connection's file descriptor, the peer's key, and the peer's
 address, which on a local socket is `:uid:gid:pid`."""
 
 _EVENT: Final = struct.Struct("=Hi")
-"""The first frame of a monitor's message: which event, and the connection's handle."""
+"""The first frame of a monitor's message: the event, and the connection's file descriptor."""
 
 _MONITOR: Final = "inproc://monitor"
 _DOMAIN: Final = b"steno"
@@ -55,32 +56,39 @@ _ZAP_VERSION: Final = b"1.0"
 
 
 class SocketLink(msgspec.Struct, frozen=True):
-    """A connection that libzmq has: its handle, and the inode that tells it from later ones.
+    """A connection of libzmq.
 
-    libzmq closes the handle when the connection has ended. Looking at it costs the peer nothing,
-    while a message sent to find out would stay in the memory of a peer that reads nothing for days.
+    libzmq closes the file descriptor when the connection has ended. Checking the descriptor costs
+    the peer nothing, while a probing message would fill the queue of a peer that does not read.
+
+    Attributes:
+        fd: the connection's file descriptor, which libzmq owns.
+        inode: the socket's inode, which differs from that of a later connection with the same
+            descriptor.
     """
 
-    handle: int
+    fd: int
     inode: int | None
 
     @property
-    def stands(self) -> bool:
-        """See `clients.Link`."""
-        return self.inode is not None and _inode_of(self.handle) == self.inode
+    def is_open(self) -> bool:
+        """See `peers.Link`."""
+        return self.inode is not None and _inode_of(self.fd) == self.inode
 
 
 class Transport:
-    """A ROUTER socket: bursts of messages in, replies out, and never a wait for a peer.
+    """A ROUTER socket that receives messages in bursts and never waits for a peer.
 
-    The event loop calls the drain itself: a task that waits for the socket anew after each burst
-    would cost two system calls and a wake-up more. That ties this class, alone in the daemon, to
-    asyncio. The socket's FD is edge-triggered, and a send consumes edges too: so a burst goes on
-    until the socket is empty, and every send is followed by another look at it.
+    The event loop calls `_handle_burst` as the reader of the socket: a task that waits for the
+    socket after each burst would cost two more system calls and one more wake-up. This class is
+    therefore the only one in the daemon that needs asyncio. The socket's file descriptor is
+    edge-triggered, and a send consumes edges too: so a burst continues until the socket is empty,
+    and the socket is polled once more after every send.
 
-    libzmq accepts connections by itself, and ends the process when it has no handle for one: so
-    connections for which there is no room are ended as soon as their event arrives. A connection
-    holds a handle until its handshake fails or `HANDSHAKE_MS` is over, so all are counted.
+    libzmq accepts connections by itself, and aborts the process when it has no file descriptor left
+    for one: so a connection without room is shut down as soon as its event arrives. A connection
+    uses a descriptor until its handshake fails or `HANDSHAKE_MS` have passed, so every accepted
+    connection is counted.
 
     Args:
         has_room: decides whether a connection that was just accepted may stay.
@@ -95,19 +103,19 @@ class Transport:
         self._is_skipping = False
         self._handle: Handle | None = None
         self._end_burst: Callable[[], None] = _nothing
-        self._is_look_due = False
+        self._is_burst_scheduled = False
         self._is_in_burst = False
         self._failed: asyncio.Future[None] | None = None
         self._path: SocketPath | None = None
         self._zap: ZapHandler | None = None
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
-        # Without the layer for drafts of the protocol: as expensive, four times a message, as what
-        # it stands on.
+        # `zmq.Socket.send` only adds the options of draft socket types, and doubles the cost of
+        # each of the four calls per message.
         self._send: Callable[..., object] = super(zmq.Socket, self._socket).send
-        # A poll that does not wait: to ask for the option with the same news costs twice as much,
-        # because pyzmq looks the option up first.
-        self._arrivals = partial(zmq.zmq_poll, [(self._socket, _POLLIN)], 0)
+        # A poll without a wait: reading the option EVENTS costs twice as much, because pyzmq looks
+        # the option up first.
+        self._has_input = partial(zmq.zmq_poll, [(self._socket, _POLLIN)], 0)
         # `InFlightFrames` decides which frames are sent without a copy.
         self._socket.copy_threshold = 0
         self._socket.set(zmq.LINGER, 0)
@@ -118,29 +126,30 @@ class Transport:
         self._socket.set(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_MS)
         self._socket.set(zmq.BACKLOG, limits.CONNECTIONS_WAITING_MAX)
         self._monitor = self._context.socket(zmq.PAIR)
-        # No bound: at one libzmq's thread stops until somebody looks, with a lock that `close` has
-        # to have, and a flood of connections would keep a daemon from ending.
+        # No bound: at a bound libzmq's thread blocks until an event is read, while it holds a lock
+        # that `close` needs, and a flood of connections would keep the daemon from ending.
         self._monitor.set(zmq.RCVHWM, 0)
         self._socket.monitor(_MONITOR, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._monitor.connect(_MONITOR)
 
-    def bind_ipc(self, path: Path, listening: int | None = None) -> None:
-        """Listen at `path`, for processes of the daemon's user; needs the root's lock.
+    def bind_ipc(self, path: Path, inherited_fd: int | None = None) -> None:
+        """Listen at `path`, for processes of the daemon's user; the caller holds the root's lock.
 
         Args:
-            path: of the socket.
-            listening: a handle that listens there already; the service manager keeps the path.
+            path: the socket's path.
+            inherited_fd: a file descriptor that already listens there; the service manager owns the
+                path then.
 
         Raises:
-            StorageFailed: something else lies there, or no socket can be made there.
-            Unauthorized: another user could put a socket of their own there.
+            StorageFailed: the path exists and is not a socket of this user, or cannot be bound.
+            Unauthorized: another user could create a socket at the path.
         """
-        if listening is None:
-            # libzmq removes whatever lies at the path.
+        if inherited_fd is None:
+            # Checked first, because libzmq removes any file at the path.
             socket_path.prepare(path)
         else:
-            self._socket.set(zmq.USE_FD, listening)
-        # The folder keeps other users out; the filter does even where somebody opened it to them.
+            self._socket.set(zmq.USE_FD, inherited_fd)
+        # The folder keeps other users out; the filter does so even if its mode was changed.
         self._socket.set(zmq.IPC_FILTER_UID, os.getuid())
         try:
             self._socket.bind(f"ipc://{path}")
@@ -148,28 +157,28 @@ class Transport:
             raise StorageFailed(
                 f"cannot listen at {path}: {error.strerror}; choose another --socket"
             ) from None
-        self._path = SocketPath(path, is_lent=listening is not None)
+        self._path = SocketPath(path, is_inherited=inherited_fd is not None)
 
     def bind_tcp(
         self, endpoint: str, own: KeyPair, admits: Admits, log: Callable[..., None]
     ) -> str:
-        """Listen at `tcp://address:port`, for clients whose key is admitted.
+        """Listen at `tcp://address:port`, for clients with an admitted key.
 
-        Each connection shows a key before its first message, and libzmq asks the ZAP handler
-        whether the key is admitted. The domain is enforced, so that nothing passes while no handler
-        answers.
+        Each connection presents a key before its first message, and libzmq asks the ZAP handler
+        whether the key is admitted. The domain is enforced, so that no connection passes while no
+        handler answers.
 
         Args:
-            endpoint: a port of 0 or `*` lets the system choose one.
-            own: the daemon's key.
-            admits: decides whose key is admitted.
+            endpoint: the address; with port 0 or `*` the system chooses a port.
+            own: the daemon's key pair.
+            admits: returns the name of the client with a key; None if the key is not admitted.
             log: logs an event with fields.
 
         Returns:
             The endpoint, with the port that was chosen.
 
         Raises:
-            StorageFailed: the address cannot be had.
+            StorageFailed: the address cannot be bound.
         """
         self._zap = ZapHandler(self._context, admits, log)
         options: dict[int, int | bytes] = {
@@ -180,7 +189,7 @@ class Transport:
             zmq.CURVE_SECRETKEY: own.secret.encode(),
             zmq.HEARTBEAT_IVL: limits.HEARTBEAT_MS,
             zmq.HEARTBEAT_TIMEOUT: limits.CLIENT_SILENCE_MS,
-            # Only for an address that is one: a name would then mean another address than before.
+            # Only for an IPv6 address: with the option a host name can resolve to another address.
             zmq.IPV6: int(paths.is_ipv6(endpoint)),
         }
         for option, value in options.items():
@@ -199,16 +208,20 @@ class Transport:
         return self._path is None or self._path.is_reachable
 
     async def serve(self, handle: Handle, end_burst: Callable[[], None]) -> None:
-        """Hand every message to `handle`, burst by burst; `end_burst` follows each burst.
+        """Call `handle` with every message, and `end_burst` after each burst.
 
-        Runs until it is cancelled, or `handle` raises.
+        Runs until it is cancelled, or until `handle` raises.
+
+        Args:
+            handle: handles one message.
+            end_burst: commits the requests of a burst.
         """
         self._handle, self._end_burst = handle, end_burst
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         watched = {
             self._monitor.fileno(): self._watch_connections,
-            self._socket.fileno(): self._take_in,
+            self._socket.fileno(): self._handle_burst,
         }
         if self._zap is not None:
             watched[self._zap.fileno()] = self._zap.answer
@@ -227,23 +240,26 @@ class Transport:
         """Queue one message for a peer, or drop it; never waits.
 
         Args:
-            identity: of the peer.
+            identity: the peer's identity.
             frames: the message.
-            in_flight: where frames that are sent without a copy are registered.
+            in_flight: counts the message's last frame.
+
+        Returns:
+            Whether the message was queued, and if not, why.
         """
-        if not (self._is_in_burst or self._is_look_due):
-            self._look_soon()
+        if not (self._is_in_burst or self._is_burst_scheduled):
+            self._schedule_burst()
         send = self._send
         *firsts, last = frames
         try:
             send(identity, _MORE)
-            for frame in firsts:
-                send(frame, _MORE)
-            if in_flight.is_lent(len(last)) and (in_flight_frame := self._lend(last)) is not None:
-                in_flight.add(in_flight_frame, len(last))
+            for first in firsts:
+                send(first, _MORE)
+            if in_flight.is_tracked(len(last)) and (frame := self._send_tracked(last)) is not None:
+                in_flight.add_tracked(frame, len(last))
             else:
-                send(last, _NOW)
-                in_flight.copied(len(last))
+                send(last, _NO_WAIT)
+                in_flight.add_copied(len(last))
         except zmq.Again:
             return Sent.FULL
         except zmq.ZMQError as error:
@@ -257,29 +273,29 @@ class Transport:
         return Sent.OK
 
     def sender(self) -> str:
-        """The sender of the message that is being handled: its key, or `uid:gid:pid`."""
+        """Returns the sender of the message that is being handled: its key, or `uid:gid:pid`."""
         if self._frame is None:
             return ""
         if self._zap is not None:
-            return str(self._frame.get(_USER))
+            return str(self._frame.get(_USER_PROPERTY))
         try:
-            return str(self._frame.get(_ADDRESS)).partition(":")[2]
+            return str(self._frame.get(_ADDRESS_PROPERTY)).partition(":")[2]
         except zmq.ZMQError:
             return ""
 
     def link(self) -> SocketLink | None:
-        """The connection of the message that is being handled; None if it is unknown."""
+        """Returns the connection of the message that is being handled; None if unknown."""
         try:
-            handle = -1 if self._frame is None else int(self._frame.get(_HANDLE))
+            fd = -1 if self._frame is None else int(self._frame.get(_FD_PROPERTY))
         except zmq.ZMQError:
             return None
-        return SocketLink(handle, _inode_of(handle)) if handle >= 0 else None
+        return SocketLink(fd, _inode_of(fd)) if fd >= 0 else None
 
     def close(self) -> None:
-        """Stop listening, end the connections, and remove the local socket if it still is ours."""
+        """Stop listening, end the connections, and remove the path of the local socket."""
         if self._path is not None:
             self._path.remove()
-        # First, because libzmq's thread stops for ever at an event that no socket takes.
+        # First, because libzmq's thread would block for ever on an event that no socket reads.
         self._socket.disable_monitor()
         if self._zap is not None:
             self._zap.close()
@@ -289,116 +305,115 @@ class Transport:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _lend(self, frame: bytes) -> InFlightFrame | None:
-        """Send a frame without a copy of it; None if nothing was sent, and a copy has to be.
+    def _send_tracked(self, frame: bytes) -> InFlightFrame | None:
+        """Send a frame without a copy; returns None if nothing was sent and a copy must be.
 
         pyzmq starts a thread for such frames, and the system may have no thread or memory left.
         """
         try:
-            return cast("InFlightFrame", self._send(frame, _NOW, False, True))
+            return cast("InFlightFrame", self._send(frame, _NO_WAIT, False, True))
         except (RuntimeError, MemoryError):
             return None
 
     def _fail(self, error: Exception) -> None:
-        """End `serve`: after half a message, the next peer's message would go to this one."""
+        """End `serve`: after half a message, this peer would get the next peer's message."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
     def _watch_connections(self) -> None:
-        """Count the connections and end new ones without room, until no event is left."""
+        """Read all monitor events: count the connections, and shut down those without room."""
         while True:
             try:
-                event, _ = self._monitor.recv_multipart(_NOW)
+                message, _ = self._monitor.recv_multipart(_NO_WAIT)
             except zmq.Again:
                 return
-            what, handle = _EVENT.unpack(event)
-            if what == zmq.EVENT_DISCONNECTED:
-                self._connections.discard(handle)
+            event, fd = _EVENT.unpack(message)
+            if event == zmq.EVENT_DISCONNECTED:
+                self._connections.discard(fd)
                 self._on_end()
             elif self._has_room(len(self._connections)):
-                self._connections.add(handle)
+                self._connections.add(fd)
             else:
-                _hang_up(handle)
+                _shut_down(fd)
 
-    def _look_soon(self) -> None:
-        """Take in a burst once the tasks that are ready had their turn."""
-        self._is_look_due = True
-        asyncio.get_running_loop().call_soon(self._look)
+    def _schedule_burst(self) -> None:
+        """Poll the socket after the tasks that are ready now have run."""
+        self._is_burst_scheduled = True
+        asyncio.get_running_loop().call_soon(self._run_scheduled_burst)
 
-    def _look(self) -> None:
-        self._is_look_due = False
-        if self._arrivals():
-            self._take_in()
+    def _run_scheduled_burst(self) -> None:
+        self._is_burst_scheduled = False
+        if self._has_input():
+            self._handle_burst()
 
-    def _take_in(self) -> None:
-        """Take in one burst, and come back for the rest."""
+    def _handle_burst(self) -> None:
+        """Handle one burst, and schedule the next one if messages are left."""
         handle = self._handle
         if handle is None:
             return
         self._is_in_burst = True
         try:
-            self._drain(handle)
+            self._handle_messages(handle)
             self._end_burst()
-            has_more = self._arrivals()
+            has_more = self._has_input()
         except Exception as error:
             self._fail(error)
             return
         finally:
             self._is_in_burst = False
-        if has_more and not self._is_look_due:
-            self._look_soon()
+        if has_more and not self._is_burst_scheduled:
+            self._schedule_burst()
 
-    def _drain(self, handle: Handle) -> None:
-        """Take in one burst: all that has arrived, up to a limit."""
-        taken = 0
-        while taken < limits.BURST_REQUESTS_MAX:
-            # The exception for an empty socket costs as much as three polls; most bursts are of
-            # one message, or of many.
-            if taken == 1 and not self._arrivals():
+    def _handle_messages(self, handle: Handle) -> None:
+        """Handle the messages that have arrived, up to `BURST_REQUESTS_MAX` requests."""
+        requests = 0
+        while requests < limits.BURST_REQUESTS_MAX:
+            # The exception for an empty socket costs as much as three polls; most bursts have
+            # one message, or many.
+            if requests == 1 and not self._has_input():
                 return
             try:
                 if self._is_skipping:
-                    self._skip()
-                    taken += limits.BURST_REQUESTS_MAX
+                    self._skip_frames()
+                    requests += limits.BURST_REQUESTS_MAX
                     continue
                 identity, frames = self._receive()
             except zmq.Again:
                 return
             user = None if self._zap is None else self.sender()
-            taken += handle(identity, frames, user)
+            requests += handle(identity, frames, user)
 
     def _receive(self) -> tuple[bytes, list[bytes]]:
-        """The next message: the peer's identity and its frames, as many as a message may have.
+        """Returns the next message: its peer's identity, and its first `MESSAGE_FRAMES_MAX` frames.
 
         Raises:
-            zmq.Again: there is none.
+            zmq.Again: no message has arrived.
         """
         receive = self._socket.recv
-        identity = receive(_NOW)
-        # A frame knows whether more follow; asking the socket costs ten times as much. An identity
-        # is always followed by a frame.
-        self._frame = frame = receive(_NOW, False)
+        identity = receive(_NO_WAIT)
+        # `frame.more` costs a tenth of asking the socket. A frame always follows an identity.
+        self._frame = frame = receive(_NO_WAIT, False)
         frames = [frame.bytes]
         while frame.more and len(frames) < limits.MESSAGE_FRAMES_MAX:
-            frame = receive(_NOW, False)
+            frame = receive(_NO_WAIT, False)
             frames.append(frame.bytes)
         self._is_skipping = frame.more
         return identity, frames
 
-    def _skip(self) -> None:
-        """Drop the frames that a message has too many, a part of them in one burst."""
+    def _skip_frames(self) -> None:
+        """Drop frames beyond a message's limit, at most `MESSAGE_FRAMES_MAX` in one burst."""
         for _ in range(limits.MESSAGE_FRAMES_MAX):
-            if not self._socket.recv(_NOW, False).more:
+            if not self._socket.recv(_NO_WAIT, False).more:
                 self._is_skipping = False
                 return
 
 
 class ZapHandler:
-    """Answers libzmq's questions whether a connection is admitted (RFC 27 of ZeroMQ).
+    """The authentication handler of a socket's connections (ZeroMQ RFC 27).
 
     Args:
-        context: of the socket whose connections are decided.
-        admits: decides whose key is admitted.
+        context: the context of the socket that accepts the connections.
+        admits: returns the name of the client with a key; None if the key is not admitted.
         log: logs an event with fields.
     """
 
@@ -415,24 +430,24 @@ class ZapHandler:
         self._socket.bind(_ZAP)
 
     def fileno(self) -> int:
-        """Readable, edge-triggered, when a question may have come."""
+        """Returns a file descriptor that is readable, edge-triggered, when requests may wait."""
         return self._socket.fileno()
 
     def answer(self) -> None:
-        """Answer every question that is there."""
+        """Answer all requests that wait."""
         while True:
             try:
-                asker, empty, *question = self._socket.recv_multipart(_NOW)
+                identity, empty, *frames = self._socket.recv_multipart(_NO_WAIT)
             except zmq.Again:
                 return
-            self._socket.send_multipart([asker, empty, *self._verdict(question)], _NOW)
+            self._socket.send_multipart([identity, empty, *self._verdict(frames)], _NO_WAIT)
 
     def close(self) -> None:
-        """Answer nothing any more: the domain is enforced, so no connection passes."""
+        """Stop answering; the domain is enforced, so no connection passes from now on."""
         self._socket.close(linger=0)
 
-    def _verdict(self, question: list[bytes]) -> list[bytes]:
-        match question:
+    def _verdict(self, frames: list[bytes]) -> list[bytes]:
+        match frames:
             case [version, request, domain, address, _, mechanism, key] if (
                 version == _ZAP_VERSION and domain == _DOMAIN and mechanism == b"CURVE"
             ):
@@ -447,26 +462,26 @@ class ZapHandler:
             case [_, request, *_]:
                 return [_ZAP_VERSION, request, b"400", b"not admitted", b"", b""]
             case _:
-                return [_ZAP_VERSION, b"", b"500", b"not a question", b"", b""]
+                return [_ZAP_VERSION, b"", b"500", b"not a request", b"", b""]
 
 
 def _nothing() -> None:
-    """Before `serve`, nothing is queued."""
+    """Do nothing: before `serve` there is no burst."""
 
 
-def _inode_of(handle: int) -> int | None:
-    """The inode of an open handle, None if it is closed."""
+def _inode_of(fd: int) -> int | None:
+    """Returns the inode of an open file descriptor; None if it is closed."""
     try:
-        return os.fstat(handle).st_ino
+        return os.fstat(fd).st_ino
     except OSError:
         return None
 
 
-def _hang_up(handle: int) -> None:
-    """End a connection whose handle is libzmq's; libzmq closes the handle then."""
-    # It may have ended by itself, and its number may be another's; only one that came later.
+def _shut_down(fd: int) -> None:
+    """Shut down a connection; libzmq owns its file descriptor and then closes it."""
+    # The connection may have ended already, and its descriptor may then be that of a later one.
     with contextlib.suppress(OSError):
-        connection = socket.socket(fileno=handle)
+        connection = socket.socket(fileno=fd)
         try:
             connection.shutdown(socket.SHUT_RDWR)
         finally:

@@ -1,1 +1,1 @@
-"""Opening files after any end: crash recovery, torn tails, and keys that were used before."""
+"""Recovery of a session's files when they are opened."""

@@ -1,6 +1,6 @@
-"""What a crash left open between a session's files: torn timelines, rewrites that were cut short.
+"""Crash recovery across a session's files: torn timelines and interrupted rewrites.
 
-Settled before anything is believed; what one file's end needs is `mending`.
+It runs before any file is replayed. The repair of one file's end is in `tail_repair`.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ from stenod.recovery.tail_repair import fingerprint
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import copy_all, write_again
+from stenod.store.handles import copy_all, rewrite_in_place
 from stenod.store.log import Copy
 from stenod.store.names import link_generation, past_generations, read_file, remove
 from stenod.store.quarantine import quarantine
 
 
-def settle(disk: Disk, folder: int) -> list[TimelineEntry]:
-    """Repair the timeline's own tail, and take back a rewrite that did not take place."""
+def recover(disk: Disk, folder: int) -> list[TimelineEntry]:
+    """Repair the timeline's tail, and void an interrupted rewrite; returns the timeline."""
     remove(disk, folder, paths.REWRITE)
-    _mend_timeline(disk, folder)
-    is_undone = _unlink_twin(disk, folder)
+    _repair_timeline(disk, folder)
+    is_undone = _unlink_second_name(disk, folder)
     data = read_file(disk, folder, paths.TIMELINE)
     last = timeline.in_doubt(data)
-    if last is None or (not is_undone and _took_place(disk, folder, last)):
+    if last is None or (not is_undone and _is_completed(disk, folder, last)):
         return timeline.decode(data)
     line = timeline.encode(timeline.voided(last))
     jsonl.append_timeline(disk, folder, line)
@@ -36,58 +36,67 @@ def settle(disk: Disk, folder: int) -> list[TimelineEntry]:
 
 
 def present_generation(disk: Disk, folder: int) -> int:
-    """The generation that `context.jsonl` is."""
+    """Returns the generation of `context.jsonl`."""
     past = past_generations(disk, folder)
-    if past and _is_present(disk, folder, past[-1]):
+    if past and _is_present_file(disk, folder, past[-1]):
         past.pop()
     return past[-1] + 1 if past else 0
 
 
-def prove_left_behind(
+def sync_past_generations(
     disk: Disk, folder: int, entries: list[TimelineEntry], present: int, failed_syncs: FailedSyncs
 ) -> None:
-    """Make generations durable that were left behind since a mark: what is in them is believed.
+    """Make past generations since the last recovery point durable before they are read.
 
-    A daemon that was killed, or whose sync failed, leaves unsynced lines; then another
-    program moves the file away. And it can append to one until a rewrite's very instant. An older
-    one is in doubt if a read of it could not be synced.
+    A past generation can have unsynced lines: a daemon was killed, or its sync failed, before
+    another program moved the file away; or another program appended to the file just before a
+    rewrite replaced it. An older generation is synced only if a sync of it failed in this process.
     """
-    mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
+    recovery_point = decode_recovery_point(
+        read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT))
+    )
     latest = max((entry.generation for entry in entries), default=present)
-    since = max(latest - 1, mark.generation if mark is not None else 0)
+    since = max(latest - 1, recovery_point.generation if recovery_point is not None else 0)
     for generation in range(0 if failed_syncs else since, present):
         if generation < since:
             named = disk.stat_name(folder, paths.generation_file(generation + 1))
             if named is None or not failed_syncs.has(named):
                 continue
-        # What cannot be opened for writing is none that a writer of ours left unsynced.
+        # A file that cannot be opened for writing has no unsynced lines of this daemon.
         with contextlib.suppress(FileNotFoundError, PermissionError):
-            _prove(disk, folder, generation, mark, failed_syncs)
+            _sync_generation(disk, folder, generation, recovery_point, failed_syncs)
 
 
-def _prove(
-    disk: Disk, folder: int, generation: int, mark: RecoveryPoint | None, failed_syncs: FailedSyncs
+def _sync_generation(
+    disk: Disk,
+    folder: int,
+    generation: int,
+    recovery_point: RecoveryPoint | None,
+    failed_syncs: FailedSyncs,
 ) -> None:
     handle = disk.open_append(folder, paths.generation_file(generation + 1))
     try:
         found = disk.stat(handle)
-        is_marked = mark is not None and (mark.generation, mark.inode) == (generation, found.inode)
-        start = mark.bytes if mark is not None and is_marked else 0
+        is_same_file = recovery_point is not None and (
+            recovery_point.generation,
+            recovery_point.inode,
+        ) == (generation, found.inode)
+        start = recovery_point.bytes if recovery_point is not None and is_same_file else 0
         if not failed_syncs.has(found):
             start = max(start, found.size - limits.UNPROVEN_BYTES_MAX)
-        write_again(disk, handle, start, found.size)
+        rewrite_in_place(disk, handle, start, found.size)
         with failed_syncs.syncing(found):
             disk.fsync(handle)
-        failed_syncs.dispel(found)
+        failed_syncs.resolve(found)
     finally:
         disk.close(handle)
 
 
-def _mend_timeline(disk: Disk, folder: int) -> None:
-    """Cut what is torn, and make durable what is left before it is believed.
+def _repair_timeline(disk: Disk, folder: int) -> None:
+    """Cut off torn lines at the timeline's end, and make the last line durable.
 
-    Every line is synced before the next, so only the last can be torn or unproven. Damage before a
-    whole line is old: it stays where it is.
+    Every line is synced before the next one is written, so only the last line can be torn or not
+    durable. Damage before a whole line is old, and is left unchanged.
     """
     data = read_file(disk, folder, paths.TIMELINE)
     lines = split_lines(data)
@@ -109,31 +118,32 @@ def _mend_timeline(disk: Disk, folder: int) -> None:
         disk.close(handle)
 
 
-def _unlink_twin(disk: Disk, folder: int) -> bool:
-    """Take back the second name that a rewrite gave the present file before it was cut short.
+def _unlink_second_name(disk: Disk, folder: int) -> bool:
+    """Remove the second name that an interrupted rewrite gave the present file.
 
-    No look is part of the removal. If another program puts its file in the place of the first name
-    between the two, the second was the last one, and what had it is kept as a generation.
+    The check and the removal are two system calls. If another program replaces the file at its
+    first name between them, the second name is the last one, and the file is kept as a generation.
 
-    Returns whether there was one: then the rewrite did not take place.
+    Returns:
+        True if there was a second name: the rewrite was not completed.
     """
     past = past_generations(disk, folder)
-    if not (past and _is_present(disk, folder, past[-1])):
+    if not (past and _is_present_file(disk, folder, past[-1])):
         return False
     name = paths.generation_file(past[-1] + 1)
     handle = disk.open_read(folder, name)
     try:
         disk.unlink(folder, name)
         if disk.stat(handle).links == 0:
-            _put_back(disk, folder, handle)
+            _restore_generation(disk, folder, handle)
         disk.fsync(folder)
     finally:
         disk.close(handle)
     return True
 
 
-def _put_back(disk: Disk, folder: int, handle: int) -> None:
-    """Make a generation of a file that has no name; the folder is not synced."""
+def _restore_generation(disk: Disk, folder: int, handle: int) -> None:
+    """Create a generation from an open file that has no name; the folder is not synced."""
     fresh = disk.open_new(folder, paths.REWRITE)
     try:
         copy_all(disk, handle, fresh, Copy(0, 0, disk.stat(handle).size))
@@ -144,11 +154,12 @@ def _put_back(disk: Disk, folder: int, handle: int) -> None:
     disk.unlink(folder, paths.REWRITE)
 
 
-def _took_place(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
-    """Whether the last rewrite's rename happened.
+def _is_completed(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
+    """Returns whether the last rewrite's rename happened.
 
-    Then the old file has its number, and what followed it begins with the new one; both may have
-    grown since, by other programs. A rotation by another program has other bytes.
+    If it did, the old file has the generation's name, and the file after it begins with the new
+    file's bytes; other programs may have appended to both. A file that another program rotated
+    begins with other bytes.
     """
     followed = paths.generation_file(rewrite.generation + 1)
     if disk.stat_name(folder, followed) is None:
@@ -156,19 +167,23 @@ def _took_place(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
     old = timeline.fingerprint_of(rewrite, "old")
     new = timeline.fingerprint_of(rewrite, "new")
     rotated = paths.generation_file(rewrite.generation)
-    if disk.stat_name(folder, rotated) is not None and _was_open(disk, folder, rewrite.generation):
+    if disk.stat_name(folder, rotated) is not None and _is_proven_completed(
+        disk, folder, rewrite.generation
+    ):
         return True
     return _begins_with(disk, folder, rotated, old) and _begins_with(disk, folder, followed, new)
 
 
-def _was_open(disk: Disk, folder: int, generation: int) -> bool:
-    """Whether the recovery point proves that a generation existed, whatever the files show now.
+def _is_proven_completed(disk: Disk, folder: int, generation: int) -> bool:
+    """Returns whether the recovery point proves that a rewrite made this generation.
 
-    An editor puts what it likes in the place of a file. The rewrite that made the file took place
-    all the same: it was answered, and taken back it would be done once more by a repeat.
+    An editor may have replaced the file since. The rewrite was acknowledged all the same: if it
+    were voided, a repeated request would apply it twice.
     """
-    mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
-    return mark is not None and mark.generation >= generation
+    recovery_point = decode_recovery_point(
+        read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT))
+    )
+    return recovery_point is not None and recovery_point.generation >= generation
 
 
 def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerprint | None) -> bool:
@@ -185,8 +200,8 @@ def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerpr
         disk.close(handle)
 
 
-def _is_present(disk: Disk, folder: int, generation: int) -> bool:
-    """True when a past generation's file is the very file that is the present one."""
+def _is_present_file(disk: Disk, folder: int, generation: int) -> bool:
+    """Returns whether a past generation's name leads to the present file."""
     old = disk.stat_name(folder, paths.generation_file(generation + 1))
     present = disk.stat_name(folder, paths.CONTEXT)
     return old is not None and present is not None and old.inode == present.inode

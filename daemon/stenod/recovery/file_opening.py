@@ -1,7 +1,7 @@
-"""Opening a session: make what is there durable, settle what a crash left open, then believe it.
+"""Opening of a session: its files are synced, recovered, then replayed.
 
-`inspect` reads a session and repairs nothing; `open_session` opens it for its one writer and puts
-right what only a crash can have left: a rewrite that did not take place, a torn tail.
+`open_session` opens a session for its one writer, and repairs the damage of a crash: an interrupted
+rewrite, a torn tail. `inspect` reads a session and repairs nothing.
 """
 
 import contextlib
@@ -36,16 +36,17 @@ from stenod.store.jsonl import JsonlLog
 from stenod.store.names import past_generations, read_file
 
 
-class OpenHow(msgspec.Struct, frozen=True):
-    """How a session's files are to be opened.
+class OpenOptions(msgspec.Struct, frozen=True):
+    """The options of one opening.
 
     Attributes:
-        create: make the session if there is none.
-        stamp: whether a new session's lines bear `_id`.
-        by: the client that asks.
-        key: of the command that asks.
-        proven: the length that was durable when a sync of this file failed in this process.
-        taken_in: another program changed the files while they were open in this process.
+        create: create the session if there is none.
+        stamp: True if a new session's lines get an `_id`.
+        by: the client that opens the session.
+        key: the idempotency key of its command.
+        proven: the durable bytes of the file when a sync of it failed in this process; None if no
+            sync failed.
+        changed_while_open: another program changed the files while they were open in this process.
     """
 
     create: bool = False
@@ -53,19 +54,19 @@ class OpenHow(msgspec.Struct, frozen=True):
     by: str | None = None
     key: str | None = None
     proven: int | None = None
-    taken_in: bool = False
+    changed_while_open: bool = False
 
 
-class Opening(OpenHow, frozen=True, kw_only=True):
-    """One opening of a session: how, where and when.
+class Opening(OpenOptions, frozen=True, kw_only=True):
+    """One opening of a session.
 
     Attributes:
-        session: its id, for messages.
-        path: its folder's path, for messages and answers.
+        session: the session's id, for messages.
+        path: the path of its folder, for messages and replies.
         now: Unix time in seconds.
-        incarnation: the id that a new session gets.
-        shared: other programs write in this folder too, so a fresh half line may be theirs.
-        failed_syncs: files with a failed sync in this process, by any handle.
+        incarnation: the incarnation of a new session.
+        shared: other programs write in this folder too, so a recent half line may be theirs.
+        failed_syncs: the files with a failed sync in this process, by any handle.
     """
 
     session: str
@@ -77,11 +78,14 @@ class Opening(OpenHow, frozen=True, kw_only=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A session that is open for its writer.
+    """A session's file that is open for its writer.
 
     Attributes:
-        created: this opening made it.
-        made_by_key: the key of the command that made it, whenever that was, if it had one.
+        log: the open files.
+        machine: the replayed state.
+        incarnation: the session's incarnation.
+        created: this opening created the session.
+        made_by_key: the idempotency key of the command that created the session, if it had one.
     """
 
     log: JsonlLog
@@ -92,11 +96,14 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What a session's files say, read without changing them.
+    """The state of a session's context, read without changing the files.
 
     Attributes:
-        size: bytes that a reader may be given: whole batches of whole lines.
-        head: the position there.
+        size: readable bytes: whole batches of whole lines.
+        head: the position at their end.
+        counters: the context's counters there.
+        incarnation: the session's incarnation.
+        stamp: True if the session's lines have an `_id`.
     """
 
     size: int
@@ -111,11 +118,10 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
 
     Raises:
         Held: another daemon has the folder open.
-        NotFound: there is no session, and none is to be made.
-        Corrupt: its present generation is gone; nothing was changed.
-        Busy: another program seems to be in the middle of a line, or of several, or of replacing
-            the file.
-        OSError: the disk failed; nothing is known to have changed.
+        NotFound: there is no session, and `create` is False.
+        Corrupt: its present generation is missing; nothing was changed.
+        Busy: another program seems to be writing lines, or replacing the file.
+        OSError: the disk failed; any repair may or may not have been made.
     """
     context: int | None = None
     try:
@@ -125,7 +131,7 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
                 session=opening.session,
             )
         is_there = _check_present(disk, folder, opening)
-        entries = crash_recovery.settle(disk, folder)
+        entries = crash_recovery.recover(disk, folder)
         context = _open_context(disk, folder, opening, is_there=is_there)
         return _open_files(disk, folder, context, opening, entries)
     except BaseException:
@@ -136,32 +142,38 @@ def open_session(disk: Disk, folder: int, opening: Opening) -> Opened:
 
 
 def inspect(disk: Disk, folder: int, handle: int, failed_syncs: FailedSyncs) -> Inspection:
-    """Read what a session's files say; `handle` is its open `context.jsonl`. Nothing is repaired.
+    """Read the state of a session's context; nothing is repaired.
 
-    The file is synced first, so that nothing is shown that a power cut could take back.
+    The file is synced first, so that no reader gets lines that a power cut could lose.
+
+    Args:
+        disk: the disk of the session.
+        folder: the session's open folder.
+        handle: its open `context.jsonl`.
+        failed_syncs: the files with a failed sync in this process.
 
     Raises:
-        Unproven: that is not enough, because an earlier sync failed.
+        Unproven: an earlier sync of the file failed, so a sync proves nothing.
     """
     failed_syncs.sync_to_read(disk, handle, paths.CONTEXT)
     generation = crash_recovery.present_generation(disk, folder)
     end = FileEnd(disk, folder, handle, paths.CONTEXT, generation, "", "", failed_syncs)
-    mark = end.mark()
-    size = end.readable_size(mark)
-    replay = end.replay(mark, size)
+    recovery_point = end.recovery_point()
+    size = end.readable_size(recovery_point)
+    replay = end.replay(recovery_point, size)
     entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
-    _raise_to_floor(replay, entries, generation)
+    _apply_checkpoint_floor(replay, entries, generation)
     return Inspection(
         size=size,
         head=Position(generation, replay.lines),
         counters=replay.counters,
         incarnation=timeline.incarnation_of(entries) or "",
-        stamp=_stamp(entries),
+        stamp=_has_stamps(entries),
     )
 
 
 def pending_mail(disk: Disk, folder: int) -> Mail | None:
-    """The D-Mail that waits in a session; nothing is repaired."""
+    """Returns the pending D-Mail of a session; nothing is repaired."""
     entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
     return dmail.pending(entries, crash_recovery.present_generation(disk, folder))
 
@@ -169,24 +181,24 @@ def pending_mail(disk: Disk, folder: int) -> Mail | None:
 def readable_size(
     disk: Disk, folder: int, handle: int, name: str, generation: int, failed_syncs: FailedSyncs
 ) -> int:
-    """Bytes of a session's file that a reader may be given, without reading all of it.
+    """Returns the readable bytes of a session's file, without reading all of it.
 
-    The file is synced first, so that nothing is shown that a power cut could take back.
+    The file is synced first, so that no reader gets lines that a power cut could lose.
 
     Raises:
-        Unproven: that is not enough, because an earlier sync failed.
+        Unproven: an earlier sync of the file failed, so a sync proves nothing.
     """
     failed_syncs.sync_to_read(disk, handle, name)
     end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
-    return end.readable_size(end.mark())
+    return end.readable_size(end.recovery_point())
 
 
 def recovery_point_of(log: JsonlLog, machine: Speculation) -> bytes:
-    """The mark of an open session at its durable head.
+    """Returns the encoded recovery point of an open file at its durable head.
 
     Raises:
-        OSError: the disk failed, or another program changed the file: a mark of what lies there now
-            would have it taken for ours.
+        OSError: the disk failed, or another program changed the file: a recovery point would make
+            the next opening accept that change as the session's own.
     """
     size = log.synced
     tail_start = max(0, size - limits.FINGERPRINT_BYTES)
@@ -207,7 +219,7 @@ def recovery_point_of(log: JsonlLog, machine: Speculation) -> bytes:
 
 
 def save_recovery_point(opened: Opened) -> None:
-    """Write the mark of an open session; it raises as `recovery_point_of`."""
+    """Save the recovery point of an open file; raises as `recovery_point_of`."""
     log = opened.log
     log.save_recovery_point(recovery_point_of(log, opened.machine), log.generation, log.synced)
 
@@ -215,27 +227,30 @@ def save_recovery_point(opened: Opened) -> None:
 def _check_present(disk: Disk, folder: int, opening: Opening) -> bool:
     """Refuse a session without its present generation; nothing is changed.
 
-    Unless it was open until then: what was open is a generation now, and the next one can begin.
-    Returns whether it is there.
+    A session that was open when its file was removed is not refused: the file is kept as a
+    generation, and the next generation can begin.
+
+    Returns:
+        True if the present generation exists.
 
     Raises:
-        Corrupt: it is gone.
-        Busy: it went just now, and another one may be about to come.
+        Corrupt: the present generation is missing.
+        Busy: another program moved it away recently, and may be about to write another file.
     """
     if disk.stat_name(folder, paths.CONTEXT) is not None:
         return True
     has_past = bool(past_generations(disk, folder))
     age_s = opening.now - disk.stat(folder).modified_s
     is_fresh = opening.shared and has_past and abs(age_s) < limits.FOREIGN_SETTLE_S
-    if is_fresh or (opening.taken_in and not opening.create):
+    if is_fresh or (opening.changed_while_open and not opening.create):
         raise _moved_away(opening)
-    if has_past and not opening.taken_in:
-        raise Corrupt(present_lost(opening.path), session=opening.session)
+    if has_past and not opening.changed_while_open:
+        raise Corrupt(missing_context_text(opening.path), session=opening.session)
     return False
 
 
-def present_lost(path: str) -> str:
-    """What is said of a session's folder that has a past and no present, and what to do."""
+def missing_context_text(path: str) -> str:
+    """Returns the error text for a folder with past generations but without `context.jsonl`."""
     return (
         f"{path} has older generations and no {paths.CONTEXT}: move the newest context_N.jsonl to"
         f" {paths.CONTEXT} to go on from it"
@@ -255,11 +270,11 @@ def _open_context(disk: Disk, folder: int, opening: Opening, *, is_there: bool) 
         return disk.open_append(folder, paths.CONTEXT)
     except FileNotFoundError:
         if is_there:
-            # It was until now: there is such a session, and what is asked may be in it already.
+            # The file existed at the check: the session exists, and may hold the request already.
             raise _moved_away(opening) from None
     if opening.create:
         return disk.open_append(folder, paths.CONTEXT, create=True)
-    if opening.taken_in:
+    if opening.changed_while_open:
         raise _moved_away(opening)
     raise NotFound("there is no such session: open it first", session=opening.session)
 
@@ -268,37 +283,37 @@ def _open_files(
     disk: Disk, folder: int, context: int, opening: Opening, entries: list[TimelineEntry]
 ) -> Opened:
     generation = crash_recovery.present_generation(disk, folder)
-    crash_recovery.prove_left_behind(disk, folder, entries, generation, opening.failed_syncs)
+    crash_recovery.sync_past_generations(disk, folder, entries, generation, opening.failed_syncs)
     end = FileEnd(
         disk, folder, context, paths.CONTEXT, generation, opening.session, opening.path,
         opening.failed_syncs,
     )  # fmt: skip
     # A foreign change of an open file is recorded by its writer.
-    was_at = None if opening.taken_in else end.changed_since()
-    size, replay, mark, checksums = _believe(end, opening, entries)
+    before_change = None if opening.changed_while_open else end.head_before_change()
+    size, replay, recovery_point, checksums = _recover_file(end, opening, entries)
     created = not entries and replay.lines == 0
     if timeline.incarnation_of(entries) is None:
         first = _first_entry(opening, generation, created=created)
         jsonl.append_timeline(disk, folder, timeline.encode(first))
         entries = [*entries, first]
-    _raise_to_floor(replay, entries, generation)
+    _apply_checkpoint_floor(replay, entries, generation)
     head = Position(generation, replay.lines)
-    if was_at is not None:
-        _record_change(end, entries, was_at, head, opening.now)
+    if before_change is not None:
+        _record_change(end, entries, before_change, head, opening.now)
     log = JsonlLog(
         disk, folder, opening.path, context, generation, size,
         failed_syncs=opening.failed_syncs, checksums=checksums,
     )  # fmt: skip
     first_lines = timeline.first_lines_of(entries, generation)
     if timeline.is_inferred(entries, generation):
-        # It is unknown which of its lines are copies of older ones: their keys are looked up.
+        # Any of its lines may be a copy of an older line, so keys are looked up in all files.
         first_lines = replay.lines
     machine = Machine(
         opening.session,
         head,
         replay.counters,
-        _recent_keys(log, opening, replay.lines, first_lines, mark, entries),
-        stamp=_stamp(entries),
+        _recent_keys(log, opening, replay.lines, first_lines, recovery_point, entries),
+        stamp=_has_stamps(entries),
     )
     machine.milestones = replay.milestones
     machine.checkpoint_floor = checkpoint_ids.checkpoint_floor(entries, generation)
@@ -313,7 +328,7 @@ def _open_files(
 def _record_change(
     end: FileEnd, entries: list[TimelineEntry], before: Position, after: Position, now: float
 ) -> None:
-    """Record in the timeline, once, that a file changed while it was closed."""
+    """Append one timeline entry for a file that changed while it was closed."""
     change = TimelineEntry(
         kind=timeline_entries.FOREIGN,
         generation=after.generation,
@@ -333,13 +348,20 @@ def open_wire(
     stamp: bool,
     context_head: Callable[[], Position],
 ) -> Opened:
-    """Open the wire file of a session; this process has its context open and locked.
+    """Open the wire file of a session whose context this process has open and locked.
 
-    Takes over the folder's handle, and closes it on failure. A file that is not there is made.
+    Takes over the folder's handle, and closes it on failure. A missing file is created.
+
+    Args:
+        disk: the disk of the session.
+        folder: the session's open folder.
+        opening: the options, time and path.
+        stamp: True if the session's lines get an `_id`.
+        context_head: returns the durable head of the context.
 
     Raises:
-        Busy: another program seems to be in the middle of a line, or of several.
-        OSError: the disk failed; nothing is known to have changed.
+        Busy: another program seems to be writing lines.
+        OSError: the disk failed; any repair may or may not have been made.
     """
     handle: int | None = None
     try:
@@ -348,7 +370,7 @@ def open_wire(
         end = FileEnd(
             disk, folder, handle, paths.WIRE, 0, opening.session, opening.path, opening.failed_syncs
         )
-        size, replay, mark, checksums = _believe(end, opening, entries)
+        size, replay, recovery_point, checksums = _recover_file(end, opening, entries)
         log = JsonlLog(
             disk, folder, opening.path, handle, 0, size,
             name=paths.WIRE, failed_syncs=opening.failed_syncs, checksums=checksums,
@@ -356,10 +378,10 @@ def open_wire(
         machine = WireMachine(
             opening.session,
             Position(0, replay.lines),
-            _recent_keys(log, opening, replay.lines, 0, mark, ()),
+            _recent_keys(log, opening, replay.lines, 0, recovery_point, ()),
             stamp=stamp,
             context_head=context_head,
-            floor=_last_at(log),
+            floor=_last_joined_position(log),
         )
         return Opened(log, machine, timeline.incarnation_of(entries) or "", created=False)
     except BaseException:
@@ -369,49 +391,53 @@ def open_wire(
         raise
 
 
-def _raise_to_floor(replay: Replay, entries: list[TimelineEntry], generation: int) -> None:
-    """The next checkpoint's id is at least the one that the last rewrite left free."""
+def _apply_checkpoint_floor(replay: Replay, entries: list[TimelineEntry], generation: int) -> None:
+    """Raise the next checkpoint's id to the first one that the last rewrite left free."""
     floor = checkpoint_ids.checkpoint_floor(entries, generation)
     replay.counters.n_checkpoints = max(replay.counters.n_checkpoints, floor)
 
 
-def _believe(
+def _recover_file(
     end: FileEnd, opening: Opening, entries: list[TimelineEntry]
 ) -> tuple[int, Replay, RecoveryPoint | None, BlockChecksums]:
-    """Make a file durable, mend its end, and read what it says: its size and the replay of it.
+    """Make a file durable, repair its end, and replay it.
 
-    With them comes the mark that it began from, if there is one to be believed, and the checksums
-    of the whole file.
+    Returns:
+        The file's size, its replay, the recovery point that the replay began from (None if there is
+        no valid one), and the checksums of the whole file.
     """
-    mark = end.mark()
+    recovery_point = end.recovery_point()
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
-        end.check_settled(mark)
-    durable = end.make_durable(_proven(end, opening, mark, entries))
+        end.check_not_being_written(recovery_point)
+    durable = end.make_durable(_durable_size(end, opening, recovery_point, entries))
     if is_fresh:
-        end.check_settled(mark)
-    size = end.mend(mark, opening.now, entries, durable=durable)
-    checksums = end.marked_checksums(mark)
-    return size, end.replay(mark, size, checksums), mark, checksums
+        end.check_not_being_written(recovery_point)
+    size = end.repair(recovery_point, opening.now, entries, durable=durable)
+    checksums = end.recovered_checksums(recovery_point)
+    return size, end.replay(recovery_point, size, checksums), recovery_point, checksums
 
 
-def _proven(
-    end: FileEnd, opening: Opening, mark: RecoveryPoint | None, entries: list[TimelineEntry]
+def _durable_size(
+    end: FileEnd,
+    opening: Opening,
+    recovery_point: RecoveryPoint | None,
+    entries: list[TimelineEntry],
 ) -> int:
-    """The length that some sync is known to have made durable."""
-    if mark is not None:
-        return mark.bytes
+    """Returns the bytes that an earlier sync is known to have made durable."""
+    if recovery_point is not None:
+        return recovery_point.bytes
     if opening.proven is not None:
-        # Of a file that another program cut since, nothing is known.
+        # If another program cut the file since, no byte is known to be durable.
         return opening.proven if opening.proven <= end.size else 0
     if opening.failed_syncs.has(end.disk.stat(end.handle)):
-        # A sync failed: of a read, or of a writer that had these files open before.
+        # The sync of a read failed, or that of a writer that had this file open before.
         return 0
-    if opening.taken_in:
-        # Ours were written again when it was opened first, and no sync of them failed since.
+    if opening.changed_while_open:
+        # The first opening wrote the unproven bytes again, and no sync failed since.
         return end.size
-    # A file that was never ours has no acknowledged byte, and what others wrote is theirs to sync,
-    # as long as no sync of ours failed.
+    # A file without a timeline was never open here, so none of its bytes was acknowledged. Other
+    # programs have to sync their bytes, as long as no sync of this daemon failed.
     return max(0, end.size - limits.UNPROVEN_BYTES_MAX) if entries else end.size
 
 
@@ -420,15 +446,17 @@ def _recent_keys(
     opening: Opening,
     lines: int,
     first_lines: int,
-    mark: RecoveryPoint | None,
+    recovery_point: RecoveryPoint | None,
     entries: Sequence[TimelineEntry],
 ) -> KeyTable:
-    """The keys of the last lines that were appended to this generation itself."""
+    """Returns the keys of the last lines, except lines that a rewrite copied."""
     begin, known = log.size, 0 if log.size == log.generation == 0 else None
-    if mark is not None and mark.lines >= first_lines:
-        # What came behind the mark is among the last lines then, with its keys.
-        is_near = log.size - mark.bytes <= limits.UNPROVEN_BYTES_MAX
-        begin, known = (mark.bytes, mark.youngest_key_ms) if is_near else (begin, None)
+    if recovery_point is not None and recovery_point.lines >= first_lines:
+        # If few bytes follow the recovery point, the last lines include them and their keys.
+        is_near = log.size - recovery_point.bytes <= limits.UNPROVEN_BYTES_MAX
+        begin, known = (
+            (recovery_point.bytes, recovery_point.youngest_key_ms) if is_near else (begin, None)
+        )
     table = KeyTable(int(opening.now * 1000), _youngest_ms(known, log.generation, entries))
     found = _last_lines(log, begin)
     for key, applied in applied_in(found, log.generation, lines - len(found)):
@@ -440,26 +468,27 @@ def _recent_keys(
 def _youngest_ms(
     known: int | None, generation: int, entries: Sequence[TimelineEntry]
 ) -> int | None:
-    """The creation time of the newest key used before the last lines; None if unknown."""
+    """Returns the creation time of the newest key used before the last lines; None if unknown."""
     if known is None:
         return None
-    # A mail changes no generation, and leaves the mark as it was.
+    # The timeline is read too: sending a D-Mail uses a key, but writes no line after the recovery
+    # point.
     used = [entry.key for entry in entries if entry.key and entry.generation >= generation]
     return max(known, *(paths.key_time_ms(key) or 0 for key in used), 0)
 
 
 def _last_lines(log: JsonlLog, begin: int) -> list[bytes]:
-    """The lines in the last block of the present file, and all from `begin` on."""
+    """Returns the lines in the last block of the present file, and all lines from `begin` on."""
     start = max(0, min(begin, log.size - limits.BLOCK_BYTES))
     if not start:
         return split_lines(log.read(log.generation, 0, log.size))
-    # With the byte before: a line may begin just there.
+    # One more byte before: it is a newline if a line begins exactly at `start`.
     data = log.read(log.generation, start - 1, log.size - start + 1)
     return split_lines(data[data.find(b"\n") + 1 :])
 
 
-def _last_at(log: JsonlLog) -> Position:
-    """The position that the last event of a wire file was joined to."""
+def _last_joined_position(log: JsonlLog) -> Position:
+    """Returns the context position of the last event in a wire file."""
     for line in reversed(_last_lines(log, log.size)):
         event = parse_wire_line(line)
         if isinstance(event, WireRecord) and event.at is not None:
@@ -487,5 +516,5 @@ def _made_by_key(entries: list[TimelineEntry]) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _stamp(entries: list[TimelineEntry]) -> bool:
+def _has_stamps(entries: list[TimelineEntry]) -> bool:
     return all(entry.details.get("stamp", True) is not False for entry in entries)

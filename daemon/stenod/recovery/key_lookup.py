@@ -1,4 +1,4 @@
-"""Looking a key up in the bytes of a session: every generation, and the timeline for rewrites."""
+"""Lookup of idempotency keys in a session's files."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,13 +14,13 @@ from stenod.core.lines import whole_lines
 from stenod.store.log import Log
 
 _FIRST_READ_BYTES: Final = 64 * limits.KIB
-"""Most commands are shorter; a longer one is read again with four times as much."""
+"""Bytes of the first read of a command; each further read is four times as long, and rare."""
 
 
 def build_filter(log: Log) -> KeyFilter:
-    """A filter that knows every key in the session's files; reads all of them, twice.
+    """Returns a filter of all keys in the session's files; reads all files twice.
 
-    A line has at most one key of its own, so the number of lines gives its size.
+    The first read counts the lines, for the filter's size: a line has at most one key of its own.
     """
     generations = log.generations()
     lines = sum(
@@ -35,9 +35,14 @@ def build_filter(log: Log) -> KeyFilter:
 
 
 def look_up(log: Log, path: str, key: str) -> Applied | None:
-    """What the command of this key did, or None if all of its records are nowhere.
+    """Returns the effect of the command with this key; None if it was never applied.
 
-    The oldest generation that has it is where it was applied: its first answer.
+    The command was applied in the oldest generation that has its key; later ones have copies.
+
+    Args:
+        log: the session's files.
+        path: the path of the session's folder, for the effect of a rewrite.
+        key: the idempotency key.
     """
     for entry in timeline.decode(log.timeline()):
         if entry.key == key and entry.kind in timeline_entries.REWRITES:
@@ -52,7 +57,7 @@ def look_up(log: Log, path: str, key: str) -> Applied | None:
 
 
 def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
-    # The place of a command's first line: a stamp of its own, or number 0 of a batch.
+    # Matches the stamp of a command's first line: its own key, or record 0 of a batch.
     wanted = re.compile(rb'"_id":"%b(?:"|\.0/)' % key.encode())
     line = 0
     for offset, block in blocks(log, generation):
@@ -67,7 +72,7 @@ def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
 
 
 def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -> Applied | None:
-    """The command with its first line at `offset`; its batch may continue beyond the block."""
+    """Returns the command whose first line is at `offset`; its batch may exceed the block."""
     size = _FIRST_READ_BYTES
     while True:
         data = log.read(generation, offset, size)
@@ -84,12 +89,12 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
 
 
 def blocks(log: Log, generation: int, begin: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of a generation's whole lines from `begin`, `BLOCK_BYTES` at a time."""
+    """Yields a generation's whole lines from `begin` with their offset, in `BLOCK_BYTES` reads."""
     return blocks_of(lambda size, offset: log.read(generation, offset, size), begin)
 
 
 def blocks_of(read: Callable[[int, int], bytes], begin: int = 0) -> Iterator[tuple[int, bytes]]:
-    """As `blocks`, of what `read` gives for a size and an offset."""
+    """Yields whole lines as `blocks` does, with bytes that `read` returns for a size and offset."""
     offset, rest = begin, b""
     while data := read(limits.BLOCK_BYTES, offset + len(rest)):
         data = rest + data

@@ -1,6 +1,7 @@
-"""The end of one of a session's files: made durable, then judged, then put right.
+"""Repair of a torn tail: the end of one file of a session.
 
-Only what a crash can have left is cut, and never without a copy. Everything here blocks.
+The file is synced first, then examined, then repaired. Only damage that a crash can cause is cut
+off, and only after it was copied to quarantine. Everything here blocks.
 """
 
 import errno
@@ -21,13 +22,19 @@ from stenod.core.seek_index import SeekIndex
 from stenod.store import jsonl
 from stenod.store.disk import Disk
 from stenod.store.failed_syncs import FailedSyncs
-from stenod.store.handles import write_again, write_all
+from stenod.store.handles import rewrite_in_place, write_all
 from stenod.store.names import read_file
 from stenod.store.quarantine import quarantine
 
 
 class _Repair(msgspec.Struct, frozen=True):
-    """What the end of a file needs: `region` begins at `start`, `tail` says what of it stays."""
+    """The repair that the end of a file needs.
+
+    Attributes:
+        start: offset of the region.
+        region: the bytes that were examined, up to the end of the file.
+        tail: the bytes of the region to keep, and the damage after them.
+    """
 
     start: int
     region: bytes
@@ -43,17 +50,17 @@ class _Repair(msgspec.Struct, frozen=True):
 
 
 class FileEnd(msgspec.Struct, frozen=True):
-    """An open file of a session, at which something may have to be mended.
+    """The end of an open file of a session.
 
     Attributes:
-        disk: the disk it lies on.
+        disk: the disk of the file.
         folder: its open folder.
         handle: the open file.
-        name: its name.
-        generation: which generation it is; 0 for a file that has none.
+        name: the file's name.
+        generation: the file's generation; 0 for a wire file.
         session: the session's id, for messages.
         path: the folder's path, for messages.
-        failed_syncs: records a failed sync, and the first one that covers the whole file.
+        failed_syncs: the files with a failed sync in this process.
     """
 
     disk: Disk
@@ -67,49 +74,53 @@ class FileEnd(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The file's size in bytes."""
         return self.disk.stat(self.handle).size
 
-    def mark(self) -> RecoveryPoint | None:
-        """The mark that an earlier writer left, if it speaks of this very file."""
-        mark = self._mark()
-        is_it = mark is not None and self.disk.stat(self.handle).inode == mark.inode
-        return mark if mark is not None and is_it and self._holds(mark) else None
-
-    def changed_since(self) -> Position | None:
-        """Where the file ended when an earlier writer left it, if that is not in it any more."""
-        mark = self._mark()
-        if mark is None or self._holds(mark):
+    def recovery_point(self) -> RecoveryPoint | None:
+        """Returns the recovery point of an earlier writer; None if it is not of this file."""
+        found = self._read_recovery_point()
+        if found is None or found.inode != self.disk.stat(self.handle).inode:
             return None
-        return Position(mark.generation, mark.lines)
+        return found if self._matches(found) else None
 
-    def _mark(self) -> RecoveryPoint | None:
-        mark = decode_recovery_point(
-            read_file(self.disk, self.folder, paths.recovery_point_file(self.name))
-        )
-        return mark if mark is not None and mark.generation == self.generation else None
+    def head_before_change(self) -> Position | None:
+        """Returns the head of an earlier writer if the file was changed below it, else None."""
+        found = self._read_recovery_point()
+        if found is None or self._matches(found):
+            return None
+        return Position(found.generation, found.lines)
 
-    def _holds(self, mark: RecoveryPoint) -> bool:
-        """True when the file starts with the bytes of the recovery point, by its fingerprint."""
-        is_there = 0 <= mark.bytes <= self.size
-        marked = (mark.bytes, mark.crc)
-        return is_there and fingerprint(self.disk, self.handle, mark.bytes) == marked
+    def _read_recovery_point(self) -> RecoveryPoint | None:
+        data = read_file(self.disk, self.folder, paths.recovery_point_file(self.name))
+        found = decode_recovery_point(data)
+        return found if found is not None and found.generation == self.generation else None
+
+    def _matches(self, recovery_point: RecoveryPoint) -> bool:
+        """Returns whether the file has the recovery point's fingerprint up to its offset."""
+        size = recovery_point.bytes
+        expected = (size, recovery_point.crc)
+        return 0 <= size <= self.size and fingerprint(self.disk, self.handle, size) == expected
 
     def make_durable(self, proven: int) -> int:
-        """Sync first, then read: what was written and never synced must not be believed yet.
+        """Make the file's present bytes durable, before they are read and served.
 
-        After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
-        al., Can Applications Recover from fsync Failures?, ATC 2020), and it is unknown whether an
-        earlier process had one. So what lies behind the last proven length is written again first,
-        and so is the size: a cut that a failed fsync dropped would leave the cut bytes on the disk.
+        After a failed fsync the page cache shows bytes that no later fsync writes (Rebello et al.,
+        Can Applications Recover from fsync Failures?, ATC 2020), and an fsync of an earlier process
+        may have failed. So all bytes after `proven` are written again before the sync, and so is
+        the size: a failed fsync may have dropped a truncation, whose bytes are still on the disk.
 
-        Returns the size that is durable; what is longer came since.
+        Args:
+            proven: the bytes that are known to be durable.
+
+        Returns:
+            The durable size; another program may have appended to the file since.
         """
         size = self.size
-        write_again(self.disk, self.handle, proven, size)
-        self.disk.hold_size(self.handle)
+        rewrite_in_place(self.disk, self.handle, proven, size)
+        self.disk.mark_size_dirty(self.handle)
         self._sync()
-        self.failed_syncs.dispel(self.disk.stat(self.handle))
+        self.failed_syncs.resolve(self.disk.stat(self.handle))
         self.disk.fsync(self.folder)
         return size
 
@@ -118,17 +129,17 @@ class FileEnd(msgspec.Struct, frozen=True):
             self.disk.fsync(self.handle)
 
     def is_fresh(self, now: float, *, shared: bool) -> bool:
-        """True when a program that shares the folder may be writing right now."""
+        """Returns whether another program that shares the folder may be writing right now."""
         age_s = now - self.disk.stat(self.handle).modified_s
         return shared and abs(age_s) < limits.FOREIGN_SETTLE_S
 
-    def check_settled(self, mark: RecoveryPoint | None) -> None:
-        """Refuse to judge an end that another program may be in the middle of.
+    def check_not_being_written(self, recovery_point: RecoveryPoint | None) -> None:
+        """Refuse a damaged end, which another program may be in the middle of writing.
 
         Raises:
-            Busy: it is damaged; nothing was changed.
+            Busy: the end is damaged; nothing was changed.
         """
-        tail = self._examine(mark).tail
+        tail = self._examine(recovery_point).tail
         if tail.damage is not None or tail.unended:
             raise Busy(
                 f"another program seems to be writing a line of {self.path}/{self.name}: try again"
@@ -136,14 +147,14 @@ class FileEnd(msgspec.Struct, frozen=True):
                 session=self.session,
             )
 
-    def readable_size(self, mark: RecoveryPoint | None) -> int:
-        """Bytes that a reader may be given: whole batches of whole lines; nothing is repaired.
+    def readable_size(self, recovery_point: RecoveryPoint | None) -> int:
+        """Returns the readable bytes: whole batches of whole lines; nothing is repaired.
 
-        The last block is enough to see that, unless a batch without its end began before it.
+        The last block shows this, unless an incomplete batch began before it.
         """
         reach = limits.BLOCK_BYTES
         while True:
-            repair = self._examine(mark, reach)
+            repair = self._examine(recovery_point, reach)
             is_all = repair.start == 0 or reach >= limits.TORN_TAIL_BYTES_MAX
             if repair.tail.keep or not repair.region or is_all:
                 break
@@ -151,31 +162,40 @@ class FileEnd(msgspec.Struct, frozen=True):
         whole = whole_lines(repair.region) if repair.tail.unended else repair.tail.keep
         return repair.start + whole
 
-    def mend(
-        self, mark: RecoveryPoint | None, now: float, entries: list[TimelineEntry], *, durable: int
+    def repair(
+        self,
+        recovery_point: RecoveryPoint | None,
+        now: float,
+        entries: list[TimelineEntry],
+        *,
+        durable: int,
     ) -> int:
-        """Put the end of the file right, durably; returns the size of what is left.
+        """Repair the end of the file, durable on return.
 
-        1. The bytes to cut are copied, 2. the timeline gets an entry, 3. they are cut, if they
-        still are what was copied; 4. what is there then is judged anew. A crash between two steps
-        leaves the damage where it is, so that the steps are repeated and the entry is written once.
+        1. The damaged bytes are copied. 2. The timeline gets an entry. 3. The bytes are cut off if
+        they are unchanged since they were copied. 4. The new end is examined. A crash between two
+        steps leaves the damage in the file, so the next opening repeats the steps; the timeline
+        gets the entry once.
 
         Args:
-            mark: how far it is known to have been synced.
+            recovery_point: the file's recovery point; bytes before it are not examined.
             now: Unix time in seconds.
-            entries: of the timeline.
-            durable: the size that was synced; what another program appended since is synced, too,
-                because only durable bytes are published.
+            entries: the timeline.
+            durable: the bytes that were synced; bytes that another program appended since are
+                synced, too, because only durable bytes are published.
+
+        Returns:
+            The file's size after the repair.
 
         Raises:
-            Busy: another program writes there faster than it can be copied, or edits what was
-                marked; it was not cut.
+            Busy: another program keeps writing, or edits bytes before the recovery point; its
+                bytes were not cut off.
         """
         last = entries[-1] if entries else None
         for _ in range(limits.MEND_LOOKS_MAX):
-            repair = self._examine(mark)
+            repair = self._examine(recovery_point)
             if repair.tail.damage is None and not repair.tail.unended:
-                self._check_marked(mark)
+                self._check_recovery_point(recovery_point)
                 if repair.end > durable:
                     self._sync()
                 return repair.end
@@ -183,8 +203,8 @@ class FileEnd(msgspec.Struct, frozen=True):
             if last is None or (last.kind, last.details) != (entry.kind, entry.details):
                 jsonl.append_timeline(self.disk, self.folder, timeline.encode(entry))  # 2.
                 last = entry
-            self._check_marked(mark)
-            if self._is_still(repair):
+            self._check_recovery_point(recovery_point)
+            if self._is_unchanged(repair):
                 self._apply(repair)  # 3.
                 durable = repair.keep
         raise Busy(
@@ -193,7 +213,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         )
 
     def _entry(self, repair: _Repair, now: float) -> TimelineEntry:
-        """The timeline entry of a repair, after its bytes were copied."""
+        """Copy the damaged bytes to quarantine; returns the timeline entry of the repair."""
         return TimelineEntry(
             kind=timeline_entries.REPAIRED,
             generation=self.generation,
@@ -203,28 +223,28 @@ class FileEnd(msgspec.Struct, frozen=True):
                 "file": self.name,
                 "offset": repair.keep,
                 "bytes": repair.end - repair.keep,
-                "kept_in": self._copy_aside(repair),
+                "kept_in": self._quarantine_damage(repair),
             },
         )
 
-    def _check_marked(self, mark: RecoveryPoint | None) -> None:
-        """Refuse to go on from a mark below which another program edits right now.
+    def _check_recovery_point(self, recovery_point: RecoveryPoint | None) -> None:
+        """Refuse a recovery point that another program invalidated since it was read.
 
-        What stands behind it then may begin in the middle of a line.
+        The bytes after its offset may then begin in the middle of a line.
 
         Raises:
-            Busy: it does; the next opening judges what is there without the mark.
+            Busy: another program edits the file; the next opening ignores the recovery point.
         """
-        if mark is not None and not self._holds(mark):
+        if recovery_point is not None and not self._matches(recovery_point):
             raise Busy(
                 f"another program is editing {self.path}/{self.name}: try again in a moment",
                 session=self.session,
             )
 
-    def _is_still(self, repair: _Repair) -> bool:
-        """True when the file ends as it did when it was examined: nothing came since."""
+    def _is_unchanged(self, repair: _Repair) -> bool:
+        """Returns whether the file still ends as it did when it was examined."""
         expected = repair.region[repair.tail.keep :]
-        # One call, and one byte more than expected: another program may write between two calls.
+        # One read of one byte more than expected: another program may write between two calls.
         return self.disk.read(self.handle, len(expected) + 1, repair.keep) == expected
 
     def _apply(self, repair: _Repair) -> None:
@@ -234,20 +254,33 @@ class FileEnd(msgspec.Struct, frozen=True):
             self.disk.truncate(self.handle, repair.keep)
         self._sync()
 
-    def marked_checksums(self, mark: RecoveryPoint | None) -> BlockChecksums:
-        """The checksums of the marked bytes; of none without a mark."""
-        if mark is None:
+    def recovered_checksums(self, recovery_point: RecoveryPoint | None) -> BlockChecksums:
+        """Returns the checksums of the bytes before the recovery point, if there is one."""
+        if recovery_point is None:
             return BlockChecksums()
-        return BlockChecksums(mark.bytes, mark.checksums)
+        return BlockChecksums(recovery_point.bytes, recovery_point.checksums)
 
     def replay(
-        self, mark: RecoveryPoint | None, size: int, checksums: BlockChecksums | None = None
+        self,
+        recovery_point: RecoveryPoint | None,
+        size: int,
+        checksums: BlockChecksums | None = None,
     ) -> Replay:
-        """What the first `size` bytes say, from the mark on; `checksums` is fed with them."""
+        """Replay the first `size` bytes, from the recovery point on.
+
+        Args:
+            recovery_point: the state to begin with; None to read the file from its start.
+            size: the end of the replay.
+            checksums: gets the bytes that are read.
+        """
         replay, offset = Replay(), 0
-        if mark is not None:
-            replay = Replay(mark.lines, mark.counters(), SeekIndex(mark.milestones))
-            offset = mark.bytes
+        if recovery_point is not None:
+            replay = Replay(
+                recovery_point.lines,
+                recovery_point.counters(),
+                SeekIndex(recovery_point.milestones),
+            )
+            offset = recovery_point.bytes
         for block in self._blocks(offset, size):
             replay.feed(block)
             if checksums is not None:
@@ -257,29 +290,35 @@ class FileEnd(msgspec.Struct, frozen=True):
         return replay
 
     def _examine(
-        self, mark: RecoveryPoint | None, reach: int = limits.TORN_TAIL_BYTES_MAX
+        self, recovery_point: RecoveryPoint | None, reach: int = limits.TORN_TAIL_BYTES_MAX
     ) -> _Repair:
-        if mark is None and reach > limits.BLOCK_BYTES and not self._has_lost_pages(reach):
-            # Without NUL pages only the very end can be torn, and that is seen in little memory.
+        if (
+            recovery_point is None
+            and reach > limits.BLOCK_BYTES
+            and not self._has_lost_pages(reach)
+        ):
+            # Without lost pages only the last lines can be torn, and one block shows them.
             repair = self._examine(None, limits.BLOCK_BYTES)
             if repair.tail.keep or repair.start == 0:
                 return repair
-        start, region = self._region(mark, reach)
-        return _Repair(start, region, examine_tail(region, marked=mark is not None))
+        start, region = self._region(recovery_point, reach)
+        return _Repair(start, region, examine_tail(region, marked=recovery_point is not None))
 
     def _has_lost_pages(self, reach: int) -> bool:
-        """True when there are NULs in the last `reach` bytes: pages that no sync made durable."""
+        """Returns whether the last `reach` bytes have NULs: pages that were never synced."""
         size = self.size
         for offset in range(max(0, size - reach), size, limits.BLOCK_BYTES):
             if b"\0" in self.disk.read(self.handle, limits.BLOCK_BYTES, offset):
                 return True
         return False
 
-    def _region(self, mark: RecoveryPoint | None, reach: int) -> tuple[int, bytes]:
-        """Offset and bytes of what has to be judged: behind the mark, or the end of the file."""
+    def _region(self, recovery_point: RecoveryPoint | None, reach: int) -> tuple[int, bytes]:
+        """Returns offset and bytes to examine: all after the recovery point, or the last ones."""
         size = self.size
-        if mark is not None:
-            return mark.bytes, self.disk.read(self.handle, size - mark.bytes, mark.bytes)
+        if recovery_point is not None:
+            return recovery_point.bytes, self.disk.read(
+                self.handle, size - recovery_point.bytes, recovery_point.bytes
+            )
         start = max(0, size - reach)
         region = self.disk.read(self.handle, size - start, start)
         if start:
@@ -287,7 +326,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             start, region = start + skip, region[skip:]
         return start, region
 
-    def _copy_aside(self, repair: _Repair) -> str:
+    def _quarantine_damage(self, repair: _Repair) -> str:
         if repair.tail.damage is None:
             return ""
         cut = repair.region[repair.tail.keep :]
@@ -295,7 +334,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         return f"{paths.QUARANTINE}/{kept}"
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
-        """Whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
+        """Yields the whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
         rest = b""
         while start < end:
             data = self.disk.read(self.handle, min(limits.BLOCK_BYTES, end - start), start)
@@ -310,6 +349,6 @@ class FileEnd(msgspec.Struct, frozen=True):
 
 
 def fingerprint(disk: Disk, handle: int, size: int) -> timeline.Fingerprint:
-    """The fingerprint of the first `size` bytes of an open file."""
+    """Returns the fingerprint of the first `size` bytes of an open file."""
     start = max(0, size - limits.FINGERPRINT_BYTES)
     return timeline.fingerprint(size, disk.read(handle, size - start, start))

@@ -66,6 +66,6 @@ class Watch:
                 places = [(session, session.place) for session in sessions]
                 await self._registry.close_moved(places)
             for session in sessions:
-                await session.look()
+                await session.poll_foreign_changes()
         finally:
             self._is_looking = False

@@ -10,7 +10,7 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.commands import AppendWire, Open
 from steno_protocol.errors import Busy, Exists, NotFound, ShuttingDown, StenoError
-from stenod.recovery.file_opening import Opened, OpenHow
+from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
@@ -200,7 +200,7 @@ class Registry:
         """
         session, key = command.session, command.key
         found = await self._session(session, create=command.create)
-        how = OpenHow(create=command.create, stamp=command.stamp, by=command.by, key=key)
+        how = OpenOptions(create=command.create, stamp=command.stamp, by=command.by, key=key)
         opened = await found.context.open(how)
         # Of several concurrent callers, one created it: the one with the key, or else the first.
         is_first = opened.created and not found.is_claimed

@@ -1,4 +1,4 @@
-"""One open session: the writer of its context, the writer of its wire file, and their openers."""
+"""One open session: the writers of its files, and their openers."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ from steno_protocol.positions import Position
 from stenod.core.keys import KeyTable
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Inspection, Opened, OpenHow, Opening
+from stenod.recovery.file_opening import Inspection, Opened, Opening, OpenOptions
 from stenod.runtime.executor import Spawn
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
@@ -24,16 +24,20 @@ from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
 File = Literal["context", "wire"]
-"""Which of a session's files."""
+"""One of a session's files."""
 
 Start = Callable[[Writer], None]
 """Starts a writer's task."""
 
 
 class ClosedSessionKeys:
-    """The keys of sessions without stamps, beyond the closing of their files: they stand in none.
+    """The idempotency keys of sessions without stamps, kept after their files are closed.
 
-    Files are opened in threads, several at a time.
+    The lines of such a session hold no keys, so only memory has them. The methods may be called
+    from several threads, in which files are opened.
+
+    Args:
+        keys_max: the number of keys to keep, in all files together.
     """
 
     def __init__(self, keys_max: int = limits.KEYS_KEPT_MAX) -> None:
@@ -41,50 +45,50 @@ class ClosedSessionKeys:
         self._keys_max = keys_max
         self._lock = threading.Lock()
 
-    def carry_on(self, path: str, file: File, opened: Opened) -> None:
-        """Let newly opened files remember what they did when they were open last.
+    def restore(self, path: str, file: File, opened: Opened) -> None:
+        """Give a newly opened file the keys that it had when it was last open.
 
-        Of too many keys those of the files are forgotten that were not opened for longest.
+        If there are too many keys, the file that was opened least recently loses its keys.
 
         Args:
-            path: the session's folder; a copy of it is another session.
-            file: which of its files was opened.
-            opened: that file.
+            path: the path of the session's folder; a copy of the folder is another session.
+            file: the file's name in the session.
+            opened: the opened file.
         """
         if opened.machine.stamp:
             return
-        place, keys = (path, opened.incarnation, file), opened.machine.keys
+        name, keys = (path, opened.incarnation, file), opened.machine.keys
         with self._lock:
-            before = self._tables.pop(place, None)
+            before = self._tables.pop(name, None)
             if before is not None:
                 keys.carry_on(before)
-            self._tables[place] = keys
+            self._tables[name] = keys
             while len(self._tables) > 1 and self._count() > self._keys_max:
                 self._tables.popitem(last=False)
 
     def _count(self) -> int:
-        # An empty table takes room, too, and the last one fills as its session is written to.
+        # An empty table counts too: it takes memory, and the newest one fills with its session.
         return sum(len(table) + 1 for table in self._tables.values())
 
 
 class _ContextOpener(msgspec.Struct, frozen=True):
-    """Opens a session's context for its writer, again after a failure."""
+    """Opens a session's context for its writer, at the first use and after each failure."""
 
     disk: Disk
-    trees: SessionFolders
+    folders: SessionFolders
     place: Place
     wall: Callable[[], float]
-    kept: ClosedSessionKeys
+    closed_keys: ClosedSessionKeys
 
-    def __call__(self, how: OpenHow) -> Opened:
-        with _placed(self.place):
-            folder = self.trees.open_folder(self.place, create=how.create, keep=True)
+    def __call__(self, how: OpenOptions) -> Opened:
+        with _full_path_in_errors(self.place):
+            folder = self.folders.open_folder(self.place, create=how.create, keep=True)
             opened = file_opening.open_session(self.disk, folder, self.opening(how))
-        self.kept.carry_on(self.place.path, "context", opened)
+        self.closed_keys.restore(self.place.path, "context", opened)
         return opened
 
-    def opening(self, how: OpenHow) -> Opening:
-        """What recovery is to know."""
+    def opening(self, how: OpenOptions) -> Opening:
+        """Returns the arguments of recovery for one opening."""
         return Opening(
             session=self.place.session,
             path=self.place.path,
@@ -96,26 +100,26 @@ class _ContextOpener(msgspec.Struct, frozen=True):
             by=how.by,
             key=how.key,
             proven=how.proven,
-            taken_in=how.taken_in,
-            failed_syncs=self.trees.failed_syncs,
+            changed_while_open=how.changed_while_open,
+            failed_syncs=self.folders.failed_syncs,
         )
 
 
 class _WireOpener(msgspec.Struct, frozen=True):
-    """Opens a session's wire file; the context, open before it, holds the folder's lock."""
+    """Opens a session's wire file; the context is open before, and holds the folder's lock."""
 
     opener: _ContextOpener
     context: Writer
 
-    def __call__(self, how: OpenHow) -> Opened:
+    def __call__(self, how: OpenOptions) -> Opened:
         opened = self.context.opened
         if opened is None:
             raise Busy(
-                "the session is being opened again after a failure: try again",
+                "the session is being opened again after a failure: try again in a moment",
                 session=self.context.session,
             )
-        with _placed(self.opener.place):
-            folder = self.opener.trees.open_folder(self.opener.place)
+        with _full_path_in_errors(self.opener.place):
+            folder = self.opener.folders.open_folder(self.opener.place)
             wire = file_opening.open_wire(
                 self.opener.disk,
                 folder,
@@ -123,7 +127,7 @@ class _WireOpener(msgspec.Struct, frozen=True):
                 stamp=opened.machine.stamp,
                 context_head=self._context_head,
             )
-        self.opener.kept.carry_on(self.opener.place.path, "wire", wire)
+        self.opener.closed_keys.restore(self.opener.place.path, "wire", wire)
         return wire
 
     def _context_head(self) -> Position:
@@ -134,25 +138,27 @@ class Session:
     """The writers of one session.
 
     Args:
-        place: where it lies.
-        trees: opens its folder.
-        disk: the disk it lies on.
-        workshop: what its writers work with.
-        kept: what of its keys outlives it.
+        place: the session's id and path.
+        folders: opens the session's folder.
+        disk: the disk of that folder.
+        services: the clocks, threads and statistics of the writers.
+        closed_keys: keeps the session's keys while its files are closed.
         spawn: starts a background task.
         start: starts a writer's task.
 
     Attributes:
-        is_claimed: one caller got the reply that it created the session.
+        place: the session's id and path.
+        context: the writer of the context.
+        is_claimed: True once a caller got the reply that it created the session.
     """
 
     def __init__(
         self,
         place: Place,
-        trees: SessionFolders,
+        folders: SessionFolders,
         disk: Disk,
         services: Services,
-        kept: ClosedSessionKeys,
+        closed_keys: ClosedSessionKeys,
         spawn: Spawn,
         start: Start,
     ) -> None:
@@ -162,33 +168,33 @@ class Session:
         self.place = place
         self.is_claimed = False
         self._id = place.session
-        self._opener = _ContextOpener(disk, trees, place, services.wall, kept)
+        self._opener = _ContextOpener(disk, folders, place, services.wall, closed_keys)
         self.context = Writer(self._id, self._opener, self._feed(), services)
         self._wire: Writer | None = None
         start(self.context)
 
     @property
     def writers(self) -> list[Writer]:
-        """Its writers, the ones that need others first."""
+        """Its writers; the wire file's, which needs the context's, comes first."""
         return [self.context] if self._wire is None else [self._wire, self.context]
 
     @property
     def is_idle(self) -> bool:
-        """True when all its writers are."""
+        """True when all its writers are idle."""
         return all(writer.is_idle for writer in self.writers)
 
     @property
     def is_followed(self) -> bool:
-        """True while one of its files has followers."""
+        """True while one of its files has subscribers."""
         return any(writer.feed for writer in self.writers)
 
     @property
     def used_at(self) -> float:
-        """Monotonic time at which it was last written to."""
+        """Monotonic time of the last write to one of its files."""
         return max(writer.used_at for writer in self.writers)
 
     def writer(self, file: File) -> Writer:
-        """The writer of one of its files; the wire file's is made at its first use."""
+        """Returns the writer of one of its files; creates the wire file's at its first use."""
         if file == "context":
             return self.context
         if self._wire is None:
@@ -198,28 +204,28 @@ class Session:
         return self._wire
 
     def opened(self, file: File) -> Opened | None:
-        """One of its files, if it is open."""
+        """Returns one of its files if it is open, else None."""
         writer = self.context if file == "context" else self._wire
         return writer.opened if writer is not None else None
 
     def inspect(self) -> Inspection | None:
-        """What the files of its context say, if they are open."""
+        """Returns the state of its context if that is open, else None."""
         opened = self.context.opened
         return inspection_of(opened) if opened is not None else None
 
-    async def look(self) -> None:
-        """Take in changes of other programs, for the followers."""
+    async def poll_foreign_changes(self) -> None:
+        """Check its followed files for changes by other programs, and send these changes."""
         for writer in reversed(self.writers):
             if writer.feed:
                 await writer.look()
 
     def retire(self) -> None:
-        """Close its files now; it is idle."""
+        """Close its files; the session is idle."""
         for writer in self.writers:
             writer.retire()
 
     def close(self) -> None:
-        """Take no more commands; what is queued is still written."""
+        """Accept no more commands; queued commands are still written."""
         for writer in self.writers:
             writer.mailbox.close()
 
@@ -228,7 +234,7 @@ class Session:
 
 
 def inspection_of(opened: Opened) -> Inspection:
-    """What the files of an open context say."""
+    """Returns the state of an open context."""
     return Inspection(
         size=opened.log.synced,
         head=opened.machine.head,
@@ -239,8 +245,8 @@ def inspection_of(opened: Opened) -> Inspection:
 
 
 @contextmanager
-def _placed(place: Place) -> Generator[None]:
-    """Name the whole path in what a disk refuses: the kernel names a file in it, or none."""
+def _full_path_in_errors(place: Place) -> Generator[None]:
+    """Put the full path into an OSError, which names a file without its folder, or no file."""
     try:
         yield
     except OSError as error:

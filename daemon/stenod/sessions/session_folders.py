@@ -611,7 +611,7 @@ def no_present(disk: Disk, folder: int, place: Place) -> NotFound:
     """
     if not past_generations(disk, folder):
         return _no_session(place)
-    text = file_opening.present_lost(place.path)
+    text = file_opening.missing_context_text(place.path)
     if place.shared:
         text += ", unless the program that moved it away is about to write another"
     return NotFound(text, session=place.session)

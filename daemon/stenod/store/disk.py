@@ -1,9 +1,9 @@
-"""The disk as the few system calls that steno makes; the seam where a simulated disk goes in.
+"""The disk interface: the system calls that the daemon makes on session files.
 
-Everything above calls only this, so every crash point of every procedure can be simulated.
-Handles are integers. Every method blocks, and raises OSError with a true errno when it fails;
-after a failure of `write`, `fdatasync`, `fsync` or `rename` the caller has to assume that any
-part of it happened.
+All other modules reach session files by this interface only, so a simulated disk can crash at every
+call of every procedure. Handles are integers. Every method blocks, and raises OSError with a true
+errno when it fails. After a failure of `write`, `fdatasync`, `fsync` or `rename` the caller has to
+assume that any part of the call took effect.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ import msgspec
 
 
 class FileStat(msgspec.Struct, frozen=True, gc=False):
-    """What is known of an open file or folder.
+    """The metadata of a file or folder.
 
     Attributes:
         size: bytes of a file.
         inode: number of the file on its device; a rename keeps it, a replacement changes it.
         device: number of the device; (device, inode) names a folder whatever path led to it.
-        links: names that the file has.
+        links: the number of names of the file.
         modified_s: Unix time of the last change of its content, in seconds.
     """
 
@@ -34,10 +34,10 @@ class FileStat(msgspec.Struct, frozen=True, gc=False):
 class Disk(Protocol):
     """A POSIX file system, seen from inside one process.
 
-    Durability, as the simulated disk takes it literally: `write` and `truncate` change only the
-    page cache until `fdatasync` or `fsync` of that file; making, linking, renaming and removing
-    names change only the cached folder until `fsync` of that folder. A crash of the process loses
-    nothing of this, a power cut loses everything that was not synced, or keeps any part of it.
+    Durability, which the simulated disk implements to the letter: `write` and `truncate` change
+    only the page cache until `fdatasync` or `fsync` of that file. Creating, linking, renaming and
+    removing names change only the cached folder until `fsync` of that folder. A crash of the
+    process loses nothing. A power cut loses any part of what was not synced, or all of it.
     """
 
     def open_root(self, path: str, *, create: bool = False) -> int:
@@ -47,89 +47,92 @@ class Disk(Protocol):
     def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
         """Open the folder `name` in an open folder, never following a symbolic link.
 
-        With `create` it is made with mode 0700 if there is none, and `parent` is synced.
+        With `create` a missing folder is created with mode 0700, and `parent` is synced.
         """
         ...
 
     def open_read(self, folder: int, name: str) -> int:
         """Open a file for reading.
 
-        No symbolic link is followed; what is not a regular file, or belongs to another user, is
-        refused with PermissionError, and the open never waits (a FIFO would).
+        No symbolic link is followed, and the open never waits, as that of a FIFO would.
+
+        Raises:
+            PermissionError: the name is not a regular file, or belongs to another user.
         """
         ...
 
     def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
         """Open a file for reading and appending, with the checks of `open_read`.
 
-        With `create` it is made with mode 0600 if there is none; the folder is not synced.
+        With `create` a missing file is created with mode 0600; the folder is not synced.
         """
         ...
 
     def open_new(self, folder: int, name: str) -> int:
-        """Make a file that must not exist (else FileExistsError), mode 0600, to be appended to."""
+        """Create a file with mode 0600 for appending; FileExistsError if the name is taken."""
         ...
 
     def close(self, handle: int) -> None:
-        """Close a handle; a lock that it held is gone."""
+        """Close a handle, and release its lock."""
         ...
 
     def stat(self, handle: int) -> FileStat:
-        """What is known of an open file or folder."""
+        """Returns the metadata of an open file or folder."""
         ...
 
     def stat_name(self, folder: int, name: str) -> FileStat | None:
-        """What is known of a name, not following a symbolic link; None if it is not there."""
+        """Returns the metadata of a name, without following a symbolic link; None if missing."""
         ...
 
     def has(self, folder: int, name: str, inode: int, size: int) -> bool:
-        """True when a name is that of the file with this number, and it has so many bytes."""
+        """Returns whether a name leads to the file with this inode, and the file has this size."""
         ...
 
     def names(self, folder: int) -> list[str]:
-        """The names in a folder, in no order."""
+        """Returns the names in a folder, in no order."""
         ...
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        """Returns up to `size` bytes from `offset`; fewer only at the end of the file."""
         ...
 
     def write(self, handle: int, data: bytes) -> int:
-        """Append to the end of the file; returns how many bytes went in, fewer on a full disk."""
+        """Append to the file; returns the number of bytes written, which is less on a full disk."""
         ...
 
     def truncate(self, handle: int, size: int) -> None:
         """Cut the file to `size` bytes."""
         ...
 
-    def hold_size(self, handle: int) -> None:
-        """Have the next `fsync` of a file write its size, whatever that is then: nothing is cut.
+    def mark_size_dirty(self, handle: int) -> None:
+        """Make the next `fsync` of a file write the file's size of that moment.
 
-        After a failed sync of a cut no later sync would write the size. To cut the file to the size
-        that it has would do it, too, and cut what another program appended since the look at it.
+        After a failed sync of a truncated file no later sync would write the size. Truncating the
+        file to its present size would do so, too, but could cut off bytes that another program
+        appends meanwhile.
         """
         ...
 
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
-        """Overwrite bytes of a file in place; no other thread may write by this handle meanwhile.
+        """Overwrite bytes of a file in place; no other thread may write to this handle meanwhile.
 
-        Used with the bytes that are there already: after a failed sync the page cache shows them,
-        but no later sync would write them unless they are written again. Not by the file's name,
-        which leads to another file as soon as another program puts one there.
+        The caller writes the bytes that the file already has: after a failed sync the page cache
+        shows them, but no later sync writes them unless they are written again. The file is given
+        by its handle, because another program can put another file at its name.
         """
         ...
 
     def fdatasync(self, handle: int) -> None:
         """Make a file's content and size durable.
 
-        It fails, too, when a sync of the same device that overlaps it in another thread fails.
+        It also fails when an overlapping sync of the same device in another thread fails.
         """
         ...
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
-        """As `fdatasync` for several files, together: what became of each of them.
+        """Make several files durable at the same time; returns each file's error, or None.
 
-        If one of them failed, the success of another proves nothing: its bytes may be lost.
+        If one sync failed, the success of another proves nothing: its bytes may be lost.
         """
         ...
 
@@ -140,7 +143,8 @@ class Disk(Protocol):
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
         """Append `size` bytes from `offset` of one file to another inside the kernel.
 
-        Returns how many bytes were copied: fewer only when the source ends or the disk is full.
+        Returns the number of bytes copied, which is less only if the source ends or the disk is
+        full.
         """
         ...
 
@@ -152,14 +156,16 @@ class Disk(Protocol):
         ...
 
     def rename(self, folder: int, name: str, new_name: str) -> None:
-        """Rename a file within a folder, replacing what has the new name, in one instant."""
+        """Rename a file within a folder, atomically replacing a file with the new name."""
         ...
 
     def move(self, folder: int, name: str, target: int, new_name: str) -> None:
-        """Move a folder into another folder of the same file system, in one instant.
+        """Move a folder atomically into another folder of the same file system.
 
-        A name that is taken by anything but an empty folder is refused with OSError. It is durable
-        once either of the two folders was synced.
+        The move is durable once either of the two folders was synced.
+
+        Raises:
+            OSError: the name is taken by something else than an empty folder.
         """
         ...
 
@@ -168,7 +174,7 @@ class Disk(Protocol):
         ...
 
     def remove_folder(self, folder: int, name: str) -> None:
-        """Remove an empty folder; OSError if anything is in it."""
+        """Remove an empty folder; OSError if it is not empty."""
         ...
 
     def lock(self, handle: int) -> bool:
@@ -177,6 +183,6 @@ class Disk(Protocol):
 
 
 def close_with(stack: ExitStack, disk: Disk, handle: int) -> int:
-    """The handle, which is closed when the stack is left."""
+    """Returns `handle`, which the disk closes when the stack is left."""
     stack.callback(disk.close, handle)
     return handle

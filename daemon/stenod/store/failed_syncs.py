@@ -1,8 +1,9 @@
-"""Files of which a sync failed: what the page cache shows of them may be on no disk.
+"""Files with a failed sync, whose cached bytes may be on no disk.
 
-The kernel reports the error once to each handle that was open then, and drops what was to be
-written. A later handle gets no error, and reads bytes that no sync writes any
-more. So it is remembered here until the file was written over itself and synced.
+When a sync fails, the kernel reports the error once to each handle that is open, and marks the
+pages clean without having written them. A handle that is opened later gets no error, and reads
+bytes that no later sync writes. So the file is recorded here until its bytes were written again
+and synced.
 """
 
 import errno
@@ -17,45 +18,45 @@ class Unproven(OSError):
 
 
 class FailedSyncs:
-    """The files of one daemon that are in doubt, by device and inode."""
+    """The files of one daemon with a failed sync, by device and inode."""
 
     def __init__(self) -> None:
-        # Several threads open and read files; each of these is one step of the interpreter.
+        # Several threads use this set without a lock: each access is one step of the interpreter.
         self._files: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
         return len(self._files)
 
     def has(self, file: FileStat) -> bool:
-        """True for a file that is in doubt."""
+        """Returns whether a sync of the file failed."""
         return (file.device, file.inode) in self._files
 
-    def dispel(self, file: FileStat) -> None:
-        """What no sync had reached of a file was written again and synced, or durably cut off."""
+    def resolve(self, file: FileStat) -> None:
+        """Remove a file whose unsynced bytes were written again and synced, or durably cut off."""
         self._files.discard((file.device, file.inode))
 
     @contextmanager
     def syncing(self, file: FileStat) -> Generator[None]:
-        """Sync a file in the block; an error is noted."""
+        """Add the file if the sync in the `with` block fails."""
         try:
             yield
         except OSError:
-            self.note(file)
+            self.add(file)
             raise
 
-    def note(self, file: FileStat) -> None:
-        """A sync of a file failed."""
+    def add(self, file: FileStat) -> None:
+        """Add a file of which a sync failed."""
         self._files.add((file.device, file.inode))
 
     def sync_to_read(self, disk: Disk, handle: int, name: str) -> None:
-        """Sync a file that no writer has open, before a reader gets it.
+        """Sync a file that no writer has open, before it is read.
 
         Raises:
-            Unproven: an earlier sync of it failed, and it was not rewritten since.
-            OSError: this one failed.
+            Unproven: an earlier sync of the file failed, and its bytes were not written again.
+            OSError: this sync failed.
         """
         found = disk.stat(handle)
         if self.has(found):
-            raise Unproven(errno.EIO, "a sync of this file failed, and it was not mended yet", name)
+            raise Unproven(errno.EIO, "a sync of this file failed; open its session first", name)
         with self.syncing(found):
             disk.fdatasync(handle)

@@ -1,4 +1,4 @@
-"""Open files as several hold them, and as bytes go into them and from one to another."""
+"""Shared file handles, and copies between open files."""
 
 import contextlib
 import errno
@@ -11,41 +11,54 @@ from stenod.store.disk import Disk, FileStat
 from stenod.store.log import Copy
 
 CLOSED: Final = -1
-"""No handle: a reader that comes too late must not reach whatever file got the number next."""
+"""No handle: a late reader must not read another file that got the same number."""
 
 
 class SharedHandle:
-    """A handle that is closed when its owner and all its readers have let go.
+    """A handle with a reference count; the last release closes it.
+
+    Args:
+        disk: the disk of the file.
+        handle: the open file; the shared handle has one reference at first, its owner's.
 
     Attributes:
-        number: the handle while it is held, else `CLOSED`.
+        handle: the open file; valid only while the caller has a reference.
+        number: the handle while there are references, else `CLOSED`.
     """
 
     def __init__(self, disk: Disk, handle: int) -> None:
         self.handle = handle
         self.number = handle
         self.disk = disk
-        self._holders = 1
-        # Threads hold on to it while the event loop lets go.
+        self._references = 1
+        # Threads acquire references while the event loop releases its own.
         self._lock = threading.Lock()
 
     def acquire(self) -> None:
-        """Keep the file open until `release`; OSError once it is closed."""
+        """Add a reference, which keeps the file open until `release`.
+
+        Raises:
+            OSError: the file is closed.
+        """
         with self.pinned():
-            self._holders += 1
+            self._references += 1
 
     def release(self) -> None:
-        """Let go; the last one closes."""
+        """Remove a reference; the last one closes the file."""
         with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
+            self._references -= 1
+            if self._references == 0:
                 self.number = CLOSED
                 with contextlib.suppress(OSError):
                     self.disk.close(self.handle)
 
     @contextlib.contextmanager
     def held(self) -> Generator[int]:
-        """Its number, which stays its own until the block ends; OSError once it is closed."""
+        """Keep the file open in a `with` block, which gets the handle.
+
+        Raises:
+            OSError: the file is closed.
+        """
         self.acquire()
         try:
             yield self.handle
@@ -54,31 +67,39 @@ class SharedHandle:
 
     @contextlib.contextmanager
     def pinned(self) -> Generator[int]:
-        """As `held`, for a short read: a concurrent release waits for its end.
+        """Keep the file open in a short `with` block; a concurrent release waits for its end.
 
-        So a lock that goes with the file is gone when its owner has let go.
+        So the file's lock is released as soon as its owner has released the file.
+
+        Raises:
+            OSError: the file is closed.
         """
         with self._lock:
-            if self._holders == 0:
-                # The number may be another file's by now.
+            if self._references == 0:
+                # Another file may have the number by now.
                 raise OSError(errno.EBADF, "the session's files were closed")
             yield self.handle
 
 
 class FileView:
-    """The first `size` bytes of a file, which never change; takes over one hold of the handle."""
+    """A snapshot of the first `size` bytes of a file, which never change.
+
+    Args:
+        shared: the file's handle; the view takes over one reference.
+        size: the bytes of the view.
+    """
 
     def __init__(self, shared: SharedHandle, size: int) -> None:
         self.size = size
         self._shared = shared
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; blocks."""
+        """Returns up to `size` bytes from `offset`; blocks."""
         size = min(size, self.size - offset)
         return self._shared.disk.read(self._shared.handle, size, offset) if size > 0 else b""
 
     def stat(self) -> FileStat:
-        """What is known of the file."""
+        """Returns the file's metadata."""
         return self._shared.disk.stat(self._shared.handle)
 
     def copy(self, target: int, size: int) -> None:
@@ -86,19 +107,19 @@ class FileView:
         copy_all(self._shared.disk, self._shared.handle, target, Copy(0, 0, size))
 
     def release(self) -> None:
-        """Let go; not while a read is under way."""
+        """Release the file; must not be called during a read."""
         self._shared.release()
 
 
-def write_again(disk: Disk, handle: int, start: int, end: int) -> None:
-    """Write bytes of a file over themselves, so that the next sync makes all of them durable."""
+def rewrite_in_place(disk: Disk, handle: int, start: int, end: int) -> None:
+    """Write a file's present bytes again, so that the next sync makes all of them durable."""
     for offset in range(start, end, limits.COPY_BYTES):
         data = disk.read(handle, min(limits.COPY_BYTES, end - offset), offset)
         disk.overwrite(handle, offset, data)
 
 
 def write_all(disk: Disk, handle: int, data: bytes) -> None:
-    """Append all of `data`; a short write goes on until the disk says why it was short."""
+    """Append all of `data`; a short write is continued until the disk reports its reason."""
     done = disk.write(handle, data)
     while done < len(data):
         done += disk.write(handle, data[done:])
@@ -114,5 +135,5 @@ def copy_all(disk: Disk, source: int, target: int, piece: Copy) -> None:
             raise OSError(errno.EIO, f"a range of {piece.size} bytes ends after {done}")
         done += copied
         if done < piece.size:
-            # Commits of other sessions that overlap a sync wait for it, so none is to take long.
+            # Each sync must be short, because overlapping commits of other sessions wait for it.
             disk.fdatasync(target)

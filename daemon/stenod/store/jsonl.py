@@ -1,8 +1,8 @@
-"""A session folder on a disk as a log: plain JSONL files, flocked, appended to and swapped.
+"""The log in a session's folder: plain JSONL files under a lock.
 
-Files: `context.jsonl` is appended to; `context_N.jsonl` is what the rewrite to generation N left
-behind; `timeline.jsonl` is appended to and synced at once; `context.mark` is a note to the next
-open; `quarantine/` holds bytes that were cut.
+Files: `context.jsonl` is appended to. `context_N.jsonl` is the file that the rewrite to generation
+N replaced. `timeline.jsonl` is appended to and synced line by line. `context.mark` is the recovery
+point for the next opening. `quarantine/` has copies of bytes that were cut.
 """
 
 import errno
@@ -25,17 +25,17 @@ from stenod.store.quarantine import quarantine
 
 
 class Replaced(OSError):
-    """Another program put another file in the place of the one that is open, or none."""
+    """Another program replaced or removed the open file."""
 
 
-class Known(msgspec.Struct, frozen=True):
-    """What an open file durably held, as far as it was looked at.
+class TailChecksum(msgspec.Struct, frozen=True):
+    """The checksum of the last durable bytes of an open file.
 
     Attributes:
-        generation: which file it is.
-        start: offset of the first byte that was looked at.
-        size: its durable bytes.
-        crc: the CRC-32 of those from `start` to `size`.
+        generation: the file's generation.
+        start: offset of the first byte of the tail.
+        size: the file's durable bytes.
+        crc: the CRC-32 of the bytes from `start` to `size`.
     """
 
     generation: int
@@ -44,45 +44,50 @@ class Known(msgspec.Struct, frozen=True):
     crc: int
 
 
-Wanted = ParamSpec("Wanted")
-Given = TypeVar("Given")
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
-def _holding(
-    work: Callable[Concatenate["JsonlLog", Wanted], Given],
-) -> Callable[Concatenate["JsonlLog", Wanted], Given]:
-    """The folder's number stays the folder's until a method is done, also when the log is closed.
+def _keeping_folder_open(
+    method: Callable[Concatenate["JsonlLog", Params], Result],
+) -> Callable[Concatenate["JsonlLog", Params], Result]:
+    """Keep the folder open, and its lock, until a method returns, even if the log is closed.
 
-    The lock goes with it: the next opening of the session waits for running operations.
+    So the next opening of the session waits for running operations.
     """
 
-    @functools.wraps(work)
-    def held(log: "JsonlLog", /, *args: Wanted.args, **named: Wanted.kwargs) -> Given:
-        with log.names.held():
-            return work(log, *args, **named)
+    @functools.wraps(method)
+    def wrapper(log: "JsonlLog", /, *args: Params.args, **named: Params.kwargs) -> Result:
+        with log.folder_handle.held():
+            return method(log, *args, **named)
 
-    return held
+    return wrapper
 
 
 class JsonlLog:
     """The files of one session, open for its one writer.
 
     Args:
-        disk: the disk they lie on.
+        disk: the disk of the files.
         folder: the open, locked folder; the log closes it.
-        path: the folder's path, for messages and answers.
+        path: the folder's path, for messages and replies.
         handle: the open file that is appended to.
-        generation: which generation that is.
-        size: its bytes, all of them durable.
-        name: its name.
+        generation: the generation of that file.
+        size: bytes of that file, all of them durable.
+        name: the name of that file.
         failed_syncs: records a failed sync of the file.
-        checksums: of its blocks; without them, none of what is there now is known.
+        checksums: the checksums of the file's blocks; without them the blocks of the present bytes
+            have unknown checksums.
 
     Attributes:
-        synced: how many of the file's `size` bytes are durable.
-        checksums: of the file's durable bytes.
-        names: the open folder, held by each operation in it.
-        known: what was durable when `confirm` was called last, to be found again by the next log.
+        generation: the generation that is appended to.
+        size: bytes of the file.
+        synced: durable bytes of the file.
+        path: the folder's path.
+        checksums: the checksums of the durable bytes.
+        folder_handle: the open folder; each operation in the folder holds it.
+        confirmed_tail: the checksum at the last call of `confirm`, for `still_holds` of the next
+            log.
     """
 
     def __init__(
@@ -102,32 +107,39 @@ class JsonlLog:
         self.synced = size
         self.path = path
         self._disk = disk
-        self.names = SharedHandle(disk, folder)
+        self.folder_handle = SharedHandle(disk, folder)
         self._name = name
         self._file = SharedHandle(disk, handle)
         self._failed_syncs = FailedSyncs() if failed_syncs is None else failed_syncs
         self._identity = disk.stat(handle)
         self._unsynced: list[bytes] = []
         self._timeline_size: int | None = None
-        self._marked = (generation, 0)
-        self._known_from, self._crc = self._end_of(handle, size)
+        self._recovery_point_at = (generation, 0)
+        self._tail_start, self._tail_crc = self._checksum_tail(handle, size)
         self.checksums = BlockChecksums(size) if checksums is None else checksums
         self.confirm()
-        # Readers ask for a view on the event loop while a rewrite runs in a thread.
+        # Readers get a view on the event loop while a rewrite runs in a thread.
         self._swap = threading.Lock()
 
     @property
     def _folder(self) -> int:
-        return self.names.number
+        return self.folder_handle.number
 
     @property
     def file_path(self) -> str:
-        """Where the file lies that is appended to."""
+        """The path of the file that is appended to."""
         return f"{self.path}/{self._name}"
 
     def append(self, data: bytes) -> None:
-        """Append lines; not durable. After an error call `take_back`, or `keep_earlier` first."""
-        # Gathered, not joined: a second of a busy wire file is many lines and many bytes.
+        """Append lines; they are not durable on return.
+
+        After an error the caller must call `discard_unsynced`, and may call `sync_earlier_appends`
+        before it.
+
+        Raises:
+            OSError: any part of the lines may be in the file.
+        """
+        # A list, because joining the many lines of a busy wire file each time would be slow.
         self._unsynced.append(data)
         done = self._disk.write(self._file.handle, data)
         if done < len(data):
@@ -135,32 +147,36 @@ class JsonlLog:
         self.size += len(data)
 
     def sync(self) -> None:
-        """Make everything that was appended durable."""
+        """Make all appended lines durable.
+
+        Raises:
+            OSError: none of the lines appended since the last sync is known to be durable.
+        """
         try:
             self._disk.fdatasync(self._file.handle)
         except OSError:
-            self._failed_syncs.note(self._identity)
+            self._failed_syncs.add(self._identity)
             raise
-        self._synced()
+        self._finish_sync()
 
     def check(self) -> None:
-        """Sync what another program appended, too, and hear of an error that a sync of its met.
+        """Sync the lines that another program appended, and raise the error of its failed sync.
 
-        Only this handle gets that error: a handle opened later does not.
+        The kernel reports that error only to handles that were open at the time, as this one was.
         """
         with self._failed_syncs.syncing(self._identity):
             self._disk.fdatasync(self._file.handle)
 
     @staticmethod
     def sync_all(logs: "Sequence[JsonlLog]") -> list[OSError | None]:
-        """Make what was appended to several logs of one disk durable, together.
+        """Make the lines appended to several logs of one disk durable, as a group commit.
 
-        The logs share one verdict: if the sync of any of them fails, none of them is durable. A
-        disk that fails a flush reports it to one of the syncs that overlap, and the others return
+        The logs share one verdict: if the sync of one log fails, no log is durable. A disk that
+        fails a flush reports the error to one of the overlapping syncs, and the other syncs return
         success though their bytes are lost.
 
         Returns:
-            What became of each: None when it is durable, and then all are.
+            For each log None if all are durable, else an error.
         """
         if len(logs) == 1:
             try:
@@ -172,30 +188,29 @@ class JsonlLog:
         first = next((error for error in errors if error is not None), None)
         if first is None:
             for log in logs:
-                log._synced()
+                log._finish_sync()
             return errors
         for log in logs:
-            log._failed_syncs.note(log._identity)
+            log._failed_syncs.add(log._identity)
         return [first if error is None else error for error in errors]
 
-    def _synced(self) -> None:
+    def _finish_sync(self) -> None:
         self.synced = self.size
         for data in self._unsynced:
-            self._crc = zlib.crc32(data, self._crc)
+            self._tail_crc = zlib.crc32(data, self._tail_crc)
             self.checksums.feed(data)
         self._unsynced.clear()
 
-    @_holding
-    def keep_earlier(self) -> bool:
-        """After an append that failed: make durable what was appended before it.
-
-        `take_back` then leaves it where it is.
+    @_keeping_folder_open
+    def sync_earlier_appends(self) -> bool:
+        """Make the appends before a failed append durable, so that `discard_unsynced` keeps them.
 
         Returns:
-            False when that is nothing, or not what stands there; nothing was done then.
+            False if there are none, or if the file has other bytes in their place; the file is
+            unchanged then.
 
         Raises:
-            OSError: it cannot be made durable.
+            OSError: the appends cannot be made durable.
         """
         *earlier, failed = self._unsynced
         start, ours = self.synced, b"".join(earlier)
@@ -203,32 +218,32 @@ class JsonlLog:
             return False
         self.check()
         self._unsynced.pop()
-        self._synced()
+        self._finish_sync()
         self._unsynced.append(failed)
         return True
 
-    @_holding
-    def take_back(self) -> None:
-        """Cut the file to what is durable, durably; what is not ours goes to quarantine first.
+    @_keeping_folder_open
+    def discard_unsynced(self) -> None:
+        """Cut the file to its durable bytes; the cut is durable on return.
 
-        The log's own bytes need no copy: they were not acknowledged, and their senders get an
-        error.
+        Bytes of another program are copied to quarantine first. The log's own bytes need no copy:
+        they were not acknowledged, and their senders get an error.
 
         Raises:
-            OSError: the disk failed, or another program cut the file and the position of the log's
-                bytes is unknown until it is opened again.
+            OSError: the disk failed, or another program cut the file; the position of the log's own
+                bytes is then unknown until the file is opened again.
         """
         handle, ours = self._file.handle, b"".join(self._unsynced)
         for _ in range(limits.MEND_LOOKS_MAX):
-            tail = self._tail()
+            tail = self._unsynced_tail()
             is_cut = self._disk.stat(handle).size < self.synced
-            if is_cut or not (ours.startswith(tail) or self.still_has(self.known)):
-                # Ours may stand before the length that was durable, where nothing is cut.
+            if is_cut or not (ours.startswith(tail) or self.still_holds(self.confirmed_tail)):
+                # The log's own bytes may be before the durable size, where nothing may be cut.
                 raise OSError(errno.ESTALE, "another program changed this file", self._name)
             if not ours.startswith(tail):
                 quarantine(self._disk, self._folder, self._name, self.synced, tail)
-            # One call, and one byte more than expected: another program may write between two
-            # calls.
+            # One read of one byte more than expected: another program may write between two
+            # system calls.
             if self._disk.read(handle, len(tail) + 1, self.synced) == tail:
                 break
         else:
@@ -236,21 +251,22 @@ class JsonlLog:
         if tail:
             self._disk.truncate(handle, self.synced)
         self._disk.fsync(handle)
-        self._failed_syncs.dispel(self._identity)
+        self._failed_syncs.resolve(self._identity)
         self.size = self.synced
         self._unsynced.clear()
 
-    def _tail(self) -> bytes:
-        """What stands behind the durable bytes now."""
+    def _unsynced_tail(self) -> bytes:
+        """Returns the bytes that the file has after its durable bytes."""
         size = self._disk.stat(self._file.handle).size
         return self._disk.read(self._file.handle, max(0, size - self.synced), self.synced)
 
     def is_foreign_changed(self) -> bool:
-        """True when another program appended to, cut or replaced the file."""
-        return not self._disk.has(self.names.number, self._name, self._identity.inode, self.size)
+        """Returns whether another program appended to, cut or replaced the file."""
+        folder = self.folder_handle.number
+        return not self._disk.has(folder, self._name, self._identity.inode, self.size)
 
     def may_be_foreign_changed(self) -> bool:
-        """As `is_foreign_changed`, but True when it cannot be determined."""
+        """Returns `is_foreign_changed`, or True if the disk fails."""
         try:
             return self.is_foreign_changed()
         except OSError:
@@ -258,21 +274,27 @@ class JsonlLog:
 
     def confirm(self) -> None:
         """Record that all durable bytes belong to the session and may be published."""
-        self.known = Known(self.generation, self._known_from, self.synced, self._crc)
+        self.confirmed_tail = TailChecksum(
+            self.generation, self._tail_start, self.synced, self._tail_crc
+        )
 
-    def still_has(self, known: Known) -> bool:
-        """True unless it is known that another program changed what a file held; blocks."""
-        if known.generation != self.generation:
+    def still_holds(self, tail: TailChecksum) -> bool:
+        """Returns False if another program changed the bytes of an earlier tail; blocks.
+
+        A tail of another generation cannot be checked, and counts as unchanged.
+        """
+        if tail.generation != self.generation:
             return True
-        is_there = self.synced >= known.size
-        return is_there and self._crc_of(self._file.handle, known.start, known.size) == known.crc
+        has_size = self.synced >= tail.size
+        return has_size and self._crc_of(self._file.handle, tail.start, tail.size) == tail.crc
 
-    @_holding
+    @_keeping_folder_open
     def keep_replaced(self) -> bool:
-        """Keep what we had open as a generation when another program replaced or removed it.
+        """Keep the open file as a generation if another program replaced or removed it.
 
-        Returns whether it had to be kept; a file that was moved to a generation's name is one
-        already, and a file that was only appended to or cut is still in its place.
+        Returns:
+            True if a generation was created. A file that was moved to a generation's name is a
+            generation already, and a file that was appended to or cut is still in its place.
         """
         if self._name != paths.CONTEXT or self._is_in_place():
             return False
@@ -280,7 +302,7 @@ class JsonlLog:
         for generation in past:
             if stat_generation(self._disk, self._folder, generation).inode == self._identity.inode:
                 return False
-        # It may have been cut, too; and nothing is kept of what held nothing.
+        # The file may have been cut, too; an empty one is not kept.
         size = min(self.synced, self._disk.stat(self._file.handle).size)
         if size == 0:
             return False
@@ -291,22 +313,22 @@ class JsonlLog:
         self._disk.fsync(self._folder)
         return True
 
-    def leave(self) -> None:
-        """As `keep_replaced`, at the end: a file is there then, for the next opening to go on."""
+    def keep_replaced_at_close(self) -> None:
+        """Call `keep_replaced`; if it kept the file, create an empty one for the next opening."""
         if self.keep_replaced():
-            with self.names.held() as folder:
+            with self.folder_handle.held() as folder:
                 self._disk.close(self._disk.open_append(folder, self._name, create=True))
                 self._disk.fsync(folder)
 
     def length(self, generation: int) -> int:
-        """Durable bytes of a generation; FileNotFoundError if there is none."""
+        """Returns the durable bytes of a generation; FileNotFoundError if there is none."""
         if generation == self.generation:
             return self.synced
-        with self.names.pinned() as folder:
+        with self.folder_handle.pinned() as folder:
             return stat_generation(self._disk, folder, generation).size
 
     def read(self, generation: int, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of a generation from `offset`, no more than are durable."""
+        """Returns up to `size` durable bytes of a generation from `offset`."""
         if generation == self.generation:
             size = min(size, self.synced - offset)
             return self._disk.read(self._file.handle, size, offset) if size > 0 else b""
@@ -317,49 +339,56 @@ class JsonlLog:
             self._disk.close(handle)
 
     def generations(self) -> list[int]:
-        """The generations that are there, oldest first, the present one last."""
+        """Returns the existing generations, oldest first; the present one is the last."""
         if self._name != paths.CONTEXT:
             return [self.generation]
-        with self.names.pinned() as folder:
+        with self.folder_handle.pinned() as folder:
             return [*past_generations(self._disk, folder), self.generation]
 
     def timeline(self) -> bytes:
-        """The session's timeline."""
-        with self.names.pinned() as folder:
+        """Returns the session's timeline."""
+        with self.folder_handle.pinned() as folder:
             return read_file(self._disk, folder, paths.TIMELINE)
 
     def append_timeline(self, line: bytes) -> None:
-        """Append a line to the timeline, durably."""
-        with self.names.held() as folder:
+        """Append a line to the timeline; it is durable on return."""
+        with self.folder_handle.held() as folder:
             self._timeline_size = append_timeline(self._disk, folder, line, self._timeline_size)
 
-    @_holding
+    @_keeping_folder_open
     def replace(self, pieces: Sequence[Piece], intent: bytes) -> str:
-        """Swap in a new file made of pieces, in one instant, durable on return.
+        """Replace the file by a new one in one atomic step, durable on return.
 
-        Each numbered step is a point where a crash must leave the session before or after; the
-        intent that is not followed by the rename is taken back when the log is opened again.
-        Names may lead elsewhere at any moment, because another program renames as it likes: so
-        each is looked at once more before what was acknowledged could lose its last one.
+        A crash between any two numbered steps leaves the session before or after the rewrite: the
+        next opening voids an intent that no rename followed. Another program may rename files at
+        any moment, so each name is checked again before acknowledged bytes could lose their last
+        name.
+
+        Args:
+            pieces: the new file's content, in order.
+            intent: the timeline's line for the rewrite.
+
+        Returns:
+            The path of the file that was replaced.
 
         Raises:
-            Replaced: another program was at the names; `keep_replaced` has to follow.
+            Replaced: another program replaced or moved the file; the caller calls `keep_replaced`.
             OSError: the disk failed; the outcome is unknown until the log is opened again.
         """
         generation = self.generation + 1
         rotated = paths.generation_file(generation)
-        self.append_timeline(intent)  # 1. what is about to happen, synced
-        fresh, size = self._build(pieces)  # 2. the new file aside, synced
+        self.append_timeline(intent)  # 1. the intent, synced
+        fresh, size = self._build(pieces)  # 2. the new file under a temporary name, synced
         try:
-            known_from, crc = self._end_of(fresh, size)
+            tail_start, crc = self._checksum_tail(fresh, size)
             checksums = self._checksums_of(fresh, pieces, size)
-            self._link_present(rotated)  # 3. a second name for the old
-            self._disk.fsync(self._folder)  # 4. which must outlive the loss of its first
+            self._link_present(rotated)  # 3. a second name for the old file
+            self._disk.fsync(self._folder)  # 4. durable before step 5 removes its first name
             self._check_in_place()
-            self._disk.rename(self._folder, paths.REWRITE, paths.CONTEXT)  # 5. the instant
-            self._disk.fsync(self._folder)  # 6. now it cannot be undone
+            self._disk.rename(self._folder, paths.REWRITE, paths.CONTEXT)  # 5. the atomic step
+            self._disk.fsync(self._folder)  # 6. the rewrite is durable
             if self._disk.stat(self._file.handle).size > self.synced:
-                # What another program appended until then is read there, too.
+                # Readers also get the lines that another program appended to the old file.
                 self.check()
             identity = self._disk.stat(fresh)
         except OSError:
@@ -369,58 +398,60 @@ class JsonlLog:
             self._file.release()
             self._file = SharedHandle(self._disk, fresh)
             self.generation, self.size, self.synced = generation, size, size
-            self._known_from, self._crc = known_from, crc
+            self._tail_start, self._tail_crc = tail_start, crc
             self.checksums = checksums
             self.confirm()
         self._identity = identity
         return f"{self.path}/{rotated}"
 
     def _link_present(self, rotated: str) -> None:
-        """Give the open file a second name; a file that came to its place gets none."""
+        """Give the open file a second name, but not another file that has its first name now."""
         try:
             self._disk.link(self._folder, paths.CONTEXT, rotated)
         except (FileNotFoundError, FileExistsError) as error:
             # Only another program can remove the first name or create the second one.
-            raise Replaced(error.errno, "another program moves this file", self._name) from error
+            raise Replaced(error.errno, "another program moved this file", self._name) from error
         linked = self._disk.stat_name(self._folder, rotated)
         if linked is None or linked.inode != self._identity.inode:
             remove(self._disk, self._folder, rotated)
             raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
 
     def _check_in_place(self) -> None:
-        """Refuse to replace a file that another program has just put there."""
+        """Refuse to replace a file that another program has just created at the name."""
         if not self._is_in_place():
             raise Replaced(errno.ESTALE, "another program replaced this file", self._name)
 
     def _is_in_place(self) -> bool:
-        """True while the file's name leads to the one that is open."""
+        """Returns whether the file's name still leads to the open file."""
         named = self._disk.stat_name(self._folder, self._name)
         return named is not None and named.inode == self._identity.inode
 
-    def save_recovery_point(self, mark: bytes, generation: int, size: int) -> None:
-        """Keep a note for the next open; it may be lost, and none that is newer is lost for it.
+    def save_recovery_point(self, data: bytes, generation: int, size: int) -> None:
+        """Save a recovery point for the next opening, unless a newer one was saved.
+
+        It is not synced: an opening without it is slower, but correct.
 
         Args:
-            mark: the note.
+            data: the encoded recovery point.
             generation: the generation that it describes.
-            size: how many of that one's bytes were durable.
+            size: the durable bytes that it describes.
         """
         name = paths.recovery_point_file(self._name)
         fresh = f"{name}.new"
-        with self.names.pinned() as folder:
-            if (generation, size) < self._marked:
+        with self.folder_handle.pinned() as folder:
+            if (generation, size) < self._recovery_point_at:
                 return
             remove(self._disk, folder, fresh)
             handle = self._disk.open_new(folder, fresh)
             try:
-                write_all(self._disk, handle, mark)
+                write_all(self._disk, handle, data)
             finally:
                 self._disk.close(handle)
             self._disk.rename(folder, fresh, name)
-            self._marked = generation, size
+            self._recovery_point_at = generation, size
 
     def view(self, generation: int) -> FileView:
-        """The durable bytes of a generation as a view, which the reader releases."""
+        """Returns a view of a generation's durable bytes, which the caller releases."""
         with self._swap:
             if generation == self.generation:
                 self._file.acquire()
@@ -429,25 +460,25 @@ class JsonlLog:
         return FileView(SharedHandle(self._disk, handle), self._disk.stat(handle).size)
 
     def stat(self) -> FileStat:
-        """What is known of the present generation's file."""
+        """Returns the metadata of the present generation's file."""
         return self._disk.stat(self._file.handle)
 
     def close(self) -> None:
-        """Close the files and give up the session; never raises."""
+        """Close the files, and release the folder's lock; never raises."""
         self._file.release()
-        self.names.release()
+        self.folder_handle.release()
 
     def _open_past(self, generation: int) -> int:
-        with self.names.pinned() as folder:
+        with self.folder_handle.pinned() as folder:
             return self._disk.open_read(folder, paths.generation_file(generation + 1))
 
-    def _end_of(self, handle: int, size: int) -> tuple[int, int]:
-        """Where the last bytes of a file begin, and their CRC-32."""
+    def _checksum_tail(self, handle: int, size: int) -> tuple[int, int]:
+        """Returns the offset of a file's last `FINGERPRINT_BYTES` bytes, and their CRC-32."""
         start = max(0, size - limits.FINGERPRINT_BYTES)
         return start, self._crc_of(handle, start, size)
 
     def _checksums_of(self, handle: int, pieces: Sequence[Piece], size: int) -> BlockChecksums:
-        """The checksums of a new file; what it keeps from the present one's start is not read."""
+        """Returns a new file's checksums; its start is not read if it is the present file's."""
         first = pieces[0] if pieces else b""
         keeps_start = (
             isinstance(first, Copy) and first.generation == self.generation and first.offset == 0
@@ -493,15 +524,21 @@ class JsonlLog:
 
 
 def append_timeline(disk: Disk, folder: int, line: bytes, proven: int | None = None) -> int:
-    """Append a line to a folder's timeline and make it durable; a failed line is cut again.
+    """Append a line to a folder's timeline, durable on return; a failed line is cut off again.
 
     Args:
-        proven: the length of which the caller knows that all of it is durable. What is longer ends
-            in a line that failed and could not be cut again either: a reader may see it and lose
-            it, so it is made durable before another stands behind it.
+        disk: the disk of the folder.
+        folder: the open folder.
+        line: the line, with its newline.
+        proven: the bytes that the caller knows to be durable. A longer timeline ends in a line
+            that failed and could not be cut off either. A reader may have seen that line, so it is
+            made durable before the new line.
 
     Returns:
-        The timeline's length now.
+        The timeline's new size in bytes.
+
+    Raises:
+        OSError: the line failed; it was cut off again, unless the disk refused that, too.
     """
     is_new = disk.stat_name(folder, paths.TIMELINE) is None
     handle = disk.open_append(folder, paths.TIMELINE, create=True)
@@ -524,7 +561,7 @@ def append_timeline(disk: Disk, folder: int, line: bytes, proven: int | None = N
 
 
 def _prove_last_line(disk: Disk, handle: int, size: int) -> bool:
-    """Write the timeline's last line over itself and sync it; False if it is only half a one."""
+    """Rewrite the timeline's last line in place and sync it; returns False if it has no newline."""
     data = disk.read(handle, size, 0)
     start = data.rfind(b"\n", 0, -1) + 1
     disk.overwrite(handle, start, data[start:])

@@ -1,7 +1,7 @@
 """The log interface of rewrite planners, key lookups and readers.
 
-What they are given is a `JsonlLog`, plain files; what only its writer needs stands there alone. All
-methods block and raise OSError.
+`JsonlLog` implements it; methods for the log's writer are in that class only. All methods block and
+raise OSError.
 """
 
 from typing import Protocol
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A piece of a rewrite: bytes of a generation that exists."""
+    """A range of bytes of an existing generation."""
 
     generation: int
     offset: int
@@ -18,29 +18,29 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 Piece = Copy | bytes
-"""A new file is made of pieces: copied ranges, which the kernel moves, and new lines."""
+"""A part of a rewrite's new file: a range that the kernel copies, or new lines."""
 
 
 class View(Protocol):
-    """Durable bytes that a reader holds on to while the writer may replace or close the file.
+    """A snapshot of durable bytes, valid while the writer replaces or closes the file.
 
     Attributes:
-        size: how many bytes may be read; they never change.
+        size: the bytes that may be read; they never change.
     """
 
     size: int
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; blocks."""
+        """Returns up to `size` bytes from `offset`; blocks."""
         ...
 
     def release(self) -> None:
-        """Let go; not while a read is under way."""
+        """Release the file; must not be called during a read."""
         ...
 
 
 class Log(Protocol):
-    """One session's files, as far as they are durable.
+    """The durable bytes of one session's files.
 
     Attributes:
         generation: the generation that is appended to.
@@ -49,21 +49,21 @@ class Log(Protocol):
     generation: int
 
     def length(self, generation: int) -> int:
-        """Durable bytes of a generation; FileNotFoundError if there is none."""
+        """Returns the durable bytes of a generation; FileNotFoundError if there is none."""
         ...
 
     def read(self, generation: int, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of a generation from `offset`, no more than are durable."""
+        """Returns up to `size` durable bytes of a generation from `offset`."""
         ...
 
     def generations(self) -> list[int]:
-        """The generations that are there, oldest first, the present one last."""
+        """Returns the existing generations, oldest first; the present one is the last."""
         ...
 
     def timeline(self) -> bytes:
-        """The session's timeline."""
+        """Returns the session's timeline."""
         ...
 
     def append_timeline(self, line: bytes) -> None:
-        """Append a line to the timeline, durably."""
+        """Append a line to the timeline; it is durable on return."""
         ...

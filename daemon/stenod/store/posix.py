@@ -1,4 +1,4 @@
-"""The real disk: files reached through open folders, never through a link and never waiting."""
+"""The real disk: files by open folders, without links and without waiting."""
 
 import errno
 import fcntl
@@ -20,17 +20,17 @@ from steno_protocol.limits import COMMIT_THREADS_MAX, COPY_BYTES
 from stenod.store.disk import FileStat
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# O_NONBLOCK changes nothing for a regular file, and keeps a FIFO from holding the open for ever.
+# O_NONBLOCK has no effect on a regular file, and keeps the open of a FIFO from blocking for ever.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 _WRONG_KIND: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""Errors for a name that is a link, a socket, a FIFO without reader, or a folder."""
+"""Errors for a name that is a link, a socket, a FIFO without a reader, or a folder."""
 
 _NO_KERNEL_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""How the kernel says that it cannot copy between these two files, though a program can."""
+"""Errors of a copy inside the kernel between two files that a program can copy."""
 
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -41,7 +41,7 @@ class PosixDisk:
     """The `Disk` of a Linux file system; handles are file descriptors.
 
     Attributes:
-        overlap: the syncs that are under way; those that overlap share one verdict.
+        overlap: the running syncs; overlapping syncs share one verdict.
     """
 
     def __init__(self) -> None:
@@ -49,31 +49,31 @@ class PosixDisk:
         self._threads = ThreadPoolExecutor(COMMIT_THREADS_MAX, "sync")
 
     def open_root(self, path: str, *, create: bool = False) -> int:
-        """Open a folder by its path; with `create`, it and its parents are there durably."""
+        """Open a folder by its path; with `create`, make it and its parents durable."""
         if create:
             _make_folders(Path(path))
         return os.open(path, _FOLDER)
 
     def open_folder(self, parent: int, name: str, *, create: bool = False) -> int:
-        """Open a folder in an open folder; NotADirectoryError for a link or anything else."""
+        """Open a folder in an open folder; NotADirectoryError if it is a link or no folder."""
         _check_name(name)
         if create:
             _make_folder(name, parent)
-            # Also when it existed: its creator may have died before this sync.
+            # Also if the folder existed: its creator may have died before its own sync.
             os.fsync(parent)
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
 
     def open_read(self, folder: int, name: str) -> int:
-        """Open a file of our own for reading."""
+        """Open a regular file of the daemon's user for reading."""
         return _open_file(folder, name, os.O_RDONLY)
 
     def open_append(self, folder: int, name: str, *, create: bool = False) -> int:
-        """Open a file of our own for reading and appending."""
+        """Open a regular file of the daemon's user for reading and appending."""
         made = os.O_CREAT if create else 0
         return _open_file(folder, name, os.O_RDWR | os.O_APPEND | made)
 
     def open_new(self, folder: int, name: str) -> int:
-        """Make a file; FileExistsError for whatever has the name, a dangling link too."""
+        """Create a file; FileExistsError if the name is taken, even by a dangling link."""
         return _open_file(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
 
     def close(self, handle: int) -> None:
@@ -81,11 +81,11 @@ class PosixDisk:
         os.close(handle)
 
     def stat(self, handle: int) -> FileStat:
-        """What is known of an open file or folder."""
+        """Returns the metadata of an open file or folder."""
         return _file_stat(os.fstat(handle))
 
     def stat_name(self, folder: int, name: str) -> FileStat | None:
-        """What is known of a name, of a link itself; None if it is not there."""
+        """Returns the metadata of a name, or of a link itself; None if missing."""
         _check_name(name)
         try:
             return _file_stat(os.stat(name, dir_fd=folder, follow_symlinks=False))
@@ -93,7 +93,7 @@ class PosixDisk:
             return None
 
     def has(self, folder: int, name: str, inode: int, size: int) -> bool:
-        """True when a name is that of the file with this number, and it has so many bytes."""
+        """Returns whether a name leads to the file with this inode, and the file has this size."""
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -101,15 +101,15 @@ class PosixDisk:
         return found.st_ino == inode and found.st_size == size
 
     def names(self, folder: int) -> list[str]:
-        """The names in a folder; bytes that are no UTF-8 come as surrogate escapes.
+        """Returns the names in a folder; invalid UTF-8 becomes surrogate escapes.
 
-        By a handle of its own: btrfs goes on showing an open one what was there when it was opened,
-        and listings by one handle share its place, so that two at a time miss names.
+        Each listing opens the folder again: on btrfs a handle goes on listing the names of the time
+        when it was opened, and two listings by one handle share its position and miss names.
         """
         try:
             handle = os.open(".", _FOLDER, dir_fd=folder)
         except FileNotFoundError:
-            # Another program removed the folder, which was empty then.
+            # Another program removed the folder, so it was empty.
             return []
         try:
             return os.listdir(handle)  # noqa: PTH208 (a handle, and names are enough)
@@ -117,7 +117,7 @@ class PosixDisk:
             os.close(handle)
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        """Returns up to `size` bytes from `offset`; fewer only at the end of the file."""
         data = os.pread(handle, size, offset)
         while 0 < len(data) < size:
             more = os.pread(handle, size - len(data), offset + len(data))
@@ -127,20 +127,20 @@ class PosixDisk:
         return data
 
     def write(self, handle: int, data: bytes) -> int:
-        """Append; fewer bytes than given go in on a full disk and beyond 2 GiB."""
+        """Append; returns the bytes written, fewer than given on a full disk or beyond 2 GiB."""
         return os.write(handle, data)
 
     def truncate(self, handle: int, size: int) -> None:
         """Cut the file to `size` bytes."""
         os.ftruncate(handle, size)
 
-    def hold_size(self, handle: int) -> None:
-        """Have the next `fsync` write the size: what changes a file's times writes its inode."""
+    def mark_size_dirty(self, handle: int) -> None:
+        """Change the file's ctime, so that the next `fsync` writes its inode and size."""
         os.fchown(handle, -1, -1)
 
     def overwrite(self, handle: int, offset: int, data: bytes) -> None:
-        """Write over bytes of a file in place; a failure leaves any part of it written."""
-        with _placed_writes(handle):
+        """Overwrite bytes of a file in place; a failure may leave any part of them written."""
+        with _without_append_flag(handle):
             done = 0
             while done < len(data):
                 done += os.pwrite(handle, memoryview(data)[done:], offset + done)
@@ -150,7 +150,7 @@ class PosixDisk:
         self.overlap.run(os.fstat(handle).st_dev, os.fdatasync, handle)
 
     def fdatasync_all(self, handles: Sequence[int]) -> list[OSError | None]:
-        """As `fdatasync` for several files at the same time: they share a commit of the journal."""
+        """Make several files durable at the same time, so that they share one journal commit."""
         outcomes: list[OSError | None] = []
 
         def sync(handles: Sequence[int]) -> None:
@@ -164,9 +164,9 @@ class PosixDisk:
         return outcomes
 
     def _fdatasync_in_threads(self, handles: Sequence[int]) -> list[OSError | None]:
-        """Sync each file once, in whichever thread takes it; the caller's thread does its share.
+        """Sync each file once, in the caller's thread and in threads of the pool.
 
-        Once, because an error is reported to one sync only: a second one would return success.
+        Exactly once, because the kernel reports an error to one sync: a second one would succeed.
         """
         waiting = deque(enumerate(handles))
         ended: SimpleQueue[tuple[int, OSError | None]] = SimpleQueue()
@@ -177,7 +177,7 @@ class PosixDisk:
                     number, handle = waiting.popleft()
                     ended.put((number, _fdatasync(handle)))
 
-        # Without another thread, those that there are do the work.
+        # If the system has no more threads, the present ones do the work.
         with suppress(RuntimeError):
             for _ in range(min(len(handles), COMMIT_THREADS_MAX) - 1):
                 self._threads.submit(sync_waiting)
@@ -190,14 +190,15 @@ class PosixDisk:
         self.overlap.run(os.fstat(handle).st_dev, os.fsync, handle)
 
     def copy(self, source: int, target: int, offset: int, size: int) -> int:
-        """Append a part of one file to another, sharing the blocks where the file system can.
+        """Append a range of one file to another; the file system may share the blocks.
 
-        No other writer may use `target` meanwhile: the kernel copies to an offset, not to the end.
+        No other thread may write to `target` meanwhile: the kernel copies to an offset, not to the
+        end.
         """
         done = _copy_in_kernel(source, target, offset, size)
-        # A copy by hand ends what the kernel left: all of it where it cannot copy, nothing at the
-        # end of the source, and the error at the edge of a full disk.
-        return done + _copy_by_hand(source, target, offset + done, size - done, done > 0)
+        # Copies all if the kernel cannot copy, nothing at the end of the source, and raises the
+        # error of a full disk.
+        return done + _copy_in_process(source, target, offset + done, size - done, done > 0)
 
     def link(self, folder: int, name: str, new_name: str, *, into: int | None = None) -> None:
         """Give a file a second name in the same folder, or in another one."""
@@ -206,7 +207,7 @@ class PosixDisk:
         os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=target, follow_symlinks=False)
 
     def rename(self, folder: int, name: str, new_name: str) -> None:
-        """Rename a file; if both names are of one file, the kernel leaves both."""
+        """Rename a file; if both names are of the same file, the kernel changes nothing."""
         _check_name(name, new_name)
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
 
@@ -235,86 +236,85 @@ class PosixDisk:
 
 
 class _Sync(msgspec.Struct, eq=False):
-    """One sync.
+    """One call of `Overlap.run`.
 
     Attributes:
-        device: the device that its file is on.
-        beside: the syncs that were still under way when this one returned.
-        has_failed: another one failed while this one was under way.
+        device: the device of the files.
+        overlapping: the syncs of this device that were running when this one returned.
+        has_failed: an overlapping sync failed.
     """
 
     device: int
-    beside: "frozenset[_Sync]" = frozenset()
+    overlapping: "frozenset[_Sync]" = frozenset()
     has_failed: bool = False
 
 
 class Overlap:
-    """The syncs of one daemon that are under way, in all of its threads; overlapping syncs share a
-    verdict.
+    """The running syncs of all threads of one daemon; overlapping syncs share one verdict.
 
     When a disk fails a flush, the file system reports the error to one of the syncs that wait for
-    it. Another sync that overlaps it can return success though its bytes are lost: on ext4 and XFS
-    over a disk that fails flushes, 2 to 5 of 100 files that were synced side by side were reported
-    durable and were not. Syncs that ran one after the other were always reported right.
+    the flush. An overlapping sync can return success though its bytes are lost: on ext4 and XFS
+    over a disk that fails flushes, 2 to 5 of 100 files that were synced at the same time were
+    reported durable and were not. Syncs that ran one after another were always reported correctly.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._under_way: set[_Sync] = set()
+        self._running: set[_Sync] = set()
         self._waiting: set[_Sync] = set()
 
     def is_empty(self) -> bool:
-        """True while no sync is under way."""
-        return not self._under_way
+        """Returns whether no sync is running."""
+        return not self._running
 
-    def run(self, device: int, sync: Callable[[T], None], what: T) -> None:
-        """Call `sync(what)`; return once its success can be believed.
+    def run(self, device: int, sync: Callable[[T], None], target: T) -> None:
+        """Call `sync(target)`, and return once its success is certain.
 
-        That is when all syncs of the same device that overlap it have returned, so the call waits
-        for them. It waits for none that begins later.
+        Success is certain when all overlapping syncs of the same device have returned, so the call
+        waits for them. It does not wait for syncs that begin after its own sync has returned.
 
         Args:
-            device: number of the device that the file is on.
-            sync: makes a file durable, or several.
-            what: the file or files.
+            device: number of the device of the files.
+            sync: makes one file or several files durable.
+            target: the argument of `sync`: the file or files.
 
         Raises:
-            OSError: the sync failed, or one that overlaps it did; none of the bytes that it was to
-                make durable can be believed then.
+            OSError: the sync or an overlapping sync failed; none of the bytes is known to be
+                durable.
         """
-        mine = _Sync(device)
+        current = _Sync(device)
         with self._lock:
-            self._under_way.add(mine)
+            self._running.add(current)
         try:
-            sync(what)
+            sync(target)
         except BaseException:
-            self._end(mine, has_failed=True)
+            self._end(current, has_failed=True)
             raise
-        self._end(mine, has_failed=False)
-        if mine.has_failed:
-            raise OSError(errno.EIO, "another sync failed while this one was under way")
+        self._end(current, has_failed=False)
+        if current.has_failed:
+            raise OSError(errno.EIO, "an overlapping sync of the same disk failed")
 
-    def _end(self, mine: _Sync, *, has_failed: bool) -> None:
+    def _end(self, current: _Sync, *, has_failed: bool) -> None:
         with self._lock:
-            self._under_way.remove(mine)
-            if not (self._under_way or self._waiting):
+            self._running.remove(current)
+            if not (self._running or self._waiting):
                 return
-            others = frozenset(sync for sync in self._under_way if sync.device == mine.device)
+            others = frozenset(sync for sync in self._running if sync.device == current.device)
             if has_failed:
                 for sync in others:
                     sync.has_failed = True
                 for sync in self._waiting:
-                    sync.has_failed |= mine in sync.beside
+                    sync.has_failed |= current in sync.overlapping
             if self._waiting:
                 self._changed.notify_all()
-            if has_failed or mine.has_failed or not others:
+            if has_failed or current.has_failed or not others:
                 return
-            mine.beside = others
-            self._waiting.add(mine)
-            while not mine.beside.isdisjoint(self._under_way) and not mine.has_failed:
+            current.overlapping = others
+            self._waiting.add(current)
+            while not current.overlapping.isdisjoint(self._running) and not current.has_failed:
                 self._changed.wait()
-            self._waiting.discard(mine)
+            self._waiting.discard(current)
 
 
 def _fdatasync(handle: int) -> OSError | None:
@@ -326,9 +326,9 @@ def _fdatasync(handle: int) -> OSError | None:
 
 
 def _device_of(handles: Sequence[int]) -> int:
-    """The device of the first file that is open; the files of one group are on one device.
+    """Returns the device of the first open file; the files of one group are on one device.
 
-    A group over several devices shares one verdict all the same, which is too strict at worst.
+    A group on several devices would share one verdict too, which is stricter than needed.
     """
     for handle in handles:
         with suppress(OSError):
@@ -343,7 +343,7 @@ def _raise_first(outcomes: Sequence[OSError | None]) -> None:
 
 
 def _check_name(*names: str) -> None:
-    """Refuse what would lead out of the folder; session ids were checked long before this."""
+    """Refuse names that lead out of the folder, though session ids were checked before."""
     for name in names:
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise OSError(errno.EINVAL, "not the name of a file in this folder", name)
@@ -359,14 +359,14 @@ def _open_file(folder: int, name: str, flags: int) -> int:
             raise _refused(name, kind_of(found.st_mode)) from None
         raise
     try:
-        _check_ours(os.fstat(handle), name)
+        _check_own_regular_file(os.fstat(handle), name)
     except OSError:
         os.close(handle)
         raise
     return handle
 
 
-def _check_ours(found: os.stat_result, name: str) -> None:
+def _check_own_regular_file(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise _refused(name, kind_of(found.st_mode))
     if found.st_uid != os.geteuid():
@@ -374,7 +374,7 @@ def _check_ours(found: os.stat_result, name: str) -> None:
 
 
 def _refused(name: str, found: str) -> PermissionError:
-    message = f"refused to open: it is {found}; a regular file of our own is needed"
+    message = f"refused to open: it is {found}; a regular file of this user is needed"
     return PermissionError(errno.EPERM, message, name)
 
 
@@ -389,7 +389,7 @@ def _file_stat(found: os.stat_result) -> FileStat:
 
 
 def _make_folders(path: Path) -> None:
-    """Make a folder and its parents, each durable in its own parent."""
+    """Create a folder and its parents, each durable in its own parent."""
     if path.is_dir():
         return
     _make_folders(path.parent)
@@ -405,13 +405,13 @@ def _make_folder(name: str, parent: int) -> None:
     try:
         os.mkdir(name, _FOLDER_MODE, dir_fd=parent)
     except FileExistsError:
-        return  # whether it is a folder, the open that follows finds out
+        return  # the open that follows fails if it is no folder
 
 
 def _copy_in_kernel(source: int, target: int, offset: int, size: int) -> int:
-    """As much as copy_file_range copies before it ends, fails or finds the disk full."""
+    """Copy with copy_file_range; returns the bytes copied before it ended, failed or was full."""
     done = 0
-    with _placed_writes(target):
+    with _without_append_flag(target):
         end = os.fstat(target).st_size
         while done < size:
             try:
@@ -429,10 +429,10 @@ def _copy_in_kernel(source: int, target: int, offset: int, size: int) -> int:
 
 
 @contextmanager
-def _placed_writes(handle: int) -> Generator[None]:
-    """Take O_APPEND off a handle for a while: copy_file_range answers EBADF to it.
+def _without_append_flag(handle: int) -> Generator[None]:
+    """Clear O_APPEND in a `with` block.
 
-    And pwrite goes to the end with it, whatever its offset.
+    With the flag copy_file_range fails with EBADF, and pwrite ignores its offset.
     """
     flags = fcntl.fcntl(handle, fcntl.F_GETFL)
     fcntl.fcntl(handle, fcntl.F_SETFL, flags & ~os.O_APPEND)
@@ -442,7 +442,7 @@ def _placed_writes(handle: int) -> Generator[None]:
         fcntl.fcntl(handle, fcntl.F_SETFL, flags)
 
 
-def _copy_by_hand(source: int, target: int, offset: int, size: int, some_done: bool) -> int:
+def _copy_in_process(source: int, target: int, offset: int, size: int, some_done: bool) -> int:
     done = 0
     while done < size:
         data = os.pread(source, min(COPY_BYTES, size - done), offset + done)

@@ -9,7 +9,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import Ack
 from stenod.core.speculation import ack_of
 from stenod.recovery import key_lookup
-from stenod.recovery.file_opening import OpenHow
+from stenod.recovery.file_opening import OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping
 from stenod.store.jsonl import Replaced
 from stenod.writer.files import OpenFiles
@@ -47,7 +47,7 @@ class CommitFailures:
         opened = batch.opened
         is_kept = await self._keep_earlier(batch)
         try:
-            await self._services.read(opened.log.take_back)
+            await self._services.read(opened.log.discard_unsynced)
             refusal: StenoError = self._error_mapping.storage_failed(error, opened.log.file_path)
         except OSError as worse:
             refusal = self._error_mapping.unknown(f"the disk failed ({error}), and again ({worse})")
@@ -65,7 +65,7 @@ class CommitFailures:
         if not batch.was_cut_short:
             return False
         try:
-            is_kept = await self._services.read(batch.opened.log.keep_earlier)
+            is_kept = await self._services.read(batch.opened.log.sync_earlier_appends)
         except OSError:
             return False
         if is_kept:
@@ -111,7 +111,7 @@ class CommitFailures:
         """
         self._files.set_aside(is_changed=isinstance(error, Replaced))
         try:
-            again = await self._files.open(OpenHow())
+            again = await self._files.open(OpenOptions())
             applied = await self._services.read(
                 lambda: key_lookup.look_up(again.log, again.log.path, key)
             )

@@ -14,9 +14,9 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
-from stenod.recovery.file_opening import Opened, OpenHow
+from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ended
-from stenod.store.jsonl import Known
+from stenod.store.jsonl import TailChecksum
 from stenod.writer.services import Services
 
 
@@ -47,7 +47,7 @@ class _Change(msgspec.Struct, frozen=True):
     before: Position
     since: float
     is_kept: bool
-    known: Known
+    known: TailChecksum
 
 
 class SyncBacklog:
@@ -114,7 +114,7 @@ class OpenFiles:
     def __init__(
         self,
         session: str,
-        opener: Callable[[OpenHow], Opened],
+        opener: Callable[[OpenOptions], Opened],
         feed: Feed,
         services: Services,
         first: Callable[[], Awaitable[object]] | None,
@@ -160,7 +160,7 @@ class OpenFiles:
             self.opened is not None and self.opened.log.synced - self._marked >= limits.MARK_BYTES
         )
 
-    async def open(self, how: OpenHow) -> Opened:
+    async def open(self, how: OpenOptions) -> Opened:
         """Open them if they are not open, after the files that hold the folder's lock.
 
         Raises:
@@ -206,7 +206,7 @@ class OpenFiles:
             StenoError, OSError: see `open`; the next command tries again.
         """
         self.set_aside(is_changed=True)
-        return await self.open(OpenHow())
+        return await self.open(OpenOptions())
 
     async def look(self) -> None:
         """Take in a change by another program while no write of the daemon is under way.
@@ -314,7 +314,7 @@ class OpenFiles:
         opened, aside = self.opened, self._aside
         if aside is not None:
             with contextlib.suppress(OSError):
-                aside.opened.log.leave()
+                aside.opened.log.keep_replaced_at_close()
             self._close_aside()
         if opened is not None and is_whole:
             with contextlib.suppress(OSError):
@@ -326,7 +326,7 @@ class OpenFiles:
                     file_opening.save_recovery_point(opened)
             with contextlib.suppress(OSError):
                 # Another program may have replaced the file since the last check.
-                opened.log.leave()
+                opened.log.keep_replaced_at_close()
         self.abandon()
 
     async def _keep(self, aside: _Aside) -> None:
@@ -345,7 +345,7 @@ class OpenFiles:
             raise
         if is_kept or aside.is_changed:
             before = aside.opened.machine.head
-            self._change = _Change(before, aside.since, is_kept=is_kept, known=log.known)
+            self._change = _Change(before, aside.since, is_kept=is_kept, known=log.confirmed_tail)
         self._close_aside()
 
     def _close_aside(self) -> None:
@@ -353,14 +353,16 @@ class OpenFiles:
         if aside is not None:
             aside.opened.log.close()
 
-    def _completed(self, how: OpenHow) -> OpenHow:
+    def _completed(self, how: OpenOptions) -> OpenOptions:
         """Add to `how` what is known of how they were closed."""
         change = self._change
         if change is None:
             return msgspec.structs.replace(how, proven=self._proven)
         # A program that moved the file may be about to create another one, as kimi-cli does.
         has_settled = self._services.monotonic() - change.since >= limits.FOREIGN_SETTLE_S
-        return msgspec.structs.replace(how, proven=self._proven, taken_in=True, create=has_settled)
+        return msgspec.structs.replace(
+            how, proven=self._proven, changed_while_open=True, create=has_settled
+        )
 
     async def _note_change(self, change: _Change, opened: Opened) -> None:
         before, after = change.before, opened.machine.head
@@ -376,7 +378,7 @@ class OpenFiles:
             "foreign_change", session=self._session, before=str(before), after=str(after)
         )
 
-    async def _open(self, how: OpenHow) -> None:
+    async def _open(self, how: OpenOptions) -> None:
         try:
             async with self.timeline:
                 opened, is_same = await self._services.read(lambda: self._opened(how))
@@ -392,13 +394,13 @@ class OpenFiles:
         opened.machine.keys.share(self._services.key_room)
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
-        self._feed.begin_with(opened.machine)
+        self._feed.load_state(opened.machine)
 
-    def _opened(self, how: OpenHow) -> tuple[Opened, bool]:
+    def _opened(self, how: OpenOptions) -> tuple[Opened, bool]:
         """Open the files; False if they lost bytes that they held before. Blocks."""
         opened, change = self._opener(how), self._change
         try:
-            return opened, change is None or opened.log.still_has(change.known)
+            return opened, change is None or opened.log.still_holds(change.known)
         except BaseException:
             opened.log.close()
             raise

@@ -22,7 +22,7 @@ from stenod.core.keys import Applied
 from stenod.core.speculation import Answered, Decision, Lines, Mailing, Rewrite
 from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
-from stenod.recovery.file_opening import Opened, OpenHow
+from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ErrorMapping, doubted
 from stenod.runtime.quotas import Room
 from stenod.writer.commit_failures import CommitFailures
@@ -31,7 +31,7 @@ from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all, store
 from stenod.writer.rewriter import InDoubt, Rewriter
 from stenod.writer.services import Services
 
-_AS_IT_IS = OpenHow()
+_AS_IT_IS = OpenOptions()
 
 _APPENDING = (Append, AppendWire, Checkpoint, UpdateTokenCount)
 """Commands that only append."""
@@ -51,7 +51,7 @@ class Writer:
     def __init__(
         self,
         session: str,
-        opener: Callable[[OpenHow], Opened],
+        opener: Callable[[OpenOptions], Opened],
         feed: Feed,
         services: Services,
         needs: "Writer | None" = None,
@@ -89,7 +89,7 @@ class Writer:
         """The open session, or None while its files are closed."""
         return self._files.opened
 
-    async def open(self, how: OpenHow = _AS_IT_IS) -> Opened:
+    async def open(self, how: OpenOptions = _AS_IT_IS) -> Opened:
         """Open the files if they are not open.
 
         Raises:

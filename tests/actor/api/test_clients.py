@@ -11,7 +11,7 @@ from steno_protocol.commands import Open, Status, Unsubscribe
 from steno_protocol.errors import Busy, StenoError
 from steno_protocol.messages import encode_request
 from steno_protocol.positions import Position
-from stenod.api.clients import Crowded, InFlightFrames, Peer, SendBudget, Subscription
+from stenod.api.peers import InFlightFrames, PausedPeers, Peer, SendBudget, Subscription
 from stenod.feed.feed import Subscriber
 from support.daemon_in_process import DaemonInProcess
 from support.lines import append, user
@@ -41,26 +41,26 @@ def peers_of(budget: SendBudget) -> list[Peer]:
 def lend(peer: Peer, size: int) -> Lent:
     """Send a frame that is lent."""
     frame = Lent()
-    peer.in_flight.add(frame, size)
+    peer.in_flight.add_tracked(frame, size)
     return frame
 
 
 def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
     peer = Peer(SOCKET, b"p", 0.0)
-    assert peer.in_flight.is_lent(limits.LENT_FRAME_BYTES)
+    assert peer.in_flight.is_tracked(limits.LENT_FRAME_BYTES)
     for _ in range(limits.PEER_PROOF_BYTES // SMALL + 1):
-        assert not peer.in_flight.is_lent(SMALL)
-        peer.in_flight.copied(SMALL)
-    assert peer.in_flight.is_lent(SMALL)
+        assert not peer.in_flight.is_tracked(SMALL)
+        peer.in_flight.add_copied(SMALL)
+    assert peer.in_flight.is_tracked(SMALL)
     lend(peer, SMALL)
-    assert not peer.in_flight.is_lent(SMALL)
+    assert not peer.in_flight.is_tracked(SMALL)
 
 
 def test_copied_frame_is_in_flight_until_a_later_frame_is_received() -> None:
     peer = Peer(SOCKET, b"p", 0.0)
-    peer.in_flight.copied(SMALL)
+    peer.in_flight.add_copied(SMALL)
     first = lend(peer, 70_000)
-    peer.in_flight.copied(3)
+    peer.in_flight.add_copied(3)
     assert peer.in_flight.bytes == SMALL + 70_000 + 3
     first.done = True
     assert peer.in_flight.bytes == 3
@@ -69,13 +69,13 @@ def test_copied_frame_is_in_flight_until_a_later_frame_is_received() -> None:
 def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
     peer = Peer(SOCKET, b"p", 0.0)
     lend(peer, limits.PEER_EVENTS_BYTES_MAX)
-    assert not peer.takes_events
-    peer.check_takes()
+    assert not peer.accepts_events
+    peer.check_backpressure()
     frame = lend(peer, limits.PEER_LOANS_BYTES_MAX)
     with pytest.raises(Busy, match="receive them"):
-        peer.check_takes()
+        peer.check_backpressure()
     frame.done = True
-    assert not peer.takes_events, "the one before it was not taken"
+    assert not peer.accepts_events, "the one before it was not taken"
 
 
 def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
@@ -84,24 +84,24 @@ def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     part = limits.UNTAKEN_BYTES_MAX // len(stalled)
     assert part < limits.PEER_EVENTS_BYTES_MAX
     frames = [lend(peer, part) for peer in stalled[1:]]
-    assert all(peer.takes_events for peer in stalled), "there is room for one more"
+    assert all(peer.accepts_events for peer in stalled), "there is room for one more"
 
     frames.append(lend(stalled[0], part))
     for peer in stalled:
-        assert not peer.takes_events
+        assert not peer.accepts_events
         with pytest.raises(Busy):
-            peer.check_takes()
+            peer.check_backpressure()
     other = Peer(SOCKET, b"other", 0.0, in_flight=InFlightFrames(untaken))
-    other.check_takes()
-    assert other.takes_events
+    other.check_backpressure()
+    assert other.accepts_events
 
     # No request concerns this peer: its frames are counted when the others need room.
     frames[0].done = True
-    assert stalled[5].takes_events
+    assert stalled[5].accepts_events
     lend(stalled[1], part)
-    assert not stalled[5].takes_events
-    stalled[2].in_flight.forget_all()
-    assert stalled[5].takes_events
+    assert not stalled[5].accepts_events
+    stalled[2].in_flight.release_all()
+    assert stalled[5].accepts_events
 
 
 def test_block_fits_the_room_beside_all_unreceived_blocks() -> None:
@@ -110,14 +110,14 @@ def test_block_fits_the_room_beside_all_unreceived_blocks() -> None:
         Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other")
     )
     most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
-    assert peer.in_flight.room_for(most) == most
+    assert peer.in_flight.block_size(most) == most
     frame = lend(other, limits.UNTAKEN_BYTES_MAX - limits.MIB)
-    assert peer.in_flight.room_for(most) == limits.MIB
-    assert peer.in_flight.room_for(1) == 1
+    assert peer.in_flight.block_size(most) == limits.MIB
+    assert peer.in_flight.block_size(1) == 1
     lend(other, 2 * limits.MIB)
-    assert peer.in_flight.room_for(most) == limits.CROWDED_BLOCK_BYTES
+    assert peer.in_flight.block_size(most) == limits.CROWDED_BLOCK_BYTES
     frame.done = True
-    assert peer.in_flight.room_for(most) == most
+    assert peer.in_flight.block_size(most) == most
 
 
 def test_block_being_read_for_a_peer_counts_as_in_flight() -> None:
@@ -126,15 +126,15 @@ def test_block_being_read_for_a_peer_counts_as_in_flight() -> None:
         Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other")
     )
     lend(other, SMALL)
-    with peer.in_flight.expected(limits.UNTAKEN_BYTES_MAX):
+    with peer.in_flight.reserved(limits.UNTAKEN_BYTES_MAX):
         with pytest.raises(Busy):
-            peer.check_takes()
-        assert other.takes_events
+            peer.check_backpressure()
+        assert other.accepts_events
         lend(other, limits.UNTAKEN_BYTES_MAX // 2)
-        assert not other.takes_events
-    peer.check_takes()
+        assert not other.accepts_events
+    peer.check_backpressure()
     assert peer.in_flight.bytes == 0
-    assert untaken.part_of(1) == 1
+    assert untaken.share(1) == 1
 
 
 async def test_frames_in_flight_to_a_forgotten_peer_do_not_count() -> None:
@@ -146,20 +146,18 @@ async def test_frames_in_flight_to_a_forgotten_peer_do_not_count() -> None:
     lend(gone, limits.UNTAKEN_BYTES_MAX)
     lend(other, limits.UNTAKEN_BYTES_MAX // 2)
     with pytest.raises(Busy):
-        other.check_takes()
+        other.check_backpressure()
     daemon.router.forget(gone)
-    assert (
-        other.in_flight._send_budget.part_of(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
-    )
+    assert other.in_flight._send_budget.share(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
 
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:
     async with Desk().open() as desk:
         peer = Peer(SOCKET, b"p", 0.0)
         refusals: list[StenoError] = []
-        crowded = Crowded(desk.spawn)
+        crowded = PausedPeers(desk.spawn)
         subscriber, reader = desk.subscribe()
-        subscriber.takes = lambda: crowded.takes_events(peer)
+        subscriber.accepts = lambda: crowded.accepts_events(peer)
         peer.subscriptions["s"] = Subscription("demo", desk.feed, subscriber, refusals.append)
         await desk.do(append("k1"), user("one"))
         await desk.wait_for(lambda: reader.data.count(b"\n") == 1)
@@ -181,7 +179,7 @@ async def test_many_stalled_followers_do_not_slow_a_commit() -> None:
     async with Desk().open() as desk:
         for _ in range(2 * limits.FANOUT_MAX):
             subscriber, _ = desk.subscribe("now")
-            subscriber.takes = lambda: False
+            subscriber.accepts = lambda: False
         await desk.do(append("k1"), user("one"))
         await desk.settle()
         spawn = desk.feed._spawn
@@ -196,15 +194,15 @@ async def test_many_stalled_followers_do_not_slow_a_commit() -> None:
 async def test_a_client_without_subscriptions_is_not_polled() -> None:
     looks: list[object] = []
     peer = Peer(SOCKET, b"p", 0.0)
-    crowded = Crowded(looks.append)
+    crowded = PausedPeers(looks.append)
     lend(peer, limits.PEER_EVENTS_BYTES_MAX)
-    assert not crowded.takes_events(peer)
-    assert not crowded.takes_events(peer)
+    assert not crowded.accepts_events(peer)
+    assert not crowded.accepts_events(peer)
     (look,) = looks
     assert callable(look)
     with anyio.fail_after(10):
         await look()
-    assert not crowded.takes_events(peer)
+    assert not crowded.accepts_events(peer)
     assert len(looks) == 2
 
 
@@ -212,7 +210,7 @@ async def test_a_client_without_subscriptions_is_not_polled() -> None:
 class Cable:
     """A connection, until the test ends it."""
 
-    stands: bool = True
+    is_open: bool = True
 
 
 async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
@@ -228,7 +226,7 @@ async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
         assert len(daemon.sizes) == sent
         assert len(daemon.router.peers) == 1
 
-        cable.stands = False
+        cable.is_open = False
         daemon.router.forget_gone()
         assert not daemon.router.peers
 
@@ -251,13 +249,13 @@ async def test_a_gone_client_is_evicted_before_a_present_one(
 
     async with daemon.running():
         come(b"first", b"second", b"third")
-        cables[b"second"].stands = False
+        cables[b"second"].is_open = False
         come(b"fourth")
         assert known() == [b"first", b"third", b"fourth"]
         come(b"fifth")
         assert known() == [b"third", b"fourth", b"fifth"]
         # All peers were connected at the last look, and the next look is not due.
-        cables[b"fifth"].stands = False
+        cables[b"fifth"].is_open = False
         come(b"sixth")
         assert known() == [b"fourth", b"fifth", b"sixth"]
 

@@ -344,7 +344,7 @@ async def test_many_followers_get_commits_that_outgrew_the_memory() -> None:
                     await turn()
 
         def checkpoint_in_a_round() -> Awaitable[None]:
-            is_round = sys._getframe(1).f_code is Feed._rounds.__code__
+            is_round = sys._getframe(1).f_code is Feed._fan_out_in_rounds.__code__
             return write_meanwhile() if is_round else turn()
 
         with patch.object(anyio.lowlevel, "checkpoint", checkpoint_in_a_round):

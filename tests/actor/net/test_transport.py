@@ -20,7 +20,7 @@ from steno._connect.connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.api.clients import InFlightFrames
+from stenod.api.peers import InFlightFrames
 from stenod.net.transport import Sent, Transport
 from support.served_transport import (
     FAULT,
@@ -174,14 +174,14 @@ async def test_connection_stands_until_it_ends(root: Path, kind: str) -> None:
         )
         first, other = server.links[b"ending"], server.links[b"staying"]
         assert first is not None
-        assert first.stands
+        assert first.is_open
         ending.close()
-        await until(lambda: not first.stands)
+        await until(lambda: not first.is_open)
         # Another connection may reuse its handle from now on.
         await server.connect_named(b"later")
-        assert not first.stands
+        assert not first.is_open
         assert other is not None
-        assert other.stands
+        assert other.is_open
         assert server.send(gone, b"too late") is Sent.GONE
 
 

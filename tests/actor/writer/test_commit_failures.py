@@ -14,7 +14,7 @@ from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
 from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
-from stenod.api.clients import InFlightFrames, Sent
+from stenod.api.peers import InFlightFrames, Sent
 from stenod.runtime.error_mapping import doubted, remedy_of
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
