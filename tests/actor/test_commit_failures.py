@@ -112,7 +112,7 @@ async def test_what_is_left_behind_a_group_that_writes_nothing_is_answered_too()
             # A key that cannot have been used before, so that no file has to be looked at for it.
             command = append_to("demo", uuid7(int(NOW_S + 1) * 1000, number))
             daemon.router.handle(daemon, b"peer", encode_request(name, command, [refused]))
-        daemon.registry.group_commit.serve()
+        daemon.registry.commit()
         for name in names:
             await daemon.wait_for_answer(name)
             assert isinstance(daemon.answers[name][0], ErrorReply)

@@ -81,7 +81,7 @@ async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: boo
         ]
         for message in burst:
             daemon.router.handle(daemon, b"peer", message)
-        daemon.registry.group_commit.serve()
+        daemon.registry.commit()
         for name in (b"before", b"behind", b"made"):
             await daemon.wait_for_answer(name)
         assert b"drain" not in daemon.answers

@@ -17,7 +17,6 @@ from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenOptions
 from stenod.runtime.error_mapping import ended
 from stenod.store.jsonl import TailChecksum
-from stenod.writer.mailbox import Batch
 from stenod.writer.services import Services
 
 
@@ -244,25 +243,6 @@ class OpenFiles:
             settled = self.unsynced.ask()
             nudge()
             await settled.wait()
-
-    def append(self, batch: Batch) -> None:
-        """Write the bytes of a batch; an error is stored in the batch."""
-        try:
-            if batch.data:
-                batch.opened.log.append(batch.data)
-        except OSError as error:
-            batch.error = error
-
-    def store(self, batch: Batch) -> None:
-        """Write the bytes of a batch and, if it is `synced`, make them durable; see `append`."""
-        self.append(batch)
-        if batch.error is None and batch.synced:
-            started = self._services.monotonic()
-            try:
-                batch.opened.log.sync()
-            except OSError as error:
-                batch.error = error
-            batch.sync_s = self._services.monotonic() - started
 
     def commit(self, opened: Opened, data: bytes = b"") -> None:
         """Every appended line is durable: update the state, and publish to the followers.

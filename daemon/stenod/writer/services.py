@@ -1,6 +1,6 @@
 """The services of a writer: blocking work, clocks, counters and the log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -13,10 +13,9 @@ from stenod.runtime.statistics import Statistics
 from stenod.writer.mailbox import Budget
 
 T = TypeVar("T")
-L = TypeVar("L")
 
 
-class Commits(Blocking, Protocol):
+class Commits(Protocol):
     """Runs commits, and measures how long they take."""
 
     @property
@@ -24,12 +23,12 @@ class Commits(Blocking, Protocol):
         """True while commits are short enough to run on the event loop."""
         ...
 
-    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> tuple[T, float]:
-        """Run `work(logs)`, which commits these logs together, on the event loop.
+    async def __call__(self, work: Callable[[], T], files: int = 1) -> T:
+        """Commit so many files together, inline or in a thread."""
+        ...
 
-        Returns:
-            Its result, and the seconds that it took.
-        """
+    def here(self, work: Callable[[], T], files: int = 1) -> T:
+        """As a call, but always on the event loop."""
         ...
 
 

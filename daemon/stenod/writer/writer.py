@@ -27,7 +27,7 @@ from stenod.runtime.error_mapping import ErrorMapping, doubted
 from stenod.runtime.quotas import Room
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
-from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all
+from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all, store
 from stenod.writer.rewriter import InDoubt, Rewriter
 from stenod.writer.services import Services
 
@@ -69,6 +69,7 @@ class Writer:
         self._commit_failures = CommitFailures(self._files, self._error_mapping, services)
         self._rewriter = Rewriter(session, services, feed, self._files.timeline)
         self._deferred: Callable[[], Awaitable[None]] | None = None
+        self._released: anyio.Event | None = None
         self._batch: Batch | None = None
         self._room: Room | None = None
 
@@ -159,19 +160,22 @@ class Writer:
                 await self.mailbox.wait()
         else:
             await self.mailbox.wait()
+        while self._released is not None:
+            await self._released.wait()
         has_work = bool(self.mailbox or self._deferred or self._files.is_unsynced)
         return has_work or not self.mailbox.is_closed
 
     # --- on the event loop, without a wait -------------------------------------------------------
 
     def begin(self) -> Batch | None:
-        """Decide the waiting commands and write their lines, if no step has to wait.
+        """Decide the waiting commands, if no step has to wait.
 
         Commands that have to wait for a file or a lookup are deferred to the writer's task.
 
         Returns:
-            The batch, to be synced if it is `synced`, then passed to `answer` and, if that returns
-            True, to `conclude`, before anything else runs. None if there is no batch.
+            The batch, to be stored, then passed to `answer` and, if that returns True, to
+            `conclude`. Nothing else may run in between, or else only between `hold` and `release`.
+            None if there is no batch.
         """
         if self.is_serving:
             self.mailbox.wake()
@@ -181,16 +185,22 @@ class Writer:
             if not self._decide_now(item):
                 self._defer(partial(self._serve_rest, items[number:]))
                 return None
-        batch = self._sealed()
-        if batch is not None:
-            self._files.append(batch)
-        elif self.mailbox:
-            # More commands wait than one batch takes, and no `conclude` follows to serve them.
-            self.mailbox.nudge()
-        return batch
+        return self._sealed()
+
+    def hold(self) -> None:
+        """Keep the task from serving while a batch is stored in a thread."""
+        self.is_serving = True
+        self._released = anyio.Event()
+
+    def release(self) -> None:
+        """End `hold`."""
+        assert self._released is not None
+        self.is_serving = False
+        self._released.set()
+        self._released = None
 
     def answer(self, batch: Batch) -> bool:
-        """Reply to a batch that was written, and synced if it is `synced`; `conclude` must follow.
+        """Reply to a batch that was stored; `conclude` must follow.
 
         Returns:
             False if the commit failed: its replies are deferred to the writer's task.
@@ -209,7 +219,7 @@ class Writer:
         self._remember(batch)
         is_first_unsynced = unsynced.since is not None and not was_unsynced
         is_due = unsynced.is_asked or self._files.is_recovery_point_due
-        if is_first_unsynced or is_due or self.mailbox:
+        if is_first_unsynced or is_due:
             self.mailbox.nudge()
 
     def give_up(self, error: Exception) -> None:
@@ -374,7 +384,7 @@ class Writer:
         batch = self._sealed(synced=synced)
         if batch is None:
             return
-        await self._services.commit(lambda: self._files.store(batch))
+        await self._services.commit(partial(store, [batch], self._services.monotonic))
         if _is_stored(batch):
             answer_all(batch.decided, synced=batch.synced)
             self._remember(batch)
