@@ -79,7 +79,7 @@ class Daemon:
         self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
         self._lock: RootLock | None = None
-        self._looked_at = -limits.ROOM_LOOK_S
+        self._looked_at = -limits.ROOM_CHECK_S
         self._tasks: TaskGroup | None = None
         self._metrics: MetricsServer | None = None
         self._statistics = Statistics()
@@ -212,7 +212,7 @@ class Daemon:
                 self._quotas.root_measured(await in_thread(self._quotas.measure_root))
                 measured_s = time.monotonic()
             wanted = self._quotas.wants_root
-            await anyio.sleep(limits.ROOM_LOOK_S if wanted else limits.HOUSEKEEPING_S)
+            await anyio.sleep(limits.ROOM_CHECK_S if wanted else limits.HOUSEKEEPING_S)
 
     def _is_used(self) -> bool:
         self._router.forget_gone()
@@ -321,7 +321,7 @@ class Daemon:
             return False
         if self._handles.take(1):
             return True
-        self._full_until = time.monotonic() + limits.HANDLES_LOOK_S
+        self._full_until = time.monotonic() + limits.HANDLES_RECOUNT_S
         return False
 
     def _admits(self, public: str) -> str | None:
@@ -330,7 +330,7 @@ class Daemon:
 
     def _end_burst(self) -> None:
         """Serve what a burst of messages brought, and send the answers."""
-        if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
+        if time.monotonic() - self._looked_at >= limits.ROOM_CHECK_S:
             self._look_around()
         self._registry.group_commit.serve()
         self._outbox.flush()
@@ -395,7 +395,7 @@ def prepare_process() -> None:
     memory.give_back()
     gc.freeze()
     gc.set_threshold(limits.GC_OBJECTS_MAX)
-    sys.setswitchinterval(limits.SWITCH_S)
+    sys.setswitchinterval(limits.THREAD_SWITCH_S)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

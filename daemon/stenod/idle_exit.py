@@ -49,4 +49,4 @@ class Idleness:
     def _pause_s(self) -> float:
         """A quarter of the time, so that the end is at most so much late."""
         wanted_s = self._idle_exit_s / 4 or limits.HOUSEKEEPING_S
-        return min(max(wanted_s, limits.IDLE_LOOK_S), limits.HOUSEKEEPING_S)
+        return min(max(wanted_s, limits.IDLE_CHECK_S), limits.HOUSEKEEPING_S)

@@ -62,7 +62,7 @@ class Check(msgspec.Struct):
 
     Attributes:
         files: what was looked into.
-        findings: what was found, the first `FINDINGS_TOLD_MAX` of it.
+        findings: what was found, the first `FINDINGS_LISTED_MAX` of it.
         damage: how many findings are damage, listed or not.
         notes: how many are not.
     """
@@ -77,7 +77,7 @@ class Check(msgspec.Struct):
         """Add a finding; `remedy` names what fixes it, if not a repair."""
         self.damage += finding.is_damage
         self.notes += not finding.is_damage
-        if len(self.findings) >= limits.FINDINGS_TOLD_MAX:
+        if len(self.findings) >= limits.FINDINGS_LISTED_MAX:
             return
         self.findings.append(
             CheckFinding(

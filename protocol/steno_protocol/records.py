@@ -109,7 +109,7 @@ def plain_chars(data: Sequence[bytes]) -> int | None:
         be changed in it.
     """
     block = b"\n".join(data) + b"\n"
-    if len(block) > limits.TOGETHER_BYTES_MAX:
+    if len(block) > limits.FAST_CHECK_BYTES_MAX:
         return None
     try:
         if not block.isascii() and _separators(block.decode()):

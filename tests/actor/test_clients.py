@@ -39,8 +39,8 @@ def lend(peer: Peer, size: int) -> Lent:
 
 def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
     peer = Peer(b"p", 0.0)
-    assert peer.in_flight.is_lent(limits.LENT_FRAME_BYTES)
-    for _ in range(limits.PEER_PROOF_BYTES // SMALL + 1):
+    assert peer.in_flight.is_lent(limits.TRACKED_FRAME_BYTES)
+    for _ in range(limits.UNTRACKED_BYTES_MAX // SMALL + 1):
         assert not peer.in_flight.is_lent(SMALL)
         peer.in_flight.copied(SMALL)
     assert peer.in_flight.is_lent(SMALL)
@@ -73,7 +73,7 @@ def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
 def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     untaken = SendBudget()
     deaf = [Peer(b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
-    part = limits.UNTAKEN_BYTES_MAX // len(deaf)
+    part = limits.UNREAD_BYTES_MAX // len(deaf)
     assert part < limits.PEER_EVENTS_BYTES_MAX
     frames = [lend(peer, part) for peer in deaf[1:]]
     assert all(peer.takes_events for peer in deaf), "there is room for one more"
@@ -101,7 +101,7 @@ def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() ->
     peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
     most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
     assert peer.in_flight.room_for(most) == most
-    frame = lend(other, limits.UNTAKEN_BYTES_MAX - limits.MIB)
+    frame = lend(other, limits.UNREAD_BYTES_MAX - limits.MIB)
     assert peer.in_flight.room_for(most) == limits.MIB
     assert peer.in_flight.room_for(1) == 1
     lend(other, 2 * limits.MIB)
@@ -114,11 +114,11 @@ def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None
     untaken = SendBudget()
     peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
     lend(other, SMALL)
-    with peer.in_flight.expected(limits.UNTAKEN_BYTES_MAX):
+    with peer.in_flight.expected(limits.UNREAD_BYTES_MAX):
         with pytest.raises(Busy):
             peer.check_takes()
         assert other.takes_events
-        lend(other, limits.UNTAKEN_BYTES_MAX // 2)
+        lend(other, limits.UNREAD_BYTES_MAX // 2)
         assert not other.takes_events
     peer.check_takes()
     assert peer.in_flight.bytes == 0
@@ -131,14 +131,12 @@ async def test_what_is_on_its_way_to_a_peer_that_is_forgotten_counts_for_nobody(
         daemon.handle(encode_request(b"s", Status(), ()), identity)
     gone, other = daemon.router.peers.values()
     lend(other, SMALL)
-    lend(gone, limits.UNTAKEN_BYTES_MAX)
-    lend(other, limits.UNTAKEN_BYTES_MAX // 2)
+    lend(gone, limits.UNREAD_BYTES_MAX)
+    lend(other, limits.UNREAD_BYTES_MAX // 2)
     with pytest.raises(Busy):
         other.check_takes()
     daemon.router.forget(gone)
-    assert (
-        other.in_flight._send_budget.part_of(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
-    )
+    assert other.in_flight._send_budget.part_of(limits.UNREAD_BYTES_MAX) == limits.UNREAD_BYTES_MAX
 
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:

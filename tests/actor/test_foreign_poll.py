@@ -117,7 +117,7 @@ async def test_a_moved_folder_is_published_as_gone(session: str) -> None:
 
 async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
-    with patch.object(limits, "FOLLOWED_LOOK_S", 0.0):
+    with patch.object(limits, "FOREIGN_POLL_S", 0.0):
         async with daemon.running():
             await followed(daemon, SHARED)
             for number in range(2, 5):

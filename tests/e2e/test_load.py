@@ -193,12 +193,12 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
                 for number in range(limits.PEER_LOANS_BYTES_MAX // limits.READ_AHEAD_BYTES_MAX):
                     peer.send_multipart(request_frames(b"%d" % number, json.dumps(read).encode()))
             while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < DEAF_READERS:
-                assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
+                assert resident_bytes(daemon.pid) - before < 2 * limits.UNREAD_BYTES_MAX
             # Whoever takes what is sent is answered meanwhile.
             assert len(list(session.lines())) == 200
         # Long before the housekeeping would give it back.
         wait_until(
-            lambda: resident_bytes(daemon.pid) - before < limits.UNTAKEN_BYTES_MAX // 2,
+            lambda: resident_bytes(daemon.pid) - before < limits.UNREAD_BYTES_MAX // 2,
             limits.HOUSEKEEPING_S / 2,
         )
 

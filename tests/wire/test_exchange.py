@@ -638,7 +638,7 @@ def test_what_the_socket_does_not_take_waits_in_its_order(
 
 def test_a_large_request_goes_in_a_message_of_its_own_and_the_order_stays() -> None:
     driver, socket = Driver(), Socket()
-    large = b"x" * limits.TOGETHER_BYTES_MAX
+    large = b"x" * limits.FAST_CHECK_BYTES_MAX
     for key, each in (("a", RECORD), ("b", large), ("c", RECORD), ("d", RECORD)):
         command = Append(session="demo", key=key)
         driver.exchange.submit(command, [each], lambda: None, driver.now, 30.0)

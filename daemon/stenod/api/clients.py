@@ -37,7 +37,7 @@ class Link(Protocol):
 class SendBudget:
     """What is on its way to all peers together.
 
-    With `UNTAKEN_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
+    With `UNREAD_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
     that untaken, so that deaf clients do not delay replies to others.
     """
 
@@ -58,20 +58,20 @@ class SendBudget:
 
     def room_for(self, most: int) -> int:
         """How large a block may be that is read just now, `most` bytes at most."""
-        room = limits.UNTAKEN_BYTES_MAX - self._bytes
+        room = limits.UNREAD_BYTES_MAX - self._bytes
         if room < most:
             self._forget_taken()
-            room = limits.UNTAKEN_BYTES_MAX - self._bytes
+            room = limits.UNREAD_BYTES_MAX - self._bytes
         return min(most, max(room, limits.CROWDED_BLOCK_BYTES))
 
     def part_of(self, most: int) -> int:
         """How many bytes one peer may leave untaken just now, `most` at most."""
-        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+        if self._bytes < limits.UNREAD_BYTES_MAX:
             return most
         self._forget_taken()
-        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+        if self._bytes < limits.UNREAD_BYTES_MAX:
             return most
-        return min(most, limits.UNTAKEN_BYTES_MAX // len(self._debtors))
+        return min(most, limits.UNREAD_BYTES_MAX // len(self._debtors))
 
     def _forget_taken(self) -> None:
         # A client that reads everything is never checked.
@@ -99,7 +99,7 @@ class InFlightFrames:
     def is_lent(self, size: int) -> bool:
         """Whether a frame of so many bytes is lent: a large one, or one whose sending shows that
         earlier ones were sent."""
-        return size >= limits.LENT_FRAME_BYTES or self._copied >= limits.PEER_PROOF_BYTES
+        return size >= limits.TRACKED_FRAME_BYTES or self._copied >= limits.UNTRACKED_BYTES_MAX
 
     def copied(self, size: int) -> None:
         """A frame of so many bytes was sent as a copy."""
@@ -295,7 +295,7 @@ class Crowded:
 
     async def _look(self) -> None:
         while self._peers:
-            await anyio.sleep(limits.PEER_LOOK_S)
+            await anyio.sleep(limits.PEER_CHECK_S)
             for peer in [peer for peer in self._peers if peer.takes_events]:
                 self._peers.discard(peer)
                 for subscription in tuple(peer.subscriptions.values()):

@@ -35,7 +35,7 @@ class Resets:
     def add(self, generation: int, rewritten: Rewritten) -> None:
         """A rewrite made a generation."""
         self._made[generation] = rewritten
-        while len(self._made) > limits.RESETS_MAX:
+        while len(self._made) > limits.REWRITE_HISTORY_MAX:
             del self._made[next(iter(self._made))]
 
     def add_all(self, found: dict[int, Rewritten]) -> None:
@@ -54,7 +54,7 @@ class Resets:
 
 
 def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
-    """The rewrites to a generation and up to `RESETS_READ_MAX` later ones, from a timeline.
+    """The rewrites to a generation and up to `REWRITES_READ_MAX` later ones, from a timeline.
 
     A follower that is far behind reads the others next. Of a generation without an entry, another
     program's, the first only is in the answer.
@@ -62,7 +62,7 @@ def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
     entries = timeline.decode(data)
     floors, made = NextCheckpointIds(entries), _made(entries)
     found = {first: Rewritten(0, timeline_entries.FOREIGN, 0)}
-    for generation in range(first, first + limits.RESETS_READ_MAX):
+    for generation in range(first, first + limits.REWRITES_READ_MAX):
         if generation in made:
             kept, why = made[generation]
             found[generation] = Rewritten(kept, why, floors.of(generation))

@@ -119,7 +119,7 @@ class Quotas:
              self._root_left(session)),
             key=lambda entry: entry[0],
         )  # fmt: skip
-        account = _Account(left, self._clock() + limits.ROOM_LOOK_S, refusal)
+        account = _Account(left, self._clock() + limits.ROOM_CHECK_S, refusal)
         self._accounts[session] = account
         return account
 

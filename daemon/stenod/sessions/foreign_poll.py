@@ -47,7 +47,7 @@ class Watch:
     async def _watch_mounts(self) -> None:
         try:
             while self._in_mounts():
-                await anyio.sleep(limits.FOLLOWED_LOOK_S)
+                await anyio.sleep(limits.FOREIGN_POLL_S)
                 await self._look_at(self._in_mounts())
         finally:
             self._is_at_mounts = False

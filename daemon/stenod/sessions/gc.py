@@ -38,7 +38,7 @@ class _Found(msgspec.Struct):
         """Take one more file, or folder of the trash, into account."""
         self.files += 1
         self.size += size
-        if len(self.entries) < limits.FINDINGS_TOLD_MAX:
+        if len(self.entries) < limits.FINDINGS_LISTED_MAX:
             self.entries.append(GarbageEntry(session=session, file=file, bytes=size))
 
 

@@ -111,7 +111,7 @@ class Compactions:
         return self._clock() + command.lease_ms / 1000
 
     async def _look(self, writer: Writer, command: CompactBegin) -> Compaction:
-        for _ in range(limits.COMPACTION_LOOKS_MAX):
+        for _ in range(limits.COMPACTION_ATTEMPTS_MAX):
             opened = await writer.open()
             await writer.rest()
             if writer.opened is opened:

@@ -160,7 +160,7 @@ class Operations:
     async def _verify(self, session: str) -> Verification:
         """Look through all files of a session for damage; it is not opened for writing."""
         place = self._trees.place(session)
-        looks = limits.VERIFY_LOOKS_MAX
+        looks = limits.VERIFY_ATTEMPTS_MAX
         async with self._verifying:
             await self._registry.found(session)
             while True:
