@@ -82,7 +82,7 @@ COMPACTION_SILENT_LEASE_MS: Final = 600_000
 """Lease of a compactor that cannot renew it: a model's answer takes minutes at most."""
 
 COMPACTION_LEASE_MS_MAX: Final = 3_600_000
-"""Longest lease, for a compactor that cannot renew it; an abandoned one blocks others for an hour."""
+"""Longest lease, for a compactor that cannot renew it; an abandoned one blocks others so long."""
 
 COMPACTION_ATTEMPTS_MAX: Final = 8
 """Attempts to choose a cut beside concurrent rewrites before the compactor is asked to retry."""
@@ -376,7 +376,8 @@ SLOW_SYNC_S: Final = 0.5
 """Duration above which a sync is logged as slow, unless the configuration differs."""
 
 LOG_BYTES_MAX: Final = 8 * MIB
-"""Bytes of `stenod.log` before it is rotated, unless the configuration differs: a size that every editor opens."""
+"""Bytes of `stenod.log` before it is rotated, unless the configuration differs: any editor opens
+it."""
 
 LOG_BYTES_LEAST_MAX: Final = 64 * KIB
 """Smallest allowed log; a burst of errors would rotate its own beginning out of a smaller one."""

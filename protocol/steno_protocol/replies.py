@@ -106,7 +106,7 @@ class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One option of the configuration in force.
 
     Attributes:
-        source: `default`, `environment VARIABLE`, or file and line.
+        source: `default`, `environment VARIABLE`, or the path of the file.
         live: a new value is taken over while the daemon runs.
     """
 

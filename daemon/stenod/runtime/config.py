@@ -69,7 +69,7 @@ def load(root: Path, socket: str, environ: Mapping[str, str] = os.environ) -> Co
     """What `config.toml` in the root and the environment say.
 
     Raises:
-        BadRequest: something there is not valid; the message names line, option and remedy.
+        BadRequest: something there is not valid; the message names file, option and remedy.
     """
     settings = read(root, environ)
     return Config(root, Path(socket), _folders(settings), settings)
