@@ -1,4 +1,4 @@
-"""The contract between client and daemon: messages and the files on disk, as pure functions.
+"""The contract between client and daemon: messages and file formats.
 
 Messages   commands, replies, events    the contents of a request, its reply and an event
            messages                     messages as frames

@@ -221,7 +221,7 @@ def test_key_files_are_ours_alone_and_never_overwritten(root: Path, tmp_path: Pa
     assert [entry["name"] for entry in call("keys", "list", "--json").document["clients"]] == [
         "laptop"
     ]
-    assert "names no key" in call("keys", "new", "a/b").err
+    assert "cannot name a key" in call("keys", "new", "a/b").err
 
 
 def test_a_key_file_that_others_can_read_or_that_is_a_link_is_refused(

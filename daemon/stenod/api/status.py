@@ -9,7 +9,7 @@ from typing import assert_never
 from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
-from steno_protocol.hello import told_in_hello
+from steno_protocol.hello import limits_in_hello
 from steno_protocol.replies import (
     ClientsReport,
     ConfigurationReport,
@@ -71,7 +71,7 @@ class Reporter:
             root=str(self._config.root),
             started_at=self._started_at,
             clock_ms=int(self._services.monotonic() * 1000),
-            limits=told_in_hello(),
+            limits=limits_in_hello(),
         )
 
     def report(self, question: Question, peers: Collection[Peer], ignored: int) -> Reply:
