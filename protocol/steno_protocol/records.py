@@ -233,6 +233,14 @@ def is_checkpoint_notice(text: str) -> bool:
     return _NOTICE.fullmatch(text) is not None
 
 
+def shows_checkpoint(record: dict[str, Any]) -> bool:
+    """Whether a user's message only shows a checkpoint to the model."""
+    content = record.get("content")
+    if is_array(content) and len(content) == 1 and is_object(content[0]):
+        content = content[0].get("text")
+    return isinstance(content, str) and is_checkpoint_notice(content)
+
+
 def dmail_message(message: str) -> bytes:
     """Return the message of a delivered D-Mail for the model.
 

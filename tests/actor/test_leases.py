@@ -269,7 +269,7 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
             return work()
 
         compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
-        with pytest.raises(Conflict, match="again and again"):
+        with pytest.raises(Conflict, match="repeatedly"):
             await compactions.begin(desk.writer, compact_begin("a"))
 
 

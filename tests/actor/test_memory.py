@@ -22,6 +22,6 @@ def test_what_is_free_between_what_is_in_use_goes_back_to_the_system() -> None:
         # Too large for Python's own heap: it stays between the large ones.
         small.append(b"x" * limits.KIB)
     large.clear()
-    memory.give_back_free()
+    memory.release_free()
     assert resident_bytes() - before < 2 * limits.FREED_BYTES_MAX
     assert len(small) == 1000

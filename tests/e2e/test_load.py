@@ -123,7 +123,7 @@ def test_a_daemon_that_could_hardly_open_anything_says_so_and_does_not_start(
         assert ran.returncode == 1
         assert ran.stderr == (
             f"stenod: cannot start: this process may have {handles} files open, and a daemon needs"
-            f" {limits.HANDLES_MIN} at least: raise the limit (ulimit -n)\n"
+            f" at least {limits.HANDLES_MIN}: raise the limit (ulimit -n)\n"
         )
 
 

@@ -283,7 +283,7 @@ def test_a_key_makes_one_fork_for_ever() -> None:
     with pytest.raises(BadRequest, match="belongs to the fork 'team/other'"):
         world.fork("f", "another")
     world.delete("d", NEW)
-    with pytest.raises(NotFound, match="is there no more"):
+    with pytest.raises(NotFound, match="was deleted"):
         fork(world)
 
 

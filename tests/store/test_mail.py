@@ -324,7 +324,7 @@ def test_a_mail_expires_when_another_program_rotates_the_session(
 
     assert opened.machine.head == Position(1, 1)
     assert opened.machine.mail is None
-    with pytest.raises(NotFound, match="it expired when its checkpoint went"):
+    with pytest.raises(NotFound, match="it expired when its checkpoint was removed"):
         apply(opened, deliver("d", "m"))
     assert apply(opened, checkpoint("c")).checkpoint_id == 0
     apply(opened, mail("m2", 0))

@@ -1,4 +1,4 @@
-"""The connected clients: names, subscriptions, and the bytes that each has not read."""
+"""Connected clients: names, subscriptions, and flow control of unread bytes."""
 
 from collections import deque
 from collections.abc import Callable, Generator
@@ -17,47 +17,47 @@ from stenod.runtime.executor import Spawn
 
 
 class InFlightFrame(Protocol):
-    """A frame that is lent to a socket."""
+    """A frame that the socket holds without a copy."""
 
     @property
     def done(self) -> bool:
-        """True once the socket has handed it to the kernel, or dropped it."""
+        """Whether the socket has passed it to the kernel, or dropped it."""
         ...
 
 
 class Link(Protocol):
-    """The connection that a peer came by."""
+    """The connection of a peer."""
 
     @property
     def stands(self) -> bool:
-        """False once it has ended."""
+        """Whether it is open."""
         ...
 
 
 class SendBudget:
-    """What is on its way to all peers together.
+    """The bytes in flight to all peers together.
 
-    With `UNREAD_BYTES_MAX` the memory for it is used up: each peer may then leave an equal part of
-    that untaken, so that deaf clients do not delay replies to others.
+    Above `UNREAD_BYTES_MAX` each peer may have an equal share of it in flight, so that clients that
+    do not read do not delay replies to others.
     """
 
     def __init__(self) -> None:
-        self._debtors: set[InFlightFrames] = set()
+        self._peers: set[InFlightFrames] = set()
         self._bytes = 0
 
-    def lent(self, debtor: "InFlightFrames", size: int) -> None:
-        """A peer was lent so many bytes."""
-        self._debtors.add(debtor)
+    def add(self, peer: "InFlightFrames", size: int) -> None:
+        """Count bytes that are sent to a peer."""
+        self._peers.add(peer)
         self._bytes += size
 
-    def taken(self, debtor: "InFlightFrames", size: int) -> None:
-        """A peer took so many bytes; it is forgotten once nothing is on its way to it."""
+    def release(self, peer: "InFlightFrames", size: int) -> None:
+        """Count bytes that a peer has received; it is removed once nothing is in flight to it."""
         self._bytes -= size
-        if not debtor.is_owing:
-            self._debtors.discard(debtor)
+        if not peer.has_bytes_in_flight:
+            self._peers.discard(peer)
 
     def room_for(self, most: int) -> int:
-        """How large a block may be that is read just now, `most` bytes at most."""
+        """Return the allowed size of a block that is read now, at most `most` bytes."""
         room = limits.UNREAD_BYTES_MAX - self._bytes
         if room < most:
             self._forget_taken()
@@ -65,105 +65,104 @@ class SendBudget:
         return min(most, max(room, limits.CROWDED_BLOCK_BYTES))
 
     def part_of(self, most: int) -> int:
-        """How many bytes one peer may leave untaken just now, `most` at most."""
+        """Return the bytes that one peer may have in flight now, at most `most`."""
         if self._bytes < limits.UNREAD_BYTES_MAX:
             return most
         self._forget_taken()
         if self._bytes < limits.UNREAD_BYTES_MAX:
             return most
-        return min(most, limits.UNREAD_BYTES_MAX // len(self._debtors))
+        return min(most, limits.UNREAD_BYTES_MAX // len(self._peers))
 
     def _forget_taken(self) -> None:
-        # A client that reads everything is never checked.
-        for debtor in tuple(self._debtors):
-            debtor.forget_taken()
+        # This runs only under pressure: clients that read everything cause no check.
+        for peer in tuple(self._peers):
+            peer.forget_taken()
 
 
 class InFlightFrames:
-    """What is on its way to a peer, the oldest first.
+    """The frames in flight to a peer, the oldest first.
 
-    Frames that are lent to the socket report when they were sent; copied ones count as sent
-    with the next one that is lent.
+    A tracked frame is sent without a copy, and the socket reports its release; copied frames count
+    as sent with the next tracked frame.
 
     Args:
-        untaken: what is on its way to all peers.
+        budget: the bytes in flight to all peers.
     """
 
-    def __init__(self, untaken: SendBudget | None = None) -> None:
-        self._send_budget = untaken or SendBudget()
+    def __init__(self, budget: SendBudget | None = None) -> None:
+        self._send_budget = budget or SendBudget()
         self._in_flight: deque[tuple[InFlightFrame, int]] = deque()
         self._bytes = 0
         self._copied = 0
         self._expected = 0
 
     def is_lent(self, size: int) -> bool:
-        """Whether a frame of so many bytes is lent: a large one, or one whose sending shows that
-        earlier ones were sent."""
+        """Whether a frame of this size is tracked: a large one, or the one after many copies."""
         return size >= limits.TRACKED_FRAME_BYTES or self._copied >= limits.UNTRACKED_BYTES_MAX
 
     def copied(self, size: int) -> None:
-        """A frame of so many bytes was sent as a copy."""
+        """Count a frame that was sent as a copy."""
         self._copied += size
         self._bytes += size
 
     def add(self, in_flight_frame: InFlightFrame, size: int) -> None:
-        """A frame of so many bytes is lent."""
+        """Count a tracked frame."""
         self._in_flight.append((in_flight_frame, size + self._copied))
-        self._send_budget.lent(self, size + self._copied)
+        self._send_budget.add(self, size + self._copied)
         self._copied = 0
         self._bytes += size
         self.forget_taken()
 
     @property
     def bytes(self) -> int:
-        """The most that is on its way at this moment."""
+        """The largest possible number of bytes in flight."""
         self.forget_taken()
         return self._bytes
 
     @property
-    def is_owing(self) -> bool:
-        """Whether anything was lent and not taken, as far as was looked, or is to be lent soon."""
+    def has_bytes_in_flight(self) -> bool:
+        """Whether tracked frames are in flight as of the last check, or are expected soon."""
         return bool(self._in_flight) or self._expected > 0
 
     @contextmanager
     def expected(self, size: int) -> Generator[None]:
-        """So many bytes are being read for it in the block: they count as if they were lent."""
+        """Count bytes that are being read for the peer as in flight, until the block ends."""
         self._expected += size
         self._bytes += size
-        self._send_budget.lent(self, size)
+        self._send_budget.add(self, size)
         try:
             yield
         finally:
             self._expected -= size
             self._bytes -= size
-            self._send_budget.taken(self, size)
+            self._send_budget.release(self, size)
 
     def room_for(self, most: int) -> int:
-        """How large a block may be that is read for it just now, `most` bytes at most."""
+        """Return the allowed size of a block for the peer, at most `most` bytes."""
         return self._send_budget.room_for(most)
 
     def exceeds(self, most: int) -> bool:
-        """Whether more than the peer's part, `most` bytes at most, is on its way."""
+        """Whether the bytes in flight exceed the peer's share, which is at most `most` bytes."""
         return self.bytes >= self._send_budget.part_of(most)
 
     def forget_taken(self) -> None:
-        """Look which frames were taken."""
+        """Remove the frames that were released."""
         while self._in_flight and self._in_flight[0][0].done:
             self._forget_oldest()
 
     def forget_all(self) -> None:
-        """The peer is gone, and what is on its way to it is dropped."""
+        """Remove all frames: the peer is gone, and the socket drops them."""
         while self._in_flight:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         _, size = self._in_flight.popleft()
         self._bytes -= size
-        self._send_budget.taken(self, size)
+        self._send_budget.release(self, size)
 
 
 class Subscription(msgspec.Struct):
-    """One subscription of a peer: its feed, and the way to send its errors."""
+    """One subscription of a peer: its feed, and the function that sends its errors."""
 
     session: str
     feed: Feed
@@ -172,11 +171,11 @@ class Subscription(msgspec.Struct):
     file: Literal["context", "wire"] = "context"
 
     def resume(self) -> None:
-        """The peer takes events again."""
+        """Resume the events: the peer reads again."""
         self.feed.resume(self.subscriber)
 
     def lag(self, why: str) -> None:
-        """Ask the peer to subscribe again."""
+        """Send `lagged`, which asks the peer to subscribe again."""
         self.subscriber.send(Lagged(next=str(self.subscriber.position), why=why), None)
 
 
@@ -184,15 +183,19 @@ class Peer(msgspec.Struct, eq=False):
     """One connection.
 
     Attributes:
-        identity: what the socket calls it.
+        identity: the socket's name for it.
         since_s: monotonic time of its first message.
         user: the public key of a client on another machine; None for one on this machine.
         link: its connection; None if it is unknown.
-        dropped: messages that it was too slow, or gone, to get.
-        is_req: its last message began with an empty frame, as those of a REQ socket do.
-        looking: ids of its requests for which files are being looked at.
+        name: the client's name from `hello`.
+        pid: the client's process id from `hello`.
+        requests: the number of its requests.
+        dropped: messages that were dropped, because it was too slow or gone.
+        is_req: its last message began with an empty frame, as a REQ socket's do.
+        looking: ids of its requests that are reading files.
+        subscriptions: its subscriptions by name.
         reading: held while a block is read for it: a few at a time.
-        loans: what is on its way to it.
+        in_flight: the frames in flight to it.
     """
 
     identity: bytes
@@ -215,17 +218,17 @@ class Peer(msgspec.Struct, eq=False):
         """Refuse further reads of a peer that does not read the replies.
 
         Raises:
-            Busy: too much is on its way.
+            Busy: too many bytes are in flight.
         """
         if self.in_flight.exceeds(limits.PEER_LOANS_BYTES_MAX):
             raise Busy(
-                f"{self.in_flight.bytes} bytes wait until this connection takes them: receive them,"
-                " then ask again"
+                f"{self.in_flight.bytes} bytes wait until this connection reads them: receive them,"
+                " then send the request again"
             )
 
     @property
     def takes_events(self) -> bool:
-        """False while so much is on its way that its subscriptions have to wait."""
+        """Whether its subscriptions may send; False while too many bytes are in flight."""
         return not self.in_flight.exceeds(limits.PEER_EVENTS_BYTES_MAX)
 
     def follows(self, session: str) -> bool:
@@ -250,7 +253,7 @@ class Peer(msgspec.Struct, eq=False):
             del self.subscriptions[name]
 
     def unsubscribe_all(self) -> None:
-        """End all subscriptions: the peer is gone."""
+        """End all subscriptions."""
         for name in list(self.subscriptions):
             self.unsubscribe(name)
 
@@ -262,7 +265,7 @@ class Peer(msgspec.Struct, eq=False):
             subscription.refuse(error)
 
     def entry(self, now_s: float) -> ClientEntry:
-        """The entry of this peer in the reply to `clients`."""
+        """Return the entry of this peer in the reply to `clients`."""
         return ClientEntry(
             name=self.name,
             pid=self.pid,
@@ -274,10 +277,10 @@ class Peer(msgspec.Struct, eq=False):
 
 
 class Crowded:
-    """The peers with subscriptions that wait until earlier events are read.
+    """Peers with paused subscriptions, which wait until earlier events are read.
 
     Args:
-        spawn: starts the task that looks after them, while there are any.
+        spawn: starts the task that resumes them.
     """
 
     def __init__(self, spawn: Spawn) -> None:
@@ -285,15 +288,15 @@ class Crowded:
         self._peers: set[Peer] = set()
 
     def takes_events(self, peer: Peer) -> bool:
-        """Whether a peer takes an event; its subscriptions are resumed later if it does not."""
+        """Whether events may be sent to a peer; if not, its subscriptions are resumed later."""
         if peer.takes_events:
             return True
         if not self._peers:
-            self._spawn(self._look)
+            self._spawn(self._resume_readers)
         self._peers.add(peer)
         return False
 
-    async def _look(self) -> None:
+    async def _resume_readers(self) -> None:
         while self._peers:
             await anyio.sleep(limits.PEER_CHECK_S)
             for peer in [peer for peer in self._peers if peer.takes_events]:

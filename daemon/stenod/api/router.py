@@ -77,7 +77,7 @@ from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget
 from stenod.runtime.executor import Spawn
 from stenod.runtime.mailbox import Item
 from stenod.runtime.services import Services
-from stenod.sessions.foreign_poll import Watch
+from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
 from stenod.sessions.operations import Operations
@@ -150,7 +150,7 @@ class Router:
         self.peers: dict[tuple[bytes, bool], Peer] = {}
         self.visits = 0
         self.ignored = 0
-        self.watch = Watch(registry, spawn)
+        self.watch = ForeignPoll(registry, spawn)
         self.sender: Callable[[Peer], str] = lambda _: ""
         self.link: Callable[[Peer], Link | None] = lambda _: None
         self.drain: Callable[[], None] = lambda: None

@@ -1,1 +1,1 @@
-"""Followers of a session: the backlog first, then every commit."""
+"""Events for the followers of a session."""

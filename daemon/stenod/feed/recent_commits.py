@@ -1,4 +1,4 @@
-"""The last published commits of a file, for followers close to the head."""
+"""Recently published commits of a file, for followers close to the head."""
 
 from collections import deque
 
@@ -13,9 +13,9 @@ class Stretch(msgspec.Struct, frozen=True):
     """The contents of one event: one commit, or several consecutive ones.
 
     Attributes:
-        event: the event; one object for all its followers, so that it is encoded once.
+        event: the event, one object for all followers, so that it is encoded once.
         block: the lines.
-        after: the position behind them.
+        after: the position after them.
     """
 
     event: Records
@@ -30,7 +30,7 @@ class _Published(msgspec.Struct, frozen=True):
 
 
 class RecentCommits:
-    """Commits that follow one another, as many as fit into one block, and the last one at least."""
+    """The last consecutive commits: as many as fit into one block, and at least one."""
 
     def __init__(self) -> None:
         self._commits: deque[_Published] = deque()
@@ -38,7 +38,7 @@ class RecentCommits:
         self._stretches: dict[Position, Stretch] = {}
 
     def add(self, first: Position, after: Position, block: bytes) -> None:
-        """One more commit became durable."""
+        """Add a commit that became durable."""
         self._stretches.clear()
         self._commits.append(_Published(first, after, block))
         self._bytes += len(block)
@@ -46,7 +46,7 @@ class RecentCommits:
             self._bytes -= len(self._commits.popleft().block)
 
     def since(self, position: Position) -> Stretch | None:
-        """All that came after a position, or None when that is not known here."""
+        """Return the commits after a position, None if it is not the start of a known one."""
         stretch = self._stretches.get(position)
         if stretch is None:
             blocks = [commit.block for commit in self._commits if commit.first >= position]
@@ -59,7 +59,7 @@ class RecentCommits:
         return stretch
 
     def clear(self) -> None:
-        """Forget all commits: no follower needs them, or the file changed."""
+        """Remove all commits: no follower needs them, or the file was rewritten."""
         self._commits.clear()
         self._stretches.clear()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""The rewrites of a file for followers: recent ones in memory, others from the timeline."""
+"""Rewrites of a file, for followers of earlier generations."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,10 +10,10 @@ from stenod.core import timeline
 
 
 class Rewritten(NamedTuple):
-    """The effect of a rewrite on followers of the generation before.
+    """The effect of a rewrite on followers of the previous generation.
 
     Attributes:
-        kept: its first lines that live on.
+        kept: the number of first lines that the new generation keeps.
         why: the kind of the rewrite.
         floor: the id of the next checkpoint while the new generation has none.
     """
@@ -24,7 +24,7 @@ class Rewritten(NamedTuple):
 
 
 class Resets:
-    """The rewrites that followers need now; the oldest of too many are forgotten."""
+    """The rewrites that followers need; the oldest ones above the limit are removed."""
 
     def __init__(self) -> None:
         self._made: dict[int, Rewritten] = {}
@@ -33,31 +33,31 @@ class Resets:
         return len(self._made)
 
     def add(self, generation: int, rewritten: Rewritten) -> None:
-        """A rewrite made a generation."""
+        """Add the rewrite that created a generation."""
         self._made[generation] = rewritten
         while len(self._made) > limits.REWRITE_HISTORY_MAX:
             del self._made[next(iter(self._made))]
 
     def add_all(self, found: dict[int, Rewritten]) -> None:
-        """As `add`, for rewrites from the timeline; newer knowledge is kept."""
+        """Add rewrites from the timeline; known ones are kept."""
         for generation, rewritten in found.items():
             if generation not in self._made:
                 self.add(generation, rewritten)
 
     def get(self, generation: int) -> Rewritten | None:
-        """How a generation was made, None if that is not known here."""
+        """Return the rewrite that created a generation, None if it is not known."""
         return self._made.get(generation)
 
     def clear(self) -> None:
-        """Another program may have changed what the rewrites left."""
+        """Remove all: another program may have changed the files."""
         self._made.clear()
 
 
 def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
-    """The rewrites to a generation and up to `REWRITES_READ_MAX` later ones, from a timeline.
+    """Return the rewrites to a generation and to up to `REWRITES_READ_MAX` later ones.
 
-    A follower that is far behind reads the others next. Of a generation without an entry, another
-    program's, the first only is in the answer.
+    A follower that is far behind reads the others next. Generations without an entry, which another
+    program created, are left out, except for the first one.
     """
     entries = timeline.decode(data)
     floors, made = NextCheckpointIds(entries), _made(entries)
@@ -70,12 +70,12 @@ def read_resets(data: bytes, first: int) -> dict[int, Rewritten]:
 
 
 def _made(entries: Iterable[TimelineEntry]) -> dict[int, tuple[int, str]]:
-    """For each generation that a rewrite made, how many lines it kept, and the rewrite's kind."""
+    """Return the number of kept lines and the kind of the rewrite to each generation."""
     made: dict[int, tuple[int, str]] = {}
     for entry in entries:
         if entry.kind in timeline_entries.REWRITES:
             made[entry.generation] = entry.kept, entry.kind
         elif entry.kind == timeline_entries.FOREIGN and entry.generation in made:
-            # What the rewrite kept may have been edited since, or be of another file.
+            # Another program may have edited the kept lines since, or replaced the file.
             made[entry.generation] = 0, made[entry.generation][1]
     return made

@@ -1,1 +1,1 @@
-"""Sockets: bytes of clients in, messages to them out."""
+"""Sockets: messages from clients and to them."""

@@ -1,4 +1,4 @@
-"""The path of the local socket: the checks before it is bound, and whether it still is ours."""
+"""The path of the local socket, checked before and after the bind."""
 
 import os
 import stat
@@ -13,8 +13,8 @@ class SocketPath:
     """A path at which this process listens.
 
     Args:
-        path: of the socket, which is bound.
-        is_lent: the service manager made the socket and removes it.
+        path: the path of the bound socket.
+        is_lent: the service manager created the socket and removes it.
     """
 
     def __init__(self, path: Path, *, is_lent: bool) -> None:
@@ -24,25 +24,25 @@ class SocketPath:
 
     @property
     def is_reachable(self) -> bool:
-        """False when the socket was removed or replaced, so that no client can connect."""
+        """Whether clients can connect; False once the socket was removed or replaced."""
         try:
             return self._path.stat().st_ino == self._inode
         except OSError:
             return False
 
     def remove(self) -> None:
-        """Remove the socket, unless it is lent or another one lies at its path."""
+        """Remove the socket, unless it is lent or another one is at its path."""
         if self.is_reachable and not self._is_lent:
             with suppress(OSError):
                 self._path.unlink()
 
 
 def prepare(path: Path) -> None:
-    """Make the folder of a socket and remove a stale socket; for the holder of the root's lock.
+    """Create the folder of a socket and remove a stale socket; for the holder of the root's lock.
 
     Raises:
-        StorageFailed: something else than a socket of ours lies at the path.
-        Unauthorized: another user could put a socket of their own there.
+        StorageFailed: the path leads to something other than a socket of this user.
+        Unauthorized: another user could replace the socket.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for found in (path.parent.lstat(), path.parent.stat()):

@@ -1,1 +1,1 @@
-"""Opening files after any end: crash recovery, torn tails, and keys that were used before."""
+"""Opening of files: crash recovery, torn tails and key lookup."""

@@ -1,6 +1,6 @@
-"""What a crash left open between a session's files: torn timelines, rewrites that were cut short.
+"""Recovery of a session's files after a crash: torn timelines and unfinished rewrites.
 
-Settled before anything is believed; what one file's end needs is `mending`.
+It runs before any file is read for use; `tail_repair` repairs the tail of a single file.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from stenod.store.quarantine import quarantine
 
 
 def settle(disk: Disk, folder: int) -> list[TimelineEntry]:
-    """Repair the timeline's own tail, and take back a rewrite that did not take place."""
+    """Repair the timeline's tail, and void a rewrite that did not take place."""
     remove(disk, folder, paths.REWRITE)
-    _mend_timeline(disk, folder)
+    _repair_timeline(disk, folder)
     is_undone = _unlink_twin(disk, folder)
     data = read_file(disk, folder, paths.TIMELINE)
     last = timeline.in_doubt(data)
@@ -36,7 +36,7 @@ def settle(disk: Disk, folder: int) -> list[TimelineEntry]:
 
 
 def present_generation(disk: Disk, folder: int) -> int:
-    """The generation that `context.jsonl` is."""
+    """Return the generation of `context.jsonl`."""
     past = past_generations(disk, folder)
     if past and _is_present(disk, folder, past[-1]):
         past.pop()
@@ -46,33 +46,36 @@ def present_generation(disk: Disk, folder: int) -> int:
 def prove_left_behind(
     disk: Disk, folder: int, entries: list[TimelineEntry], present: int, failed_syncs: FailedSyncs
 ) -> None:
-    """Make generations durable that were left behind since a mark: what is in them is believed.
+    """Make past generations durable that may have unsynced lines, before they are read.
 
-    A daemon that was killed, or whose sync failed, leaves unsynced lines; then another
-    program moves the file away. And it can append to one until a rewrite's very instant. An older
-    one is in doubt if a read of it could not be synced.
+    A killed daemon or a failed sync leaves unsynced lines, and another program may rotate the file
+    then. Another program can also append to a file until a rewrite replaces it. These generations
+    are newer than the recovery point. An older one is concerned if the sync before a read failed.
     """
-    mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
+    point = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
     latest = max((entry.generation for entry in entries), default=present)
-    since = max(latest - 1, mark.generation if mark is not None else 0)
+    since = max(latest - 1, point.generation if point is not None else 0)
     for generation in range(0 if failed_syncs else since, present):
         if generation < since:
             named = disk.stat_name(folder, paths.generation_file(generation + 1))
             if named is None or not failed_syncs.has(named):
                 continue
-        # What cannot be opened for writing is none that a writer of ours left unsynced.
+        # A file that cannot be opened for writing has no unsynced lines of the daemon.
         with contextlib.suppress(FileNotFoundError, PermissionError):
-            _prove(disk, folder, generation, mark, failed_syncs)
+            _prove(disk, folder, generation, point, failed_syncs)
 
 
 def _prove(
-    disk: Disk, folder: int, generation: int, mark: RecoveryPoint | None, failed_syncs: FailedSyncs
+    disk: Disk, folder: int, generation: int, point: RecoveryPoint | None, failed_syncs: FailedSyncs
 ) -> None:
     handle = disk.open_append(folder, paths.generation_file(generation + 1))
     try:
         found = disk.stat(handle)
-        is_marked = mark is not None and (mark.generation, mark.inode) == (generation, found.inode)
-        start = mark.bytes if mark is not None and is_marked else 0
+        is_marked = point is not None and (point.generation, point.inode) == (
+            generation,
+            found.inode,
+        )
+        start = point.bytes if point is not None and is_marked else 0
         if not failed_syncs.has(found):
             start = max(start, found.size - limits.UNPROVEN_BYTES_MAX)
         write_again(disk, handle, start, found.size)
@@ -83,11 +86,11 @@ def _prove(
         disk.close(handle)
 
 
-def _mend_timeline(disk: Disk, folder: int) -> None:
-    """Cut what is torn, and make durable what is left before it is believed.
+def _repair_timeline(disk: Disk, folder: int) -> None:
+    """Cut a torn last line of the timeline, and make the rest durable before it is read.
 
-    Every line is synced before the next, so only the last can be torn or unproven. Damage before a
-    whole line is old: it stays where it is.
+    Every line is synced before the next is written, so only the last can be torn or unsynced.
+    Damage before a whole line is old and stays.
     """
     data = read_file(disk, folder, paths.TIMELINE)
     lines = split_lines(data)
@@ -110,12 +113,13 @@ def _mend_timeline(disk: Disk, folder: int) -> None:
 
 
 def _unlink_twin(disk: Disk, folder: int) -> bool:
-    """Take back the second name that a rewrite gave the present file before it was cut short.
+    """Remove the second name that an unfinished rewrite gave the present file.
 
-    No look is part of the removal. If another program puts its file in the place of the first name
-    between the two, the second was the last one, and what had it is kept as a generation.
+    The check and the removal are not atomic. If another program replaces the first name between
+    them, the second name was the file's last one, and the file is put back as a generation.
 
-    Returns whether there was one: then the rewrite did not take place.
+    Returns:
+        Whether there was a second name, so that the rewrite did not take place.
     """
     past = past_generations(disk, folder)
     if not (past and _is_present(disk, folder, past[-1])):
@@ -133,7 +137,7 @@ def _unlink_twin(disk: Disk, folder: int) -> bool:
 
 
 def _put_back(disk: Disk, folder: int, handle: int) -> None:
-    """Make a generation of a file that has no name; the folder is not synced."""
+    """Make a file without a name a generation; the folder is not synced."""
     fresh = disk.open_new(folder, paths.REWRITE)
     try:
         copy_all(disk, handle, fresh, Copy(0, 0, disk.stat(handle).size))
@@ -145,10 +149,10 @@ def _put_back(disk: Disk, folder: int, handle: int) -> None:
 
 
 def _took_place(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
-    """Whether the last rewrite's rename happened.
+    """Whether the rename of the last rewrite happened.
 
-    Then the old file has its number, and what followed it begins with the new one; both may have
-    grown since, by other programs. A rotation by another program has other bytes.
+    In that case the old file has the generation's name, and the file after it begins with the new
+    bytes; other programs may have appended to both. A rotation by another program has other bytes.
     """
     followed = paths.generation_file(rewrite.generation + 1)
     if disk.stat_name(folder, followed) is None:
@@ -164,11 +168,11 @@ def _took_place(disk: Disk, folder: int, rewrite: TimelineEntry) -> bool:
 def _was_open(disk: Disk, folder: int, generation: int) -> bool:
     """Whether the recovery point proves that a generation existed, whatever the files show now.
 
-    An editor puts what it likes in the place of a file. The rewrite that made the file took place
-    all the same: it was answered, and taken back it would be done once more by a repeat.
+    An editor may have replaced the file since. The rewrite took place all the same and was
+    acknowledged; if it were voided, a repeat of its command would apply it twice.
     """
-    mark = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
-    return mark is not None and mark.generation >= generation
+    point = decode_recovery_point(read_file(disk, folder, paths.recovery_point_file(paths.CONTEXT)))
+    return point is not None and point.generation >= generation
 
 
 def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerprint | None) -> bool:
@@ -186,7 +190,7 @@ def _begins_with(disk: Disk, folder: int, name: str, expected: timeline.Fingerpr
 
 
 def _is_present(disk: Disk, folder: int, generation: int) -> bool:
-    """True when a past generation's file is the very file that is the present one."""
+    """Whether a past generation's name leads to the same file as `context.jsonl`."""
     old = disk.stat_name(folder, paths.generation_file(generation + 1))
     present = disk.stat_name(folder, paths.CONTEXT)
     return old is not None and present is not None and old.inode == present.inode

@@ -146,7 +146,7 @@ def inspect(disk: Disk, folder: int, handle: int, failed_syncs: FailedSyncs) -> 
     failed_syncs.sync_to_read(disk, handle, paths.CONTEXT)
     generation = crash_recovery.present_generation(disk, folder)
     end = FileEnd(disk, folder, handle, paths.CONTEXT, generation, "", "", failed_syncs)
-    mark = end.mark()
+    mark = end.recovery_point()
     size = end.readable_size(mark)
     replay = end.replay(mark, size)
     entries = timeline.decode(read_file(disk, folder, paths.TIMELINE))
@@ -178,7 +178,7 @@ def readable_size(
     """
     failed_syncs.sync_to_read(disk, handle, name)
     end = FileEnd(disk, folder, handle, name, generation, "", "", failed_syncs)
-    return end.readable_size(end.mark())
+    return end.readable_size(end.recovery_point())
 
 
 def recovery_point_of(log: JsonlLog, machine: Speculation) -> bytes:
@@ -383,7 +383,7 @@ def _believe(
     With them comes the mark that it began from, if there is one to be believed, and the checksums
     of the whole file.
     """
-    mark = end.mark()
+    mark = end.recovery_point()
     is_fresh = end.is_fresh(opening.now, shared=opening.shared)
     if is_fresh:
         end.check_settled(mark)

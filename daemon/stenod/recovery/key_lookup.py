@@ -1,4 +1,4 @@
-"""Looking a key up in the bytes of a session: every generation, and the timeline for rewrites."""
+"""Lookup of idempotency keys in the files of a session."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,13 +14,13 @@ from stenod.core.lines import whole_lines
 from stenod.store.log import Log
 
 _FIRST_READ_BYTES: Final = 64 * limits.KIB
-"""Most commands are shorter; a longer one is read again with four times as much."""
+"""Bytes of the first read of a command; most are shorter, and longer ones are read again."""
 
 
 def build_filter(log: Log) -> KeyFilter:
-    """A filter that knows every key in the session's files; reads all of them, twice.
+    """Build a filter with every key in the session's files; reads all of them twice.
 
-    A line has at most one key of its own, so the number of lines gives its size.
+    A line has at most one key, so the number of lines determines the size.
     """
     generations = log.generations()
     lines = sum(
@@ -35,9 +35,9 @@ def build_filter(log: Log) -> KeyFilter:
 
 
 def look_up(log: Log, path: str, key: str) -> Applied | None:
-    """What the command of this key did, or None if all of its records are nowhere.
+    """Find the command of a key; None if no file has all of its records.
 
-    The oldest generation that has it is where it was applied: its first answer.
+    The oldest generation that has it is the one in which it was applied.
     """
     for entry in timeline.decode(log.timeline()):
         if entry.key == key and entry.kind in timeline_entries.REWRITES:
@@ -52,7 +52,7 @@ def look_up(log: Log, path: str, key: str) -> Applied | None:
 
 
 def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
-    # The place of a command's first line: a stamp of its own, or number 0 of a batch.
+    # The stamp of a command's first line: of a single record, or number 0 of a batch.
     wanted = re.compile(rb'"_id":"%b(?:"|\.0/)' % key.encode())
     line = 0
     for offset, block in blocks(log, generation):
@@ -67,7 +67,7 @@ def _look_up_in(log: Log, generation: int, key: str) -> Applied | None:
 
 
 def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -> Applied | None:
-    """The command with its first line at `offset`; its batch may continue beyond the block."""
+    """Parse the command with its first line at `offset`; its batch may exceed the block."""
     size = _FIRST_READ_BYTES
     while True:
         data = log.read(generation, offset, size)
@@ -84,12 +84,12 @@ def _command_at(log: Log, generation: int, offset: int, number: int, key: str) -
 
 
 def blocks(log: Log, generation: int, begin: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of a generation's whole lines from `begin`, `BLOCK_BYTES` at a time."""
+    """Yield offset and bytes of a generation's whole lines from `begin`, a block at a time."""
     return blocks_of(lambda size, offset: log.read(generation, offset, size), begin)
 
 
 def blocks_of(read: Callable[[int, int], bytes], begin: int = 0) -> Iterator[tuple[int, bytes]]:
-    """As `blocks`, of what `read` gives for a size and an offset."""
+    """Yield blocks of whole lines as `blocks`; `read` takes a size and an offset."""
     offset, rest = begin, b""
     while data := read(limits.BLOCK_BYTES, offset + len(rest)):
         data = rest + data

@@ -1,6 +1,6 @@
-"""The end of one of a session's files: made durable, then judged, then put right.
+"""Repair of a file's tail after a crash: sync it, judge it, cut torn writes.
 
-Only what a crash can have left is cut, and never without a copy. Everything here blocks.
+Only bytes that a crash can have left are cut, and never without a copy. Everything here blocks.
 """
 
 import errno
@@ -27,7 +27,7 @@ from stenod.store.quarantine import quarantine
 
 
 class _Repair(msgspec.Struct, frozen=True):
-    """What the end of a file needs: `region` begins at `start`, `tail` says what of it stays."""
+    """The repair of a tail: `region` begins at `start`, and `tail` is its judgement."""
 
     start: int
     region: bytes
@@ -43,17 +43,17 @@ class _Repair(msgspec.Struct, frozen=True):
 
 
 class FileEnd(msgspec.Struct, frozen=True):
-    """An open file of a session, at which something may have to be mended.
+    """An open file of a session, with a tail that may need repair.
 
     Attributes:
         disk: the disk it lies on.
         folder: its open folder.
         handle: the open file.
         name: its name.
-        generation: which generation it is; 0 for a file that has none.
+        generation: its generation; 0 for a file without generations.
         session: the session's id, for messages.
         path: the folder's path, for messages.
-        failed_syncs: records a failed sync, and the first one that covers the whole file.
+        failed_syncs: records a failed sync, and the first later one of the whole file.
     """
 
     disk: Disk
@@ -70,40 +70,44 @@ class FileEnd(msgspec.Struct, frozen=True):
         """Its bytes."""
         return self.disk.stat(self.handle).size
 
-    def mark(self) -> RecoveryPoint | None:
-        """The mark that an earlier writer left, if it speaks of this very file."""
-        mark = self._mark()
-        is_it = mark is not None and self.disk.stat(self.handle).inode == mark.inode
-        return mark if mark is not None and is_it and self._holds(mark) else None
+    def recovery_point(self) -> RecoveryPoint | None:
+        """Return the recovery point of an earlier writer, if it belongs to this file."""
+        point = self._read_recovery_point()
+        is_it = point is not None and self.disk.stat(self.handle).inode == point.inode
+        return point if point is not None and is_it and self._holds(point) else None
 
     def changed_since(self) -> Position | None:
-        """Where the file ended when an earlier writer left it, if that is not in it any more."""
-        mark = self._mark()
-        if mark is None or self._holds(mark):
+        """Return the head at the recovery point if the file has changed since, else None."""
+        point = self._read_recovery_point()
+        if point is None or self._holds(point):
             return None
-        return Position(mark.generation, mark.lines)
+        return Position(point.generation, point.lines)
 
-    def _mark(self) -> RecoveryPoint | None:
-        mark = decode_recovery_point(
+    def _read_recovery_point(self) -> RecoveryPoint | None:
+        point = decode_recovery_point(
             read_file(self.disk, self.folder, paths.recovery_point_file(self.name))
         )
-        return mark if mark is not None and mark.generation == self.generation else None
+        return point if point is not None and point.generation == self.generation else None
 
-    def _holds(self, mark: RecoveryPoint) -> bool:
-        """True when the file starts with the bytes of the recovery point, by its fingerprint."""
-        is_there = 0 <= mark.bytes <= self.size
-        marked = (mark.bytes, mark.crc)
-        return is_there and fingerprint(self.disk, self.handle, mark.bytes) == marked
+    def _holds(self, point: RecoveryPoint) -> bool:
+        """Whether the file begins with the bytes of a recovery point, by its fingerprint."""
+        is_there = 0 <= point.bytes <= self.size
+        marked = (point.bytes, point.crc)
+        return is_there and fingerprint(self.disk, self.handle, point.bytes) == marked
 
     def make_durable(self, proven: int) -> int:
-        """Sync first, then read: what was written and never synced must not be believed yet.
+        """Make the file durable before it is read, since its end may never have been synced.
 
-        After a failed fsync the page cache shows bytes that no later fsync would write (Rebello et
-        al., Can Applications Recover from fsync Failures?, ATC 2020), and it is unknown whether an
-        earlier process had one. So what lies behind the last proven length is written again first,
-        and so is the size: a cut that a failed fsync dropped would leave the cut bytes on the disk.
+        After a failed fsync the page cache shows bytes that no later fsync writes (Rebello et al.,
+        Can Applications Recover from fsync Failures?, ATC 2020), and an earlier process may have
+        had one. So the bytes behind the last proven length are written again first, and so is the
+        size: a cut that a failed fsync dropped would leave the cut bytes on the disk.
 
-        Returns the size that is durable; what is longer came since.
+        Args:
+            proven: the length that is known to be durable.
+
+        Returns:
+            The durable size; later bytes may follow.
         """
         size = self.size
         write_again(self.disk, self.handle, proven, size)
@@ -118,17 +122,17 @@ class FileEnd(msgspec.Struct, frozen=True):
             self.disk.fsync(self.handle)
 
     def is_fresh(self, now: float, *, shared: bool) -> bool:
-        """True when a program that shares the folder may be writing right now."""
+        """Whether a program that shares the folder may be writing to the file now."""
         age_s = now - self.disk.stat(self.handle).modified_s
         return shared and abs(age_s) < limits.FOREIGN_SETTLE_S
 
-    def check_settled(self, mark: RecoveryPoint | None) -> None:
-        """Refuse to judge an end that another program may be in the middle of.
+    def check_settled(self, point: RecoveryPoint | None) -> None:
+        """Refuse to judge a tail that another program may be writing.
 
         Raises:
-            Busy: it is damaged; nothing was changed.
+            Busy: the tail is damaged; nothing was changed.
         """
-        tail = self._examine(mark).tail
+        tail = self._examine(point).tail
         if tail.damage is not None or tail.unended:
             raise Busy(
                 f"another program seems to be writing a line of {self.path}/{self.name}: try again"
@@ -136,14 +140,14 @@ class FileEnd(msgspec.Struct, frozen=True):
                 session=self.session,
             )
 
-    def readable_size(self, mark: RecoveryPoint | None) -> int:
-        """Bytes that a reader may be given: whole batches of whole lines; nothing is repaired.
+    def readable_size(self, point: RecoveryPoint | None) -> int:
+        """Return the bytes of whole batches of whole lines, which readers may get; repair nothing.
 
-        The last block is enough to see that, unless a batch without its end began before it.
+        The last block shows them, unless a torn batch begins before it.
         """
         reach = limits.BLOCK_BYTES
         while True:
-            repair = self._examine(mark, reach)
+            repair = self._examine(point, reach)
             is_all = repair.start == 0 or reach >= limits.TORN_TAIL_BYTES_MAX
             if repair.tail.keep or not repair.region or is_all:
                 break
@@ -152,30 +156,30 @@ class FileEnd(msgspec.Struct, frozen=True):
         return repair.start + whole
 
     def mend(
-        self, mark: RecoveryPoint | None, now: float, entries: list[TimelineEntry], *, durable: int
+        self, point: RecoveryPoint | None, now: float, entries: list[TimelineEntry], *, durable: int
     ) -> int:
-        """Put the end of the file right, durably; returns the size of what is left.
+        """Repair the tail of the file durably, and return the file's size.
 
-        1. The bytes to cut are copied, 2. the timeline gets an entry, 3. they are cut, if they
-        still are what was copied; 4. what is there then is judged anew. A crash between two steps
-        leaves the damage where it is, so that the steps are repeated and the entry is written once.
+        1. The bytes to cut are copied. 2. The timeline gets an entry. 3. The bytes are cut, if they
+        are unchanged. 4. The tail is judged again. A crash between two steps leaves the damage in
+        place, so the next opening repeats the steps and writes no second entry.
 
         Args:
-            mark: how far it is known to have been synced.
+            point: the recovery point, if there is one.
             now: Unix time in seconds.
-            entries: of the timeline.
-            durable: the size that was synced; what another program appended since is synced, too,
-                because only durable bytes are published.
+            entries: the timeline.
+            durable: the size that was synced; bytes that another program has appended since are
+                synced, too, because only durable bytes are published.
 
         Raises:
-            Busy: another program writes there faster than it can be copied, or edits what was
-                marked; it was not cut.
+            Busy: another program keeps writing the tail, or edits the bytes before the recovery
+                point; nothing was cut.
         """
         last = entries[-1] if entries else None
         for _ in range(limits.MEND_LOOKS_MAX):
-            repair = self._examine(mark)
+            repair = self._examine(point)
             if repair.tail.damage is None and not repair.tail.unended:
-                self._check_marked(mark)
+                self._check_marked(point)
                 if repair.end > durable:
                     self._sync()
                 return repair.end
@@ -183,7 +187,7 @@ class FileEnd(msgspec.Struct, frozen=True):
             if last is None or (last.kind, last.details) != (entry.kind, entry.details):
                 jsonl.append_timeline(self.disk, self.folder, timeline.encode(entry))  # 2.
                 last = entry
-            self._check_marked(mark)
+            self._check_marked(point)
             if self._is_still(repair):
                 self._apply(repair)  # 3.
                 durable = repair.keep
@@ -193,7 +197,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         )
 
     def _entry(self, repair: _Repair, now: float) -> TimelineEntry:
-        """The timeline entry of a repair, after its bytes were copied."""
+        """Copy the bytes to cut, and return the timeline entry of the repair."""
         return TimelineEntry(
             kind=timeline_entries.REPAIRED,
             generation=self.generation,
@@ -207,24 +211,24 @@ class FileEnd(msgspec.Struct, frozen=True):
             },
         )
 
-    def _check_marked(self, mark: RecoveryPoint | None) -> None:
-        """Refuse to go on from a mark below which another program edits right now.
+    def _check_marked(self, point: RecoveryPoint | None) -> None:
+        """Refuse a recovery point if another program is editing the bytes before it.
 
-        What stands behind it then may begin in the middle of a line.
+        The bytes behind it may then begin inside a line.
 
         Raises:
-            Busy: it does; the next opening judges what is there without the mark.
+            Busy: the bytes changed; the next opening judges the file without the recovery point.
         """
-        if mark is not None and not self._holds(mark):
+        if point is not None and not self._holds(point):
             raise Busy(
                 f"another program is editing {self.path}/{self.name}: try again in a moment",
                 session=self.session,
             )
 
     def _is_still(self, repair: _Repair) -> bool:
-        """True when the file ends as it did when it was examined: nothing came since."""
+        """Whether the tail is unchanged since it was judged."""
         expected = repair.region[repair.tail.keep :]
-        # One call, and one byte more than expected: another program may write between two calls.
+        # One read of one byte more than expected, since another program may write between two.
         return self.disk.read(self.handle, len(expected) + 1, repair.keep) == expected
 
     def _apply(self, repair: _Repair) -> None:
@@ -234,20 +238,20 @@ class FileEnd(msgspec.Struct, frozen=True):
             self.disk.truncate(self.handle, repair.keep)
         self._sync()
 
-    def marked_checksums(self, mark: RecoveryPoint | None) -> BlockChecksums:
-        """The checksums of the marked bytes; of none without a mark."""
-        if mark is None:
+    def marked_checksums(self, point: RecoveryPoint | None) -> BlockChecksums:
+        """Return the checksums up to the recovery point, empty ones without a recovery point."""
+        if point is None:
             return BlockChecksums()
-        return BlockChecksums(mark.bytes, mark.checksums)
+        return BlockChecksums(point.bytes, point.checksums)
 
     def replay(
-        self, mark: RecoveryPoint | None, size: int, checksums: BlockChecksums | None = None
+        self, point: RecoveryPoint | None, size: int, checksums: BlockChecksums | None = None
     ) -> Replay:
-        """What the first `size` bytes say, from the mark on; `checksums` is fed with them."""
+        """Replay the first `size` bytes from the recovery point on, and feed `checksums`."""
         replay, offset = Replay(), 0
-        if mark is not None:
-            replay = Replay(mark.lines, mark.counters(), SeekIndex(mark.milestones))
-            offset = mark.bytes
+        if point is not None:
+            replay = Replay(point.lines, point.counters(), SeekIndex(point.milestones))
+            offset = point.bytes
         for block in self._blocks(offset, size):
             replay.feed(block)
             if checksums is not None:
@@ -257,29 +261,29 @@ class FileEnd(msgspec.Struct, frozen=True):
         return replay
 
     def _examine(
-        self, mark: RecoveryPoint | None, reach: int = limits.TORN_TAIL_BYTES_MAX
+        self, point: RecoveryPoint | None, reach: int = limits.TORN_TAIL_BYTES_MAX
     ) -> _Repair:
-        if mark is None and reach > limits.BLOCK_BYTES and not self._has_lost_pages(reach):
-            # Without NUL pages only the very end can be torn, and that is seen in little memory.
+        if point is None and reach > limits.BLOCK_BYTES and not self._has_lost_pages(reach):
+            # Without NUL pages only the very end can be torn, which the last block shows.
             repair = self._examine(None, limits.BLOCK_BYTES)
             if repair.tail.keep or repair.start == 0:
                 return repair
-        start, region = self._region(mark, reach)
-        return _Repair(start, region, examine_tail(region, marked=mark is not None))
+        start, region = self._region(point, reach)
+        return _Repair(start, region, examine_tail(region, marked=point is not None))
 
     def _has_lost_pages(self, reach: int) -> bool:
-        """True when there are NULs in the last `reach` bytes: pages that no sync made durable."""
+        """Whether the last `reach` bytes have NULs: pages that no sync made durable."""
         size = self.size
         for offset in range(max(0, size - reach), size, limits.BLOCK_BYTES):
             if b"\0" in self.disk.read(self.handle, limits.BLOCK_BYTES, offset):
                 return True
         return False
 
-    def _region(self, mark: RecoveryPoint | None, reach: int) -> tuple[int, bytes]:
-        """Offset and bytes of what has to be judged: behind the mark, or the end of the file."""
+    def _region(self, point: RecoveryPoint | None, reach: int) -> tuple[int, bytes]:
+        """Return offset and bytes to judge: behind the recovery point, or the end of the file."""
         size = self.size
-        if mark is not None:
-            return mark.bytes, self.disk.read(self.handle, size - mark.bytes, mark.bytes)
+        if point is not None:
+            return point.bytes, self.disk.read(self.handle, size - point.bytes, point.bytes)
         start = max(0, size - reach)
         region = self.disk.read(self.handle, size - start, start)
         if start:
@@ -295,7 +299,7 @@ class FileEnd(msgspec.Struct, frozen=True):
         return f"{paths.QUARANTINE}/{kept}"
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
-        """Whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
+        """Yield whole lines from `start` to `end`, about `BLOCK_BYTES` at a time."""
         rest = b""
         while start < end:
             data = self.disk.read(self.handle, min(limits.BLOCK_BYTES, end - start), start)
@@ -310,6 +314,6 @@ class FileEnd(msgspec.Struct, frozen=True):
 
 
 def fingerprint(disk: Disk, handle: int, size: int) -> timeline.Fingerprint:
-    """The fingerprint of the first `size` bytes of an open file."""
+    """Return the fingerprint of the first `size` bytes of an open file."""
     start = max(0, size - limits.FINGERPRINT_BYTES)
     return timeline.fingerprint(size, disk.read(handle, size - start, start))

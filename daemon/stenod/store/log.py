@@ -1,7 +1,7 @@
 """The log interface of rewrite planners, key lookups and readers.
 
-What they are given is a `JsonlLog`, plain files; what only its writer needs stands there alone. All
-methods block and raise OSError.
+`JsonlLog` implements it with plain files, and has further methods for its writer. All methods block
+and raise OSError.
 """
 
 from typing import Protocol
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A piece of a rewrite: bytes of a generation that exists."""
+    """A piece of a rewrite: a range of an existing generation."""
 
     generation: int
     offset: int
@@ -18,50 +18,50 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 Piece = Copy | bytes
-"""A new file is made of pieces: copied ranges, which the kernel moves, and new lines."""
+"""A piece of a new file: a copied range, which the kernel copies, or new lines."""
 
 
 class View(Protocol):
-    """Durable bytes that a reader holds on to while the writer may replace or close the file.
+    """Durable bytes of a file, readable even after the writer has replaced or closed the file.
 
     Attributes:
-        size: how many bytes may be read; they never change.
+        size: the readable bytes, which never change.
     """
 
     size: int
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; blocks."""
+        """Read up to `size` bytes from `offset`; blocks."""
         ...
 
     def release(self) -> None:
-        """Let go; not while a read is under way."""
+        """Release the file; not during a read."""
         ...
 
 
 class Log(Protocol):
-    """One session's files, as far as they are durable.
+    """The durable part of one session's files.
 
     Attributes:
-        generation: the generation that is appended to.
+        generation: the present generation.
     """
 
     generation: int
 
     def length(self, generation: int) -> int:
-        """Durable bytes of a generation; FileNotFoundError if there is none."""
+        """Return the durable bytes of a generation; FileNotFoundError if it does not exist."""
         ...
 
     def read(self, generation: int, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of a generation from `offset`, no more than are durable."""
+        """Read up to `size` durable bytes of a generation from `offset`."""
         ...
 
     def generations(self) -> list[int]:
-        """The generations that are there, oldest first, the present one last."""
+        """List the existing generations, oldest first, the present one last."""
         ...
 
     def timeline(self) -> bytes:
-        """The session's timeline."""
+        """Read the session's timeline."""
         ...
 
     def append_timeline(self, line: bytes) -> None:
