@@ -1,6 +1,6 @@
-"""Commands of clients: one frozen struct each, tagged by the field `command`.
+"""Commands of clients, tagged by the field `command`.
 
-A request contains the JSON of one command. The records of an append travel as lines of their own,
+Each command is a frozen struct, and a request contains the JSON of one. The records of an append travel as lines of their own,
 so they are not encoded twice. PROTOCOL.md describes each command; a test compares the two.
 """
 

@@ -1,4 +1,4 @@
-"""Scanner for the damage of a JSONL file, and the edits of a repair.
+"""Scanner for damage of JSONL files, and edits to repair it.
 
 A `Scanner` gets a file's bytes in blocks of any size and keeps at most one line of them. It never
 raises: any bytes are lines or damage. A repair is a list of edits; each edit cuts bytes that are
@@ -178,7 +178,7 @@ class Scanner(msgspec.Struct):
         return Finding(remark.kind, remark.what, *remark.spot)
 
     def _no_object(self, value: object, spot: Spot) -> Finding:
-        what = f"JSON that is no object: {json_type(value)}"
+        what = f"JSON that is not an object: {json_type(value)}"
         if not self.schema.objects_only:
             return Finding("plain_value", what, *spot)
         return Finding("not_object", what, *spot, edits=(Edit(spot.offset, spot.size),))

@@ -1,4 +1,4 @@
-"""Events for subscribers: one frozen struct per kind, tagged by the field `kind`.
+"""Events for subscribers, tagged by the field `kind`.
 
 An event has the request id of its `subscribe` and travels in the same frame as a reply.
 """

@@ -82,7 +82,7 @@ COMPACTION_SILENT_LEASE_MS: Final = 600_000
 """Lease of a compactor that cannot renew it: a model's answer takes minutes at most."""
 
 COMPACTION_LEASE_MS_MAX: Final = 3_600_000
-"""Longest lease, for a compactor that cannot renew it; an abandoned one blocks others so long."""
+"""Longest lease, for a compactor that cannot renew it; an abandoned one blocks others."""
 
 COMPACTION_ATTEMPTS_MAX: Final = 8
 """Attempts to choose a cut beside concurrent rewrites before the compactor is asked to retry."""
@@ -420,7 +420,7 @@ FINDINGS_LISTED_MAX: Final = 1000
 """Findings of one session or file that are listed; the others are counted by kind."""
 
 REPAIR_EDITS_MAX: Final = 250_000
-"""Places of one file that one repair changes, 120 bytes each; a file with more is no transcript."""
+"""Places of one file that one repair changes, 120 bytes each; a file with more is not a transcript."""
 
 STATE_BYTES_MAX: Final = 1 * MIB
 """Bytes of a session's `state.json`; kimi-cli keeps its tasks there, a few KiB."""

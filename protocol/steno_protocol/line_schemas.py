@@ -1,4 +1,4 @@
-"""Schemas of the lines of each file type, checked line by line in bounded memory."""
+"""Schemas of the lines of each file type."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -109,7 +109,7 @@ class Stamps:
     def _torn(self, batch: _Batch, end: int) -> Remark:
         key, index, size = batch.next.key, batch.next.index, batch.next.size
         first = batch.first
-        what = f"the batch {key} has {size} records, and number {index + 1} is not there"
+        what = f"the batch {key} has {size} records, and number {index + 1} is missing"
         return Remark("torn_batch", what, first._replace(size=end - first.offset))
 
     def _complete(self, stamp: Stamp, spot: Spot) -> Iterator[Remark]:

@@ -1,4 +1,4 @@
-"""Messages of the protocol: a header frame and at most one frame of lines.
+"""Messages of the protocol: a header and at most one block.
 
 Requests:  STENO/2 LF [[request id, number of records, command], ...]    record LF record LF ...
 Answers:   STENO/2 LF [[request id, reply or event], ...]                block of lines

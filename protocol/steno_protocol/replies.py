@@ -1,4 +1,4 @@
-"""Replies of the daemon: one frozen struct per kind, tagged by the field `kind`."""
+"""Replies of the daemon, tagged by the field `kind`."""
 
 from typing import Literal
 

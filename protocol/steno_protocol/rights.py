@@ -1,4 +1,4 @@
-"""Rights of clients on other machines: read, write and admin, in rising order."""
+"""Rights of clients on other machines, in rising order."""
 
 import enum
 from typing import Final

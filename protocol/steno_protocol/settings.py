@@ -1,4 +1,4 @@
-"""The options of `config.toml`, and their values from a file and the environment.
+"""Options of `config.toml`, and their values from file and environment.
 
 The daemon reads the file before it serves, and `steno config` reads it to show the options in
 force. Each error names the file, the option and the remedy.
@@ -96,47 +96,47 @@ OPTIONS: Final = (
     ),
     Option(
         "log.file_bytes", "bytes", limits.LOG_BYTES_MAX,
-        "stenod.log is rotated to stenod.log.1 when it has so many bytes",
+        "size at which stenod.log is rotated to stenod.log.1",
         least=limits.LOG_BYTES_LEAST_MAX,
     ),
     Option(
         "log.files", "count", limits.LOG_FILES_MAX,
-        "how many rotated logs are kept beside stenod.log",
+        "number of rotated logs that are kept beside stenod.log",
         least=1, most=100,
     ),
     Option(
         "life.idle_exit_s", "seconds", 0.0,
-        "the daemon ends after this long without clients and queued commands; 0 is never",
+        "time without clients and queued commands after which the daemon exits; 0 is never",
     ),
     Option(
         "life.session_idle_s", "seconds", limits.SESSION_IDLE_S,
-        "the files of an unused session are closed after this long",
+        "time after which the files of an unused session are closed",
         least=1,
     ),
     Option(
         "life.sessions_open", "count", limits.OPEN_SESSIONS_MAX,
-        "sessions whose files may be open at a time, four files each; half of `ulimit -n` at most",
+        "sessions with open files at a time, four files each; half of `ulimit -n` at most",
         least=1, most=100_000,
     ),
     Option(
         "disk.slow_sync_s", "seconds", limits.SLOW_SYNC_S,
-        "a sync that takes longer is logged",
+        "duration above which a sync is logged as slow",
     ),
     Option(
         "disk.trash_days", "days", limits.TRASH_EXPIRY_S / limits.DAY_S,
-        "what was deleted lies in the trash for so long",
+        "time for which deleted sessions stay in the trash",
     ),
     Option(
         "disk.session_bytes", "bytes", 0,
-        "the files of one session may take so many bytes; 0 is no quota",
+        "largest size of one session's files; 0 is no quota",
     ),
     Option(
         "disk.root_bytes", "bytes", 0,
-        "all sessions of the root may take so many bytes; 0 is no quota",
+        "largest size of all sessions of the root; 0 is no quota",
     ),
     Option(
         "disk.free_bytes", "bytes", limits.FREE_BYTES,
-        "commands that add bytes are refused when the disk has less room than this; 0 is no floor",
+        "free space below which commands that add bytes are refused; 0 is no floor",
     ),
     Option(
         "network.listen", "address", "",
@@ -149,12 +149,12 @@ OPTIONS: Final = (
         most=65_535, is_live=False,
     ),
 )  # fmt: skip
-"""Every option but the table of mounts."""
+"""Every option except the table of mounts."""
 
 _BY_NAME: Final = {option.name: option for option in OPTIONS}
 
 MOUNTS_VARIABLE: Final = "STENO_MOUNTS"
-"""Overrides the table of mounts: `name=folder`, several with a colon between them."""
+"""Overrides the table of mounts: `name=folder` entries, separated by colons."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -372,7 +372,7 @@ def _expanded(folder: str) -> str:
 
 def example() -> str:
     """Return a `config.toml` with every option, all of them commented out."""
-    parts = ["# config.toml of a steno root; what is commented out has its default."]
+    parts = ["# config.toml of a steno root; a commented line shows the default."]
     parts += ["", "# Session trees outside the root, addressed as name:session.", "[mounts]"]
     parts += ['# kimi = "~/.kimi/sessions"']
     table = ""

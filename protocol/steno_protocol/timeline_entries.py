@@ -1,4 +1,4 @@
-"""Entries of a session's timeline: their kinds and the details of each kind.
+"""Entries of a timeline: kinds and their details.
 
     {"kind":"reverted","generation":3,"kept":120,"at":1764000000.5,"by":"planner","key":"0199...",
      "details":{"checkpoint_id":2,"from":2,"lines":120,"old_lines":241,"old":[81022,1822301],

@@ -1,4 +1,4 @@
-"""The cut of a compaction: the messages to summarise and those to keep."""
+"""The choice of a compaction's cut."""
 
 from array import array
 from typing import Final

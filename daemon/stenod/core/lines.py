@@ -1,4 +1,4 @@
-"""Whole lines of a file, and the judgement of its tail after a crash."""
+"""Whole lines of a file, and the judgement of its tail."""
 
 from collections.abc import Iterable, Iterator
 

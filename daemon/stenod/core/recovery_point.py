@@ -1,4 +1,4 @@
-"""Recovery points: a durable length of a session's file, and its numbers there.
+"""Recovery points: a durable length of a file, and its numbers.
 
 A recovery point makes opening fast, and separates a torn tail behind it from corruption before it;
 nothing else depends on it, so it may be lost, old or another program's. It is valid if the file's

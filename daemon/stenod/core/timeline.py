@@ -1,4 +1,4 @@
-"""The lines of `timeline.jsonl`: the history of a session and the intents of rewrites.
+"""Lines of `timeline.jsonl`: history and intents of rewrites.
 
 The entry of a rewrite is written before the rewrite, with the fingerprints of the old and the new
 file; a `voided` entry cancels it.

@@ -1,4 +1,4 @@
-"""Recovery of a session's files after a crash: torn timelines and unfinished rewrites.
+"""Recovery of unfinished rewrites and torn timelines after a crash.
 
 It runs before any file is read for use; `tail_repair` repairs the tail of a single file.
 """

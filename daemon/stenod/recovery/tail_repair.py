@@ -1,4 +1,4 @@
-"""Repair of a file's tail after a crash: sync it, judge it, cut torn writes.
+"""Repair of torn writes at the end of a file.
 
 Only bytes that a crash can have left are cut, and never without a copy. Everything here blocks.
 """

@@ -1,4 +1,4 @@
-"""Planning of a repair, which keeps whole records, each on its own line.
+"""Planning of a repair that keeps whole records.
 
 A repair is a rewrite, so the damaged file stays as a past generation, and no byte is lost.
 """

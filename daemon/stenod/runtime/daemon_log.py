@@ -1,8 +1,8 @@
-"""The daemon's log: one event a line with its fields, never a record.
+"""The daemon's log: one event a line with its fields.
 
     2026-01-02 03:04:05,678 INFO rewritten session="demo" kind="reverted" head="3:17"
 
-Values are JSON, so a value never contains a line end and a line can be parsed.
+No event contains a record. Values are JSON, so a value never contains a line end and a line can be parsed.
 """
 
 import json

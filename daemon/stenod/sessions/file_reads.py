@@ -1,4 +1,4 @@
-"""Reads of session files: blocks of lines, or a reference to the file."""
+"""Reads of session files, as lines or as a file reference."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The instant of a fork: a position in the context and one in the wire file.
+"""The instant at which a fork cuts context and wire file.
 
 Everything here blocks and changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Queries about sessions, answered by the writer of an open one or from the files.
+"""Queries about open and closed sessions.
 
 A query changes nothing, with two exceptions: an open session takes in the changes of another
 program, and a session whose sync failed is opened, which writes the doubtful bytes again.

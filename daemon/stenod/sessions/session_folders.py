@@ -1,4 +1,4 @@
-"""Folders of sessions in the root and the mounts, and reads of closed sessions.
+"""Folders of sessions, and reads of closed sessions.
 
 Everything here blocks. Folders are opened segment by segment and no symbolic link is followed, so
 that no id leads out of a tree.
