@@ -1,7 +1,8 @@
 """Commands of clients, tagged by the field `command`.
 
-Each command is a frozen struct, and a request contains the JSON of one. The records of an append travel as lines of their own,
-so they are not encoded twice. PROTOCOL.md describes each command; a test compares the two.
+Each command is a frozen struct, and a request contains the JSON of one. The records of an append
+travel as lines of their own, so they are not encoded twice. PROTOCOL.md describes each command; a
+test compares the two.
 """
 
 import re

@@ -420,7 +420,7 @@ FINDINGS_LISTED_MAX: Final = 1000
 """Findings of one session or file that are listed; the others are counted by kind."""
 
 REPAIR_EDITS_MAX: Final = 250_000
-"""Places of one file that one repair changes, 120 bytes each; a file with more is not a transcript."""
+"""Places of one file that one repair changes, 120 bytes each; transcripts have fewer."""
 
 STATE_BYTES_MAX: Final = 1 * MIB
 """Bytes of a session's `state.json`; kimi-cli keeps its tasks there, a few KiB."""

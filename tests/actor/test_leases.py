@@ -185,7 +185,9 @@ async def test_after_a_commit_the_next_compaction_may_begin_at_once() -> None:
         assert (again.at, again.cut, again.checkpoint_id) == ("1:5", "1:2", 2)
 
 
-@pytest.mark.parametrize(("preserve", "why"), [(4, "nothing before the last 4"), (0, "task away")])
+@pytest.mark.parametrize(
+    ("preserve", "why"), [(4, "nothing before the last 4"), (0, "remove the task")]
+)
 async def test_where_there_is_nothing_to_do_there_is_no_lease_and_no_id(
     preserve: int, why: str
 ) -> None:

@@ -237,9 +237,9 @@ def test_a_compaction_is_a_rewrite_that_carries_its_checked_summary() -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        ([], "with one record, the summary: 0 came"),
-        ([SUMMARY, SUMMARY], "with one record, the summary: 2 came"),
-        ([b'{"role":"assistant","content":"x"}'], "of the role user"),
+        ([], "takes one record, the summary, and got 0"),
+        ([SUMMARY, SUMMARY], "takes one record, the summary, and got 2"),
+        ([b'{"role":"assistant","content":"x"}'], "have the role user"),
         ([b"[]"], "has to be an object"),
     ],
 )

@@ -299,7 +299,7 @@ def test_nothing_is_forked_of_a_session_that_was_deleted_and_made_again_meanwhil
         again = StoredSession(world.disk, PATH).open(incarnation="another")
         apply(again, append("other"), user("another"))
         apply(again, clear("gone"))
-        with pytest.raises(Busy, match="made again"):
+        with pytest.raises(Busy, match="created again"):
             make(world.disk, trees, captured, wanted)
     assert world.ids() == ["demo"]
     world.sweep()

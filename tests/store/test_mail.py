@@ -157,7 +157,9 @@ def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> N
 def test_a_delivery_of_a_mail_that_does_not_wait_says_what_became_of_it() -> None:
     _, session = prepared()
     opened = session.open()
-    with pytest.raises(NotFound, match=r"D-Mail x does not wait: it was never sent.*no mail waits"):
+    with pytest.raises(
+        NotFound, match=r"D-Mail x is not pending: it was never sent.*no mail is pending"
+    ):
         apply(opened, deliver("d", "x"))
     apply(opened, SEND)
     with pytest.raises(NotFound, match="never sent to this session; the mail m waits"):

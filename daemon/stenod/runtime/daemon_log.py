@@ -2,7 +2,8 @@
 
     2026-01-02 03:04:05,678 INFO rewritten session="demo" kind="reverted" head="3:17"
 
-No event contains a record. Values are JSON, so a value never contains a line end and a line can be parsed.
+No event contains a record. Values are JSON, so no value contains a line end and each line can be
+parsed.
 """
 
 import json

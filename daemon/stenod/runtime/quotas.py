@@ -1,9 +1,9 @@
 """Quotas of sessions, and the floor of free space.
 
-Both are checked once a group, and a command that does not fit is refused before it is written. A quota is a limit set by the
-operator, so its error is `too_large`, as for every other limit. Too little free space is
-`storage_failed`, the error of a full disk a little later. A repeat of an applied command gets its
-first answer all the same.
+Both are checked once a group, and a command that does not fit is refused before it is written. A
+quota is a limit set by the operator, so its error is `too_large`, as for every other limit. Too
+little free space is `storage_failed`, the error of a full disk a little later. A repeat of an
+applied command gets its first answer all the same.
 """
 
 from collections.abc import Callable, Sequence
