@@ -194,16 +194,14 @@ delays an ack on another by one group, about 15 ms."""
 GROUP_BYTES_MAX: Final = 64 * MIB
 """Bytes of one group commit: bounds the duration of one sync and the extent of one failure."""
 
-KEYS_MAX: Final = 4096
-"""Keys that an open file's writer remembers, 262 bytes each: 64 clients with 64 in flight each."""
+KEYS_MAX: Final = 1024
+"""Keys that an open file's writer remembers, about 300 bytes each: 64 clients with 16 in flight
+each. An older key is looked up in the files."""
 
-KEYS_OPEN_MAX: Final = 64 * KEYS_MAX
-"""Keys that the writers of all open files remember together: about 64 MiB."""
+UNSTAMPED_KEYS_MAX: Final = 4096
+"""The same for a session whose lines have no stamps, since no file has its keys: a full mailbox."""
 
-KEYS_PIECE_MAX: Final = 256
-"""Keys that each open file has room for in any case: with 512 sessions of two files that is all."""
-
-KEYS_KEPT_MAX: Final = 16 * KEYS_MAX
+KEYS_KEPT_MAX: Final = 16 * UNSTAMPED_KEYS_MAX
 """Keys of closed sessions whose lines have no stamps, about 16 MiB: no file has these keys."""
 
 KEY_FILTER_KEY_BITS: Final = 32
@@ -213,11 +211,9 @@ each of those reads the session's files."""
 KEY_FILTER_BITS_MIN: Final = 1 << 17
 """Smallest key filter, 16 KiB, for 4 096 keys; it grows with them."""
 
-KEY_FILTER_BITS_MAX: Final = 1 << 26
-"""Largest key filter, 8 MiB, for two million keys; more keys cause more false positives."""
-
-KEY_FILTERS_BYTES_MAX: Final = 256 * MIB
-"""Bytes of the key filters of all open files: 512 sessions of 30 000 lines each."""
+KEY_FILTER_BITS_MAX: Final = 1 << 24
+"""Largest key filter, 2 MiB, for half a million keys; with two million one in 50 is a false
+positive."""
 
 BLOCK_BYTES: Final = 1 * MIB
 """Bytes of whole lines in one block of a read or of a backlog."""

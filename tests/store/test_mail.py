@@ -162,10 +162,10 @@ def test_a_delivery_of_a_mail_that_does_not_wait_says_what_became_of_it() -> Non
     ):
         apply(opened, deliver("d", "x"))
     apply(opened, SEND)
-    with pytest.raises(NotFound, match="never sent to this session; the mail m waits"):
+    with pytest.raises(NotFound, match="never sent to this session; the mail m is pending"):
         apply(opened, deliver("d", "x"))
     apply(opened, deliver("d", "m"))
-    with pytest.raises(NotFound, match="it was delivered as generation 1; no mail waits"):
+    with pytest.raises(NotFound, match="it was delivered as generation 1; no mail is pending"):
         apply(opened, deliver("d2", "m"))
     apply(opened, mail("m2", 0))
     apply(opened, clear("c"))

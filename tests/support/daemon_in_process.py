@@ -19,7 +19,6 @@ from stenod.api.clients import Peer
 from stenod.api.replies import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
-from stenod.core.key_budget import KeyRoom
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.runtime.services import Services
@@ -65,7 +64,6 @@ class DaemonInProcess:
         disk: SimulatedDisk,
         keys: Path | None = None,
         handles_max: int = sys.maxsize,
-        key_room: KeyRoom | None = None,
     ) -> None:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
@@ -87,7 +85,6 @@ class DaemonInProcess:
             flush=outbox.flush,
             statistics=Statistics(),
             log=self._told,
-            key_room=key_room or KeyRoom(),
             spawn=self._spawn,
         )
         self.services = services

@@ -10,7 +10,6 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.paths import key_time_ms
 from steno_protocol.positions import Position
-from stenod.core.key_budget import KeyRoom
 
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
 _RECORDED: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
@@ -51,8 +50,7 @@ class KeyTable:
     Args:
         opened_ms: Unix time in milliseconds at which the session was opened.
         youngest_ms: creation time of the newest key used before, 0 without keys; None if unknown.
-        keys_max: the number of remembered keys, exceeded by an eighth at most; `share` may lower
-            it.
+        keys_max: the number of remembered keys, exceeded by an eighth at most.
 
     Attributes:
         knows_youngest: the creation time of the newest key is known.
@@ -63,8 +61,6 @@ class KeyTable:
     ) -> None:
         self._applied: dict[str, Applied] = {}
         self._keys_max = keys_max + keys_max // 8
-        self._most = self._given = self._keys_max
-        self._room: KeyRoom | None = None
         self._opened_ms = opened_ms
         self.knows_youngest = youngest_ms is not None
         # The newest known key among those that were used and are not in the table.
@@ -93,48 +89,13 @@ class KeyTable:
         if self._filter is not None:
             for key in applied:
                 self._filter.add(key.encode())
-        if len(self._applied) > self._most:
-            self._fit()
-
-    def share(self, room: KeyRoom) -> None:
-        """Remember only as many from now on as there is room for, until `leave`."""
-        self._room = room
-        room.enter(self)
-        self._give(room.piece)
-        self._fit()
-
-    def leave(self) -> None:
-        """Nothing is added here any more: what room it had is others', and it needs no filter."""
-        self._filter = None
-        if self._room is not None:
-            self._room.leave(self)
-            self._room = None
-
-    def give_back(self, count: int) -> None:
-        """See `Tenant`."""
-        self._give(self._given - count)
-        if len(self._applied) > self._most:
-            self._forget_oldest(len(self._applied) - self._most)
-            # A dict keeps the place of what it had; another one takes as much as it needs.
-            self._applied = dict(self._applied)
+        # Many at once: a dict with deleted first keys skips their slots at each iteration.
+        if len(self._applied) > self._keys_max:
+            self._forget_oldest(len(self._applied) - self._keys_max + self._keys_max // 9)
 
     def drop_filter(self) -> None:
-        """See `Tenant`."""
+        """Release the filter, which a later lookup builds again."""
         self._filter = None
-
-    def _give(self, count: int) -> None:
-        self._given, self._most = count, min(count, self._keys_max)
-
-    def _fit(self) -> None:
-        """Get as much room as is needed, or forget what there is none for."""
-        room = self._room
-        while room is not None and self._most < min(len(self._applied), self._keys_max):
-            if not room.ask(self):
-                break
-            self._give(self._given + room.piece)
-        # Many at once: a dict with deleted first keys skips their slots at each iteration.
-        if len(self._applied) > self._most:
-            self._forget_oldest(len(self._applied) - self._most + self._most // 9)
 
     def _forget_oldest(self, count: int) -> None:
         instant = ""
@@ -177,8 +138,6 @@ class KeyTable:
         self._filter = key_filter
         self._youngest_ms = max(self._youngest_ms, key_filter.youngest_ms)
         self.knows_youngest = True
-        if self._room is not None:
-            self._room.filtered(self, key_filter.size)
 
 
 class KeyFilter:
@@ -204,11 +163,6 @@ class KeyFilter:
         self._bits = bytearray(bits // 8)
         self._room = bits // limits.KEY_FILTER_KEY_BITS
         self.youngest_ms = 0
-
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-        return len(self._bits)
 
     @property
     def is_full(self) -> bool:

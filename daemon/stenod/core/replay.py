@@ -36,7 +36,7 @@ class Replay:
     Attributes:
         lines: lines so far, blank and damaged ones included.
         counters: the numbers of the context.
-        milestones: what was so at some of the offsets that were passed.
+        milestones: seek points of the replayed lines.
     """
 
     lines: int = 0

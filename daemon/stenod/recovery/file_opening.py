@@ -429,7 +429,11 @@ def _recent_keys(
         # What came behind the mark is among the last lines then, with its keys.
         is_near = log.size - mark.bytes <= limits.UNPROVEN_BYTES_MAX
         begin, known = (mark.bytes, mark.youngest_key_ms) if is_near else (begin, None)
-    table = KeyTable(int(opening.now * 1000), _youngest_ms(known, log.generation, entries))
+    opened_ms, youngest_ms = int(opening.now * 1000), _youngest_ms(known, log.generation, entries)
+    if _stamp(entries):
+        table = KeyTable(opened_ms, youngest_ms)
+    else:
+        table = KeyTable(opened_ms, youngest_ms, limits.UNSTAMPED_KEYS_MAX)
     found = _last_lines(log, begin)
     for key, applied in applied_in(found, log.generation, lines - len(found)):
         if applied.first.line >= first_lines:
@@ -487,5 +491,5 @@ def _made_by_key(entries: list[TimelineEntry]) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _stamp(entries: list[TimelineEntry]) -> bool:
+def _stamp(entries: Sequence[TimelineEntry]) -> bool:
     return all(entry.details.get("stamp", True) is not False for entry in entries)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import msgspec
 
 from steno_protocol.settings import Settings
-from stenod.core.key_budget import KeyRoom
 from stenod.runtime.executor import Blocking, Commits, Spawn
 from stenod.runtime.mailbox import Budget
 from stenod.runtime.quotas import Quotas
@@ -25,7 +24,6 @@ class Services(msgspec.Struct, frozen=True):
         log: logs an event with fields.
         spawn: starts a task that no caller awaits.
         budget: what waits in all mailboxes together.
-        key_room: what all writers remember of keys together.
         settings: the options in force at this moment.
         quotas: how much sessions may take; None is as much as the disk has.
     """
@@ -39,7 +37,6 @@ class Services(msgspec.Struct, frozen=True):
     log: Callable[..., None]
     spawn: Spawn
     budget: Budget = msgspec.field(default_factory=Budget)
-    key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None
 

@@ -317,7 +317,7 @@ class OpenFiles:
         self._proven = proven
         self.unsynced.take()
         if opened is not None:
-            opened.machine.keys.leave()
+            opened.machine.keys.drop_filter()
             self._feed.detach()
 
     def end(self, *, is_whole: bool) -> None:
@@ -406,7 +406,6 @@ class OpenFiles:
             opened.log.close()
         self._check_ended()
         self.opened, self._proven = opened, None
-        opened.machine.keys.share(self._services.key_room)
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
         self._feed.begin_with(opened.machine)
