@@ -147,7 +147,7 @@ def _accepted(
     is_clean: bool,
     ended: bool,
 ) -> Span | None:
-    """The whole record that reading an object led to, if any."""
+    """Return the whole record at an object that was parsed, if there is one."""
     if isinstance(read, Span):
         if is_clean:
             return read if _is_text(line[read.start : read.end]) else None

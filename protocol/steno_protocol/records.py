@@ -282,7 +282,7 @@ def _part_chars(part: dict[str, Any]) -> int:
 
 
 def _chars_of_texts(block: bytes, count: int) -> int | None:
-    """As `plain_chars`, for compact messages of role and text; None for any other."""
+    """Count as `plain_chars`, for compact messages of role and text; None for any other."""
     try:
         found = _decode_texts(block)
     except msgspec.ValidationError:

@@ -38,7 +38,7 @@ class Admission:
         self._logged: str | None = None
 
     def own_key(self) -> KeyPair:
-        """The daemon's own key.
+        """Read the daemon's own key.
 
         Raises:
             Unauthorized: the key file is missing, or others can read it.
