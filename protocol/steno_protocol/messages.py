@@ -30,7 +30,7 @@ from steno_protocol.replies import AnyReply, ErrorReply, Reply
 from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION
 
 # A number, since searching bytes for a number is four times as fast as for bytes.
-NEWLINE: Final = ord("\n")
+_NEWLINE: Final = ord("\n")
 
 _FRAMES_MAX: Final = 2
 
@@ -166,7 +166,7 @@ def decode_requests(frames: Sequence[bytes]) -> list[Request | Unreadable]:
     return found
 
 
-def decode_header(header: bytes) -> AnyCommand:
+def _decode_header(header: bytes) -> AnyCommand:
     """Decode the command of a request.
 
     Raises:
@@ -186,7 +186,7 @@ def decode_header(header: bytes) -> AnyCommand:
         raise BadRequest(f"the header is not JSON in UTF-8: {_cut(error)}") from None
 
 
-def check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
+def _check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
     """Check the number and size of the records of a command.
 
     Raises:
@@ -253,7 +253,7 @@ def _records(frames: Sequence[bytes], entries: Sequence[_Entry | _Envelope]) -> 
         is_unfinished = not body.endswith(b"\n") and body
         raise BadRequest(
             f"the requests of the message have {count} records, and its second frame has"
-            f" {body.count(NEWLINE)} lines that end"
+            f" {body.count(_NEWLINE)} lines that end"
             f"{', and one that does not' if is_unfinished else ''}: send each record as a line that"
             " ends with a newline"
         )
@@ -265,8 +265,8 @@ def _request(entry: _Entry | _Envelope, records: Sequence[bytes]) -> Request | U
     try:
         command = entry.command
         if isinstance(command, msgspec.Raw):
-            command = decode_header(bytes(command))
-        check_records(command, records)
+            command = _decode_header(bytes(command))
+        _check_records(command, records)
     except StenoError as error:
         return Unreadable(request_id, error)
     return Request(request_id, command, records)
