@@ -1,1 +1,1 @@
-"""The daemon that owns session files: one writer a file, and an ack once the bytes are on disk."""
+"""The daemon that owns session files, with one writer a file."""

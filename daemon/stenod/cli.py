@@ -1,6 +1,6 @@
-"""The `stenod` command: takes the root, then serves it in the foreground or detached.
+"""The `stenod` command, which serves a root in the foreground or detached.
 
-Exit codes: 0 it ended (in the foreground) or it is ready (detached); 1 it could not start;
+Exit codes: 0 the daemon ended (in the foreground) or is ready (detached); 1 it could not start;
 2 the command line is wrong; 3 another daemon holds the root.
 """
 
@@ -27,15 +27,15 @@ EXIT_FAILED: Final = 1
 EXIT_HELD: Final = 3
 
 _OUTPUTS: Final = (1, 2)
-"""The handles of stdout and stderr."""
+"""File handles of stdout and stderr."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line of `stenod`."""
+    """Build the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="stenod",
         description="The daemon that owns the session files of one root; it detaches itself once"
-        " it answers.",
+        " it is ready.",
         epilog="exit codes: 0 ready or ended, 1 could not start, 2 wrong usage, 3 the root is"
         " held by another daemon",
     )
@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = parser.parse_args(arguments)
     if options.log and not options.foreground:
-        parser.error("--log goes with --foreground: a daemon in the background logs in its root")
+        parser.error("--log needs --foreground: a daemon in the background logs in its root")
     daemon.prepare_process()
-    # A service manager is not notified of a daemon that detaches from it.
+    # A detached daemon does not notify the service manager.
     supervisor = take_supervisor(os.environ)
     try:
         fd_limit.check_enough()
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(root: str | None, socket: str | None) -> Config:
-    home = os.path.expanduser("~")  # noqa: PTH111 (as text, also where it is not known)
+    home = os.path.expanduser("~")  # noqa: PTH111 (Path.home raises if the home is unknown)
     real = os.path.realpath(paths.root_folder(root, os.environ, home))
     folder = Path(paths.check_path(real, "root"))
     make_root(folder)
@@ -93,10 +93,10 @@ def _settings(root: str | None, socket: str | None) -> Config:
 
 
 def _check_log(path: Path) -> None:
-    """Refuse a log that is not a regular file: opening a FIFO waits for its reader.
+    """Refuse a log that is neither a file nor a device: opening a FIFO waits for its reader.
 
     Raises:
-        BadRequest: something lies there that no log can be written to.
+        BadRequest: the path leads to something that cannot be a log.
     """
     try:
         mode = path.stat().st_mode
@@ -115,7 +115,7 @@ def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor:
 
     def on_ready() -> None:
         if ready is not None:
-            # Its starter may have been killed meanwhile: other clients wait, or will come.
+            # The parent may have been killed meanwhile; other clients still need the daemon.
             with suppress(BrokenPipeError):
                 os.write(ready, b"ready")
             os.close(ready)
@@ -125,14 +125,14 @@ def _serve(settings: Config, *, log: Path | None, ready: int | None, supervisor:
 
 
 def _detach(settings: Config) -> int:
-    """Fork before anything is opened; the parent ends when the child answers, or cannot."""
+    """Fork before anything is opened; the parent exits when the child is ready or has failed."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
             answer = pipe.read()
         if answer == b"ready":
-            # A client waits for this end, and to take the interpreter apart takes a while.
+            # A client waits for this exit, and a regular interpreter shutdown takes a while.
             os._exit(0)
         print(answer.decode(errors="replace").partition(":")[2], file=sys.stderr)
         return int(answer.partition(b":")[0] or EXIT_FAILED)
@@ -151,7 +151,7 @@ def _serve_detached(settings: Config, writer: int) -> int:
         return _serve(settings, log=log, ready=writer, supervisor=Supervisor())
     except Exception as error:
         code = EXIT_HELD if isinstance(error, Held) else EXIT_FAILED
-        # A lack of memory has no text of its own.
+        # A MemoryError has no text.
         reason = str(error) or fault_of(error)
         daemon_log.log("cannot_start", error=reason)
         _notify_parent(writer, f"{code}:stenod: cannot start: {reason}")
@@ -162,20 +162,20 @@ def _notify_parent(writer: int, text: str) -> None:
     try:
         os.write(writer, text.encode())
     except OSError:
-        # It notified its parent that it was ready long ago: the log has the reason.
+        # The parent has exited, since the daemon was ready before; the log has the reason.
         return
 
 
 def _close_inherited(ours: int) -> None:
-    """Close the inherited handles, except the standard streams.
+    """Close the inherited handles, except the standard streams and `ours`.
 
-    A lock or a pipe of theirs is not to be held for the daemon's life: `flock start.lock stenod`
-    would keep the start lock, and a reader of that pipe would wait for its end.
+    The daemon must not hold another program's lock or pipe: `flock start.lock stenod` would keep
+    the start lock, and a reader of the pipe would wait for its end.
     """
     with suppress(OSError):
         found = {int(each.name) for each in Path("/proc/self/fd").iterdir()}
         for handle in found - {0, 1, 2, ours}:
-            # One of them is that of the listing itself.
+            # The handle of the listing itself is closed already.
             with suppress(OSError):
                 os.close(handle)
 

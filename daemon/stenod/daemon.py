@@ -1,7 +1,7 @@
 """The life of a daemon: lock, bind, serve, drain, end.
 
-The lock comes before the bind, because a second bind on the same path succeeds and steals every new
-client; the socket is removed only by the lock's holder.
+The daemon locks before it binds, because a second bind on the same path succeeds and steals every
+new client. Only the lock's holder removes the socket.
 """
 
 import gc
@@ -28,7 +28,7 @@ from stenod.api.metrics import MetricsServer
 from stenod.api.peers import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
-from stenod.idle_exit import Idleness
+from stenod.idle_exit import IdleExit
 from stenod.net.transport import Transport
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
@@ -50,15 +50,15 @@ from stenod.writer.group_commit import AdaptiveCommits
 from stenod.writer.services import Services
 
 _REMOTE_PART: Final = 4
-"""A quarter of the handles is for other machines: half is for sessions, an eighth is kept free."""
+"""The divisor of the handles for other machines: half is for sessions, an eighth stays free."""
 
 
 class Daemon:
     """One daemon on one root.
 
     Args:
-        config: its root, socket and mounts.
-        on_ready: called once it answers.
+        config: its root, socket, mounts and options.
+        on_ready: called once it accepts clients.
         supervisor: the service manager, if there is one.
     """
 
@@ -91,15 +91,15 @@ class Daemon:
         )
         self._services = self._make_services(disk)
         self._registry = Registry(trees, disk, self._services, self._spawn, self._handles)
-        self._registry.look_around = self._look_around
-        looks = Queries(self._registry, trees, self._services)
-        self._operations = Operations(trees, disk, self._registry, looks, self._services)
+        self._registry.check_root = self._check_root
+        queries = Queries(self._registry, trees, self._services)
+        self._operations = Operations(trees, disk, self._registry, queries, self._services)
         self._reporter = Reporter(self._config, self._registry, self._services)
         collector = Collector(trees, disk, self._registry, self._services)
-        self._router = self._make_router(looks, collector)
+        self._router = self._make_router(queries, collector)
 
     async def run(self, lock: RootLock) -> None:
-        """Serve until a signal or a `drain`; everything acknowledged is on disk on return."""
+        """Serve until a signal or a `drain`; every acknowledged byte is on disk on return."""
         self._lock = lock
         self._supervisor.check_listening(self._config.socket)
         try:
@@ -114,10 +114,10 @@ class Daemon:
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
-                # A parent that was notified may send a signal at once.
+                # A notified parent may send a signal at once.
                 await tasks.start(self._watch_signals)
                 if lock.left_by is not None:
-                    # Its own log ends abruptly: the reason is in the kernel's log.
+                    # The killed daemon's own log ends abruptly; the kernel's log has the reason.
                     daemon_log.log("left_by_killed", pid=lock.left_by.pid, see="the kernel's log")
                 lock.write_note(self._note())
                 daemon_log.log("ready", pid=os.getpid(), root=str(self._config.root))
@@ -158,12 +158,12 @@ class Daemon:
             self._registry.retire_idle()
             self._registry.end_stalled()
             self._router.forget_gone()
-            memory.give_back_free()
-            self._spawn(self._router.watch.look)
-            self._look_around()
+            memory.release_free()
+            self._spawn(self._router.foreign_poll.look)
+            self._check_root()
 
     def _forget_soon(self) -> None:
-        """A connection ended: forget its client, and others that end about now."""
+        """Remove the clients whose connections end about now, together and a little later."""
         if not self._is_forgetting:
             self._is_forgetting = True
             self._spawn(self._forget_ended)
@@ -172,12 +172,13 @@ class Daemon:
         await anyio.sleep(limits.FORGET_S)
         self._is_forgetting = False
         self._router.forget_gone()
-        memory.give_back_free()
+        memory.release_free()
 
-    def _look_around(self) -> None:
-        """Take no more commands if the root is not there any longer, or may be another's.
+    def _check_root(self) -> None:
+        """Drain if the root's lock or the socket is gone.
 
-        And end if no client can connect any more: connected clients find the next daemon too.
+        Without the lock another daemon may own the root. Without the socket no client can connect,
+        and connected clients find the next daemon.
         """
         if self._lock is None or self._drained.is_set():
             return
@@ -196,12 +197,12 @@ class Daemon:
             daemon_log.log("metrics", port=port)
 
     async def _end_when_idle(self) -> None:
-        await Idleness(self._services, self._is_used, lambda: self._router.connection_count).wait()
+        await IdleExit(self._services, self._is_used, lambda: self._router.connection_count).wait()
         daemon_log.log("idle_exit", idle_exit_s=self._config.settings.number("life.idle_exit_s"))
         self._drained.set()
 
     async def _measure_root(self) -> None:
-        """Keep the sizes of all sessions known, if there is a quota for them."""
+        """Measure the size of all sessions from time to time, if there is a quota for it."""
         measured_s = -limits.HOUSEKEEPING_S
         while True:
             is_due = time.monotonic() - measured_s >= limits.HOUSEKEEPING_S
@@ -209,7 +210,7 @@ class Daemon:
                 self._quotas.root_measured(await in_thread(self._quotas.measure_root))
                 measured_s = time.monotonic()
             wanted = self._quotas.wants_root
-            await anyio.sleep(limits.ROOM_LOOK_S if wanted else limits.HOUSEKEEPING_S)
+            await anyio.sleep(limits.ROOM_CHECK_S if wanted else limits.HOUSEKEEPING_S)
 
     def _is_used(self) -> bool:
         self._router.forget_gone()
@@ -228,11 +229,11 @@ class Daemon:
                     self._drained.set()
 
     def _reload(self) -> None:
-        """Read the configuration again; one that is not valid changes nothing."""
+        """Read the configuration again; an invalid one changes nothing."""
         try:
             waiting = self._config.adopt(config.read(self._config.root))
         except BadRequest as error:
-            daemon_log.log("config_refused", error=error.message, still="what was in force before")
+            daemon_log.log("config_refused", error=error.message, still="the options as before")
             return
         daemon_log.adopt(self._config.settings)
         self._statistics.slow_sync_s = self._config.settings.number("disk.slow_sync_s")
@@ -245,7 +246,7 @@ class Daemon:
         self._tasks.start_soon(self._guarded, work)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a background task; a fault in it ends that task alone."""
+        """Run a background task; an internal error ends that task alone."""
         try:
             await work()
         except Exception as error:
@@ -265,11 +266,11 @@ class Daemon:
             spawn=self._spawn,
         )
 
-    def _make_router(self, looks: Queries, collector: Collector) -> Router:
+    def _make_router(self, queries: Queries, collector: Collector) -> Router:
         router = Router(
             self._reporter,
             self._registry,
-            looks,
+            queries,
             self._operations,
             collector,
             self._outbox,
@@ -284,8 +285,8 @@ class Daemon:
         """Listen for clients on other machines, if that is configured.
 
         Raises:
-            Unauthorized, BadRequest: the daemon has no key of its own that only it can read.
-            StorageFailed: the address cannot be had.
+            Unauthorized, BadRequest: the daemon has no private key that only it can read.
+            StorageFailed: the address cannot be bound.
         """
         wanted = self._config.settings.text("network.listen")
         if not wanted:
@@ -298,11 +299,11 @@ class Daemon:
         daemon_log.log("listening", endpoint=endpoint)
 
     def _has_room(self, beside: int = 0) -> bool:
-        """Whether there is a handle for one more connection; the first refusal is logged.
+        """Whether a file handle is free for one more connection; the first refusal is logged.
 
         Args:
-            beside: connections of other machines that are there, for one more of them. Strangers
-                can make those, so they have a part of the handles alone.
+            beside: the present connections of other machines, if the new one is another. Anyone can
+                open those, so they are limited to a share of the handles.
         """
         if beside < self._handles.most // _REMOTE_PART and self._has_handle():
             return True
@@ -312,13 +313,12 @@ class Daemon:
         return False
 
     def _has_handle(self) -> bool:
-        # Counting thousands of handles for each refused connection would keep the loop from all
-        # else, and from ending them.
+        # Counting thousands of handles for each refused connection would block the event loop.
         if time.monotonic() < self._full_until:
             return False
         if self._handles.take(1):
             return True
-        self._full_until = time.monotonic() + limits.HANDLES_LOOK_S
+        self._full_until = time.monotonic() + limits.HANDLES_RECOUNT_S
         return False
 
     def _admits(self, public: str) -> str | None:
@@ -327,26 +327,25 @@ class Daemon:
 
 
 def prepare_process() -> None:
-    """What has to be true of the process before it opens anything.
+    """Configure the process before it opens anything.
 
-    The umask keeps others out of the socket and the files. The soft limit of open files is raised
-    to the hard one, for as many sessions and clients as may be. Memory of large reads goes back to
-    the system. The interpreter takes turns often, because a recovery that decodes in a thread must
-    not hold the loop back. What was imported never becomes garbage, and commands hardly make
-    cycles: the collector may look seldom.
+    The umask keeps other users out of the socket and the files. The soft limit of open files rises
+    to the hard one. Memory of large reads is returned to the system. Threads switch often, because
+    a recovery that decodes in a thread must not delay the event loop. Imported modules never become
+    garbage and commands hardly create cycles, so the garbage collector runs rarely.
     """
     os.umask(0o077)
-    # Conversations lie in this memory, and a core file may be read by a crash collector.
+    # The memory contains conversations, and a crash collector may read a core file.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Until the daemon listens to it, a request to read the configuration again must not end it; nor
-    # is what makes other daemons open their logs anew to end ours, which does so unasked.
+    # SIGHUP must not end the daemon before it handles it. SIGUSR1 and SIGUSR2 make other daemons
+    # reopen their logs; this one follows its log's name unasked.
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    memory.give_back()
+    memory.limit_heaps()
     gc.freeze()
     gc.set_threshold(limits.GC_OBJECTS_MAX)
-    sys.setswitchinterval(limits.SWITCH_S)
+    sys.setswitchinterval(limits.THREAD_SWITCH_S)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -355,10 +354,10 @@ def prepare_process() -> None:
 def serve(
     config: Config, lock: RootLock, on_ready: Callable[[], None], supervisor: Supervisor
 ) -> None:
-    """Run a daemon to its end; releases the lock.
+    """Run a daemon to its end, and release the lock.
 
     Raises:
-        StenoError, OSError: it could not start, or go on.
+        StenoError, OSError: the daemon could not start or continue.
     """
 
     async def main() -> None:
@@ -373,7 +372,7 @@ def serve(
 
 
 def _first_of(group: ExceptionGroup[Exception]) -> Exception:
-    """What went wrong in the daemon's tasks, not that something did."""
+    """Return the first error of the daemon's tasks, without its groups."""
     match group.exceptions[0]:
         case ExceptionGroup() as inner:
             return _first_of(inner)

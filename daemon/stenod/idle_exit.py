@@ -1,9 +1,9 @@
-"""The end of an idle daemon, after a configured time.
+"""The exit of an idle daemon after a configured time.
 
-A client that connects at that very moment is not lost. The socket is closed before the lock of the
-root is given up, so a greeting is answered or meets a closed connection, and is never left in
-silence; what is asked meanwhile is refused with `shutting_down`. In each case a client starts the
-next daemon and asks again, and that one waits for the lock.
+A client that connects at that moment is served by the next daemon. The socket is closed before the
+root's lock is released, so `hello` is answered or the connection is closed; a command is refused
+with `shutting_down`. In each case the client starts the next daemon, which waits for the lock, and
+repeats its request.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from steno_protocol import limits
 from stenod.writer.services import Services
 
 
-class Idleness:
-    """Watches how long a daemon has been of no use.
+class IdleExit:
+    """Measures how long a daemon has been unused.
 
     Args:
-        workshop: clock and settings.
+        services: clock and settings.
         is_used: whether a client is connected or a command is queued.
-        visits: a number that rises with each connection, so that none between two looks is missed.
+        visits: returns a number that rises with each connection, so that a short one counts, too.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Idleness:
 
     async def wait(self) -> None:
         """Return once the daemon was unused for the configured time."""
-        # Its starter is about to connect, and must find it.
+        # The client that started the daemon is about to connect.
         unused_since, seen = self._services.monotonic() + limits.PROBE_TIMEOUT_S, self._visits()
         while True:
             await anyio.sleep(self._pause_s())
@@ -47,6 +47,6 @@ class Idleness:
         return self._services.settings().number("life.idle_exit_s")
 
     def _pause_s(self) -> float:
-        """A quarter of the time, so that the end is at most so much late."""
+        """Return a quarter of the configured time, the largest delay of the exit."""
         wanted_s = self._idle_exit_s / 4 or limits.HOUSEKEEPING_S
-        return min(max(wanted_s, limits.IDLE_LOOK_S), limits.HOUSEKEEPING_S)
+        return min(max(wanted_s, limits.IDLE_CHECK_S), limits.HOUSEKEEPING_S)

@@ -1,12 +1,12 @@
-"""The protocols of systemd: notifications, and sockets handed over.
+"""systemd's protocols: notifications and socket activation.
 
-    READY=1                      it answers
-    RELOADING=1, MONOTONIC_USEC  it reads its configuration again; READY=1 follows
-    WATCHDOG=1                   its event loop turns, twice as often as WATCHDOG_USEC asks for
-    STOPPING=1                   it drains
+    READY=1                      the daemon accepts clients
+    RELOADING=1, MONOTONIC_USEC  the daemon reads its configuration again; READY=1 follows
+    WATCHDOG=1                   the event loop runs; sent twice in each period of WATCHDOG_USEC
+    STOPPING=1                   the daemon drains
 
-Each is one datagram to NOTIFY_SOCKET. A listening socket comes as file handle 3 when LISTEN_PID is
-our own pid.
+Each is one datagram to NOTIFY_SOCKET. A listening socket is file handle 3 if LISTEN_PID is the
+daemon's own pid.
 Source: sd_notify(3) and sd_listen_fds(3).
 """
 
@@ -34,8 +34,8 @@ class Supervisor(msgspec.Struct, frozen=True):
 
     Attributes:
         address: the address of its socket, empty without one.
-        watchdog_s: how long a silence may last, 0 for any.
-        listening: the handle of a socket that listens already.
+        watchdog_s: its watchdog period, 0 without a watchdog.
+        listening: the handle of the listening socket that it passed.
     """
 
     address: str = ""
@@ -43,19 +43,19 @@ class Supervisor(msgspec.Struct, frozen=True):
     listening: int | None = None
 
     def ready(self) -> None:
-        """It answers from now on."""
+        """Notify it that the daemon accepts clients."""
         self._notify("READY=1")
 
     def reloading(self) -> None:
-        """It reads its configuration again; `ready` has to follow."""
+        """Notify it that the daemon reads its configuration again; `ready` has to follow."""
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """It drains, and then ends."""
+        """Notify it that the daemon drains and then exits."""
         self._notify("STOPPING=1")
 
     async def keep_watchdog(self) -> None:
-        """Say twice in each period that the event loop turns; for ever."""
+        """Notify it twice in each watchdog period that the event loop runs; never returns."""
         if not self.watchdog_s:
             return
         while True:
@@ -63,10 +63,10 @@ class Supervisor(msgspec.Struct, frozen=True):
             await anyio.sleep(self.watchdog_s / 2)
 
     def check_listening(self, path: Path) -> None:
-        """Refuse a socket that clients would not find.
+        """Refuse a passed socket that clients would not find.
 
         Raises:
-            BadRequest: what was handed over does not listen at `path`.
+            BadRequest: the passed handle does not listen at `path`.
         """
         if self.listening is None:
             return
@@ -75,18 +75,21 @@ class Supervisor(msgspec.Struct, frozen=True):
                 where = handed.getsockname()
                 listens = handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         except OSError as error:
-            raise BadRequest(f"the handle that was handed over is no socket: {error}") from None
+            raise BadRequest(
+                f"the file handle from the service manager is not a socket: {error}; set"
+                f" ListenStream={path}"
+            ) from None
         if not listens or where != str(path):
             raise BadRequest(
-                f"the socket that was handed over is {where!r}, but clients of this root look at"
-                f" {path}: set ListenStream={path}"
+                f"the socket from the service manager is {where!r}, but clients of this root"
+                f" connect to {path}: set ListenStream={path}"
             )
         os.set_blocking(self.listening, False)
 
     def _notify(self, text: str) -> None:
         if not self.address:
             return
-        # A service manager that has gone is no reason to end.
+        # The daemon serves on without its service manager.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out,
@@ -95,7 +98,7 @@ class Supervisor(msgspec.Struct, frozen=True):
 
 
 def take_supervisor(environ: MutableMapping[str, str]) -> Supervisor:
-    """The service manager from the environment, which is cleared: it is for this process alone."""
+    """Return the service manager, and clear its variables, which are for this process alone."""
     variables = {name: environ.pop(name, "") for name in _VARIABLES}
     pid = str(os.getpid())
     address = variables["NOTIFY_SOCKET"]

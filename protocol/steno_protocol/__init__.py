@@ -1,4 +1,4 @@
-"""The contract between client and daemon: messages and the files on disk, as pure functions.
+"""The contract between client and daemon: messages and file formats.
 
 Messages   commands, replies, events    the contents of a request, its reply and an event
            messages                     messages as frames
@@ -15,7 +15,7 @@ Checks     checks, line_schemas         a check of a session's files; what their
            checksums                    the checksums of a file's blocks
            damage, record_salvage       damaged lines, and the whole records inside them
 Settings   settings, metrics            the options of `config.toml`, and the numbers of `stats`
-Helpers    _json, _settings_values, _toml_lines
+Helpers    _json
 """
 
 from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION, __version__

@@ -1,30 +1,30 @@
-"""Decoded JSON under static types: what a value is, said once."""
+"""Type guards for decoded JSON."""
 
 from typing import Any, TypeGuard
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """True for a JSON object; its keys can only be strings."""
+    """Whether a value is a JSON object; its keys are strings."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """True for a JSON array."""
+    """Whether a value is a JSON array."""
     return isinstance(value, list)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """True for a JSON number; Python counts true and false as integers, JSON does not."""
+    """Whether a value is a JSON number; Python counts true and false as integers, JSON does not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def whole_number(value: object) -> int:
-    """The integer that a value is, 0 for any other: another program may have written it."""
+    """Return an integer value as it is, and 0 for any other value of another program."""
     return value if isinstance(value, int) else 0
 
 
 def json_type(value: object) -> str:
-    """What JSON calls the type of a decoded value."""
+    """Return JSON's name for the type of a decoded value."""
     match value:
         case dict():
             return "object"

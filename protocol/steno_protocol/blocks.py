@@ -1,4 +1,4 @@
-"""Reading blocks of whole lines from a file, by line number, without decoding them."""
+"""Blocks of whole lines, read from a file by line number."""
 
 from typing import Protocol
 
@@ -9,14 +9,15 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.lines import count_lines, split_lines
 
 _LINE_BYTES_MAX = limits.RECORD_BYTES_MAX + limits.HEADER_BYTES_MAX
-"""A line that steno wrote is a record and its stamp; a longer one is foreign and passed over."""
+"""Bytes of a line by steno: a record and its stamp. A longer line is another program's and is
+skipped."""
 
 
 class Bytes(Protocol):
-    """Bytes of a file, as far as they may be read; they never change."""
+    """The readable bytes of a file, which never change."""
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`, fewer only at the end; blocks."""
+        """Read up to `size` bytes from `offset`, fewer only at the end; blocks."""
         ...
 
 
@@ -28,7 +29,7 @@ class Block(msgspec.Struct, frozen=True):
         next: number of the line after the last one.
         offset: byte offset of that line.
         data: the lines.
-        skipped: lines passed over because no message could hold them.
+        skipped: lines left out because they are too long for a message.
     """
 
     first: int
@@ -44,10 +45,10 @@ def read_block(
     """Read whole lines from line number `line` on; empty at the end of the bytes.
 
     Args:
-        view: what may be read.
-        line: number of the first line wanted.
-        offset: where that line begins, if the caller knows; lines are counted otherwise.
-        bytes_max: how much is wanted; one line is given however long it is.
+        view: the readable bytes.
+        line: number of the first line.
+        offset: the offset of that line, if the caller knows it; otherwise lines are counted.
+        bytes_max: bytes of the block; one line is always returned, however long.
         until: number of the line to end before.
 
     Raises:
@@ -71,7 +72,7 @@ def read_block(
 def read_lines(
     view: Bytes, line: int, offset: int, bytes_max: int, until: int | None = None
 ) -> tuple[Block, list[bytes]]:
-    """As `read_block`, with the lines one by one: the block itself holds no data."""
+    """Read as `read_block`, and return the lines one by one beside a block without data."""
     data = view.read(bytes_max, offset)
     lines = split_lines(data)
     end = offset + len(data)
@@ -84,7 +85,7 @@ def read_lines(
 
 
 def seek(view: Bytes, line: int) -> tuple[int, int]:
-    """Number and offset of line `line`, or of the end of the bytes if it has fewer."""
+    """Return number and offset of line `line`, or of the end of the bytes if there are fewer."""
     number, offset = 0, 0
     while number < line:
         data = view.read(limits.BLOCK_BYTES, offset)
@@ -99,11 +100,11 @@ def seek(view: Bytes, line: int) -> tuple[int, int]:
 
 
 def _whole(view: Bytes, offset: int, bytes_max: int) -> bytes | None:
-    """Whole lines from `offset`, or None when the first one is too long to be given."""
+    """Read whole lines from `offset`; None if the first one is too long for a message."""
     size = bytes_max
     while True:
         data = view.read(size, offset)
-        # Of more than was wanted, only the one line that did not fit into it.
+        # A read beyond `bytes_max` returns only the one line that is longer than that.
         cut = (data.rfind(b"\n") if size <= bytes_max else data.find(b"\n")) + 1
         if cut or len(data) < size:
             return data[:cut]

@@ -1,6 +1,7 @@
 """The next checkpoint id of a generation without checkpoint lines.
 
-A revert to the first checkpoint of a compacted file leaves no such line; the timeline has the id.
+A revert to the first checkpoint of a compacted file leaves no checkpoint line, so the id is taken
+from the timeline.
 """
 
 from collections.abc import Iterable
@@ -15,27 +16,27 @@ _KEEPING_IDS: Final = {
     timeline_entries.RESTORED,
     timeline_entries.MENDED,
 }
-"""After these the ids are those of the generation that they were made of."""
+"""Rewrites after which the ids continue those of their source generation."""
 
 
 def checkpoint_floor(entries: Iterable[TimelineEntry], present: int) -> int:
-    """The next checkpoint id of a generation without checkpoint lines.
+    """Return the next checkpoint id of a generation without checkpoint lines.
 
     Args:
-        entries: of the session's timeline, oldest first, without rewrites that were voided.
+        entries: the session's timeline, oldest first, without voided rewrites.
         present: the generation.
     """
     return NextCheckpointIds(entries).of(present)
 
 
 class NextCheckpointIds:
-    """The next checkpoint ids in a timeline, read once for any number of generations.
+    """The next checkpoint ids of a timeline, for any number of generations.
 
-    A revert reuses the id of its target, which is more than 0 when that began the file of a
-    compaction. After any other rewrite that keeps no ids, it is 0.
+    After a revert the next id is its target's; it is more than 0 if that is the first checkpoint of
+    a compacted file. After any other rewrite that keeps no ids, it is 0.
 
     Args:
-        entries: of the session's timeline, oldest first, without rewrites that were voided.
+        entries: the session's timeline, oldest first, without voided rewrites.
     """
 
     def __init__(self, entries: Iterable[TimelineEntry]) -> None:
@@ -48,7 +49,7 @@ class NextCheckpointIds:
                 self._forks[entry.generation] = entry
 
     def of(self, generation: int) -> int:
-        """The next checkpoint id of a generation without checkpoint lines."""
+        """Return the next checkpoint id of a generation without checkpoint lines."""
         while True:
             fork = self._forks.get(generation)
             if fork is not None and (number := whole_number(fork.details.get("checkpoint_id"))):

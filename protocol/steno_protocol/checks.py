@@ -1,7 +1,7 @@
-"""Checking files and whole session folders: what is damaged, and what contradicts what.
+"""Checks of files and of whole session folders; nothing is changed.
 
-A session's files speak of each other: the timeline of every rewrite, the mark of the synced bytes,
-names of the generations that there were. What they say is compared; nothing is changed.
+A session's files refer to each other: the timeline contains every rewrite, the recovery point the
+checksums of the synced bytes, and file names the generations. A check compares them.
 """
 
 import errno
@@ -22,20 +22,20 @@ from steno_protocol.replies import CheckedFile, CheckFinding, Verification
 from steno_protocol.timeline_entries import TimelineEntry
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes checked since the last call."""
+"""Receives the number of bytes checked since the last call."""
 
 _SHORT_OF: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors of a process without handles or memory; they say nothing about the file."""
+"""Errors of a process without handles or memory; the file itself may be sound."""
 
 _SMALL_BYTES: Final = limits.MIB
-"""A state or a mark that is longer is none."""
+"""Bytes of a state or a recovery point; a longer file is invalid."""
 
 _decode = msgspec.json.Decoder().decode
 _decode_entry = msgspec.json.Decoder(TimelineEntry).decode
 
 
 class Facts(NamedTuple):
-    """What is known of a file without reading it."""
+    """The size and inode of a file."""
 
     size: int
     inode: int
@@ -45,26 +45,27 @@ class Folder(Protocol):
     """An open folder that may be read. Every method may raise OSError."""
 
     def names(self, below: str = "") -> list[str]:
-        """The names in it, or in the folder `below`; empty if that is not there."""
+        """List the names in it, or in its folder `below`; empty if that does not exist."""
         ...
 
     def facts(self, name: str) -> Facts | None:
-        """What is known of a file, None if it is not there."""
+        """Return size and inode of a file, None if it does not exist."""
         ...
 
     def read(self, name: str, size: int, offset: int) -> bytes:
-        """Up to `size` bytes of a file from `offset`."""
+        """Read up to `size` bytes of a file from `offset`."""
         ...
 
 
 class Check(msgspec.Struct):
-    """What a check has found so far.
+    """The results of a check so far.
 
     Attributes:
-        files: what was looked into.
-        findings: what was found, the first `FINDINGS_TOLD_MAX` of it.
-        damage: how many findings are damage, listed or not.
-        notes: how many are not.
+        progress: receives the number of bytes checked.
+        files: the checked files.
+        findings: the first `FINDINGS_LISTED_MAX` findings.
+        damage: the number of findings that are damage, listed or not.
+        notes: the number of the others.
     """
 
     progress: Progress = lambda _: None
@@ -74,10 +75,10 @@ class Check(msgspec.Struct):
     notes: int = 0
 
     def add(self, name: str, finding: Finding, remedy: str | None = None) -> None:
-        """Add a finding; `remedy` names what fixes it, if not a repair."""
+        """Add a finding; `remedy` names its remedy if that is not a repair."""
         self.damage += finding.is_damage
         self.notes += not finding.is_damage
-        if len(self.findings) >= limits.FINDINGS_TOLD_MAX:
+        if len(self.findings) >= limits.FINDINGS_LISTED_MAX:
             return
         self.findings.append(
             CheckFinding(
@@ -94,7 +95,7 @@ class Check(msgspec.Struct):
         )
 
     def report(self, session: str | None, generation: int = 0) -> Verification:
-        """The findings as a reply."""
+        """Return the results as a reply."""
         return Verification(
             session=session,
             generation=generation,
@@ -106,7 +107,7 @@ class Check(msgspec.Struct):
 
 
 def blocks(read: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
-    """The first `size` bytes of a file, block by block; fewer if it ends before."""
+    """Read the first `size` bytes of a file block by block; fewer if it ends before."""
     offset = 0
     while offset < size:
         data = read(min(limits.BLOCK_BYTES, size - offset), offset)
@@ -119,13 +120,13 @@ def blocks(read: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
 def check_file(
     check: Check, name: str, data: Iterable[bytes], schema: LineSchema, *, remedies: bool = True
 ) -> Scanner:
-    """Look through one file.
+    """Check the lines of one file.
 
     Args:
-        check: takes in what is found.
+        check: receives the findings.
         name: the file's name.
         data: its blocks.
-        dialect: what it has to hold.
+        schema: the rules for its lines.
         remedies: a repair would change this file.
     """
     scanner = Scanner(schema)
@@ -153,15 +154,15 @@ def edits_of(
     schema: LineSchema,
     chosen: Callable[[Finding], Iterable[Edit]] = lambda finding: finding.edits,
 ) -> tuple[Scanner, list[Edit]]:
-    """The edits of a file's repair, and the scanner that found them.
+    """Return the edits that repair a file, and the scanner that found them.
 
     Args:
         data: its blocks.
-        dialect: what it has to hold.
-        chosen: what is done about a finding.
+        schema: the rules for its lines.
+        chosen: returns the edits for a finding.
 
     Raises:
-        TooLarge: more places than one repair changes.
+        TooLarge: the file has more damaged places than one repair changes.
     """
     scanner, edits = Scanner(schema), list[Edit]()
     for block in data:
@@ -170,8 +171,8 @@ def edits_of(
             edits = merged(edits)
         if len(edits) > limits.REPAIR_EDITS_MAX:
             raise TooLarge(
-                f"more than {limits.REPAIR_EDITS_MAX} places are damaged: this is no transcript,"
-                " or nothing of it is left to repair"
+                f"more than {limits.REPAIR_EDITS_MAX} places are damaged, too many for a repair:"
+                " check that the file is a transcript"
             )
     edits += [edit for finding in scanner.finish() for edit in chosen(finding)]
     return scanner, merged(edits)
@@ -185,21 +186,23 @@ def check_session(
     live: int | None = None,
     repairable: frozenset[str] | None = None,
 ) -> int:
-    """Check a session's folder; returns its present generation.
+    """Check a session's folder.
 
     Args:
-        check: takes in what is found.
-        folder: where it lies.
-        sizes: for `context.jsonl` and `wire.jsonl`, how many bytes are whole; what follows is the
-            next opening's to put right. All of a file that is not named is looked at.
-        live: the present generation of a session that is being written: what a rewrite is changing
-            right now is not judged.
-        repairable: the files that a repair by the caller would change; None is all whose lines it
-            can mend.
+        check: receives the findings.
+        folder: the session's folder.
+        sizes: the number of whole bytes of `context.jsonl` and `wire.jsonl`; the next opening
+            repairs the bytes behind them. Files that are not named are checked as a whole.
+        live: the present generation of a session that is being written; files that a rewrite may
+            be changing are left out. None for a closed session.
+        repairable: the files that a repair by the caller would change; None for all files.
+
+    Returns:
+        The present generation.
 
     Raises:
-        OSError: the folder cannot be read, or there is no handle or memory left to look with; what
-            cannot be read of the files is a finding.
+        OSError: the folder cannot be read, or the process has no handle or memory left. An
+            unreadable file is a finding.
     """
     names = folder.names()
     past = sorted(n for n in map(paths.generation_of, names) if n is not None)
@@ -250,7 +253,7 @@ def _check_lines(
         schema = schema_of(name, in_session=True)
         scanner = check_file(check, name, data, schema, remedies=remedies)
     except FileNotFoundError:
-        return  # an old generation expired meanwhile
+        return  # `gc` removed an old generation meanwhile
     except OSError as error:
         _report_unreadable(check, name, error)
         return
@@ -262,12 +265,12 @@ def _check_lines(
 
 
 def _end(data: bytes, offset: int, size: int, line: int) -> Finding:
-    """What the next opening puts right: it cuts what was never finished, or adds a newline."""
-    # A line of ours that lacks its newline was not acknowledged, and is cut.
+    """Describe a tail that the next opening repairs: it cuts a torn write or adds a newline."""
+    # A line of steno's without a newline was not acknowledged, so it is cut.
     if len(data) == size and stamp_of(data) is None and is_object(_decoded(data)):
-        what = "the last line, of another program, lacks its newline: the next opening adds it"
+        what = "another program's last line lacks its newline: the next opening adds it"
         return Finding("unended", what, offset + size, 0, line, 1)
-    what = f"an end of {size} bytes that was never acknowledged"
+    what = f"a torn tail of {size} bytes that were never acknowledged: the next opening cuts it"
     return Finding("torn", what, offset, size, line)
 
 
@@ -275,7 +278,7 @@ def _report_unreadable(check: Check, name: str, error: OSError) -> None:
     """Report an unreadable file, once per file.
 
     Raises:
-        OSError: it is not the file's fault.
+        OSError: the process lacks handles or memory, so the file itself may be readable.
     """
     if error.errno in _SHORT_OF:
         raise error
@@ -284,17 +287,17 @@ def _report_unreadable(check: Check, name: str, error: OSError) -> None:
 
 
 def _check_mended(check: Check, folder: Folder, name: str) -> None:
-    """What a repair left behind has the damage that it repaired, which is no news."""
+    """Check a generation that a repair left behind; its damage is repaired, so it is a note."""
     apart = Check(check.progress)
     _check_lines(apart, folder, name, None, remedies=False)
     check.files += apart.files
     if apart.damage:
-        what = f"its {apart.damage} damaged places were left out by the repair that followed it"
+        what = f"the next generation, a repair, left out its {apart.damage} damaged places"
         check.add(name, Finding("mended", what))
 
 
 def _recorded_rewrites(check: Check, folder: Folder) -> list[TimelineEntry]:
-    """The rewrites in the timeline, oldest first, without voided ones."""
+    """Return the rewrites in the timeline, oldest first, without voided ones."""
     facts = folder.facts(paths.TIMELINE)
     data = _read(check, folder, paths.TIMELINE, facts.size if facts else 0, 0) or b""
     found: list[TimelineEntry] = []
@@ -311,7 +314,7 @@ def _recorded_rewrites(check: Check, folder: Folder) -> list[TimelineEntry]:
 
 
 def _read(check: Check, folder: Folder, name: str, size: int, offset: int) -> bytes | None:
-    """A part of a file; None if it is unreadable, which is reported, or gone."""
+    """Read a part of a file; None if it is gone, or unreadable, which is reported."""
     try:
         return folder.read(name, size, offset)
     except FileNotFoundError:
@@ -322,7 +325,7 @@ def _read(check: Check, folder: Folder, name: str, size: int, offset: int) -> by
 
 
 def _present(folder: Folder, past: list[int]) -> int:
-    """The generation that `context.jsonl` is; a second name that it has does not count."""
+    """Return the generation of `context.jsonl`, ignoring a second name of it."""
     if past and _is_twin(folder, past[-1]):
         return past[-1] - 1
     return past[-1] if past else 0
@@ -334,7 +337,7 @@ def _is_twin(folder: Folder, number: int) -> bool:
 
 
 class _Structure(msgspec.Struct, frozen=True):
-    """What a session's files say of each other."""
+    """Checks of a session's files against each other."""
 
     check_: Check
     folder: Folder
@@ -345,12 +348,12 @@ class _Structure(msgspec.Struct, frozen=True):
     replaces_state: bool
 
     def check(self, names: Sequence[str]) -> None:
-        """Compare all of it."""
+        """Compare all files."""
         if paths.CONTEXT not in names:
-            what = "it is not there, so the session has no present"
+            what = "it does not exist, so the session has no present generation"
             if self.past:
                 newest = paths.generation_file(self.past[-1])
-                what += f": move the newest generation, {newest}, here to go on from it"
+                what += f": move the newest generation, {newest}, here to continue from it"
             self._report("no_context", paths.CONTEXT, what)
             return
         self._generations()
@@ -359,11 +362,11 @@ class _Structure(msgspec.Struct, frozen=True):
             self._rewrite(entry, is_last=entry is entries[-1])
         for name, generation in ((paths.CONTEXT, self.present), (paths.WIRE, 0)):
             if paths.recovery_point_file(name) in names:
-                self._mark(name, generation)
+                self._check_recovery_point(name, generation)
         if paths.STATE in names:
             self._state()
         if paths.REWRITE in names and not self.is_live:
-            what = "what a rewrite had begun and did not finish; the next opening removes it"
+            what = "an unfinished rewrite left this file; the next opening removes it"
             self._report("leftover", paths.REWRITE, what)
         self._quarantine()
 
@@ -371,25 +374,26 @@ class _Structure(msgspec.Struct, frozen=True):
         highest = self.past[-1] if self.past else 0
         missing = sorted(set(range(1, highest + 1)) - set(self.past))
         for number in missing[:10]:
-            what = "it is not there although later ones are: it was removed, or has expired"
+            what = "it is missing although later ones exist: it was removed, or has expired"
             self._report("generation_gap", paths.generation_file(number), what)
         if highest and not self.is_live and _is_twin(self.folder, highest):
             what = (
                 f"a second name of {paths.CONTEXT}, from a rewrite that did not take place; the"
-                " next opening takes it back"
+                " next opening removes it"
             )
             self._report("rewrite_open", paths.generation_file(highest), what)
 
     @property
     def _latest(self) -> int:
-        # Of a session that is being written, only what the present generation came from is settled.
+        # While a session is being written, only the rewrites up to its present one are settled.
         return self.present if self.is_live else self.present + 1
 
     def _rewrite(self, entry: TimelineEntry, *, is_last: bool) -> None:
-        """The file that a rewrite left behind, and the one that it made, begin as it says."""
+        """Compare both files of a rewrite, the old and the new one, with its fingerprints."""
         left = paths.generation_file(entry.generation)
         followed = paths.generation_file(entry.generation + 1)
-        # A later one that is not there was given up; the present one did not follow this rewrite.
+        # If a later generation followed and is missing, `gc` removed it, and `context.jsonl` is
+        # not the file that this rewrite made.
         if entry.generation + 1 not in self.past and entry.generation >= self.present:
             followed = paths.CONTEXT
         is_open = entry.generation not in self.past or (
@@ -398,22 +402,22 @@ class _Structure(msgspec.Struct, frozen=True):
         if is_open and entry.generation > self.present and is_last:
             what = (
                 f"the rewrite {entry.kind!r} to generation {entry.generation} was begun and did"
-                " not take place; the next opening takes it back"
+                " not take place; the next opening voids it"
             )
             self._report("rewrite_open", paths.TIMELINE, what)
             return
         for name, which in ((left, "old"), (followed, "new")):
             fingerprint = _fingerprint(entry, which)
-            # A missing file was reported as a gap, or is an expired generation.
+            # A missing file is an expired generation or was reported as a gap.
             if fingerprint is not None and self._begins_with(name, *fingerprint) is False:
                 what = (
-                    f"it does not begin with the {fingerprint[0]} bytes that the timeline names"
+                    f"it does not begin with the {fingerprint[0]} bytes that the timeline has"
                     f" for the rewrite {entry.kind!r} to generation {entry.generation}"
                 )
                 self._report("rewrite_lost", name, what)
 
     def _begins_with(self, name: str, size: int, crc: int) -> bool | None:
-        """Whether a file begins with what has this fingerprint; None if nothing can be said."""
+        """Whether a file begins with the bytes of a fingerprint; None if it cannot be read."""
         facts = self.folder.facts(name)
         if facts is None:
             return None
@@ -423,37 +427,37 @@ class _Structure(msgspec.Struct, frozen=True):
         data = self._read(name, size - start, start)
         return None if data is None else zlib.crc32(data) == crc
 
-    def _mark(self, name: str, generation: int) -> None:
-        """Compare a file with its mark: synced bytes do not change."""
+    def _check_recovery_point(self, name: str, generation: int) -> None:
+        """Compare a file with its recovery point: synced bytes do not change."""
         data = self._read(paths.recovery_point_file(name), _SMALL_BYTES)
         if data is None:
             return
-        mark = _decoded(data[9:]) if data[:9] == b"%08x " % zlib.crc32(data[9:]) else None
+        point = _decoded(data[9:]) if data[:9] == b"%08x " % zlib.crc32(data[9:]) else None
         facts = self.folder.facts(name)
-        if not is_object(mark) or facts is None:
-            what = "it is none: the next opening reads all of the file"
+        if not is_object(point) or facts is None:
+            what = "it is not a recovery point: the next opening reads the whole file"
             self._report("mark_ignored", paths.recovery_point_file(name), what)
             return
-        is_its_own = (mark.get("generation"), mark.get("inode")) == (generation, facts.inode)
-        size, crc = mark.get("bytes"), mark.get("crc")
+        is_its_own = (point.get("generation"), point.get("inode")) == (generation, facts.inode)
+        size, crc = point.get("bytes"), point.get("crc")
         if not is_its_own or not isinstance(size, int) or not isinstance(crc, int):
             return
-        known = mark.get("checksums")
+        known = point.get("checksums")
         checksums = BlockChecksums(size, _checksums(known)) if facts.size >= size else None
         is_found = checksums is not None and self._changed_blocks(name, checksums)
         if not is_found and self._begins_with(name, size, crc) is False:
-            what = f"its first {size} bytes are not what was synced once"
+            what = f"its first {size} bytes are not those that were synced"
             self._report("synced_lost", name, what)
 
     def _changed_blocks(self, name: str, checksums: BlockChecksums) -> bool:
-        """Report the blocks of a file that differ from what was synced; True if there are any."""
+        """Report the blocks of a file that differ from the synced ones; True if there are any."""
         data = blocks(lambda count, offset: self._read(name, count, offset) or b"", checksums.size)
         is_found = False
         for offset, size in checksums.differences(data):
             is_found = True
             what = (
-                "these bytes are not what was synced: the disk or another program changed them; a"
-                f" copy of the file is the only remedy, and if the change was meant, remove"
+                "these bytes are not those that were synced: the disk or another program changed"
+                " them; restore the file from a copy, or, if the change is intended, remove"
                 f" {paths.recovery_point_file(name)} while the session is closed"
             )
             self.check_.add(name, Finding("synced_lost", what, offset, size))
@@ -462,9 +466,7 @@ class _Structure(msgspec.Struct, frozen=True):
     def _state(self) -> None:
         data = self._read(paths.STATE, _SMALL_BYTES)
         if data is not None and not is_object(_decoded(data)):
-            what = (
-                "it is no JSON object: title, labels and archive are lost until they are set anew"
-            )
+            what = "it is not a JSON object: title, labels and archive are lost until set again"
             remedy = "replace" if self.replaces_state else None
             self.check_.add(paths.STATE, Finding("state_unreadable", what), remedy)
 
@@ -475,7 +477,7 @@ class _Structure(msgspec.Struct, frozen=True):
             _report_unreadable(self.check_, paths.QUARANTINE, error)
             return
         if kept:
-            what = f"{len(kept)} pieces that were cut from files lie here to be looked at"
+            what = f"{len(kept)} pieces that repairs cut from files are kept here"
             self._report("quarantined", paths.QUARANTINE, what)
 
     def _read(self, name: str, size: int, offset: int = 0) -> bytes | None:
@@ -486,7 +488,7 @@ class _Structure(msgspec.Struct, frozen=True):
 
 
 def _checksums(value: object) -> list[int | None]:
-    """The checksums that a mark holds; none if it holds something else there."""
+    """Return the checksums of a recovery point; none if they are invalid."""
     try:
         return msgspec.convert(value, list[int | None])
     except msgspec.ValidationError:

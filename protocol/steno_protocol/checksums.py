@@ -1,8 +1,8 @@
-"""Checksums of a file's blocks: the evidence that its bytes are those that were synced.
+"""Checksums of a file's blocks, to detect changes of synced bytes.
 
-A file that is appended to and rewritten keeps the checksums of the blocks that do not change: an
-append extends the last block, and a rewrite that keeps the first part of a file keeps their
-checksums. A checksum of the whole file would have to be computed anew by every rewrite.
+The checksums of unchanged blocks stay valid: an append extends the last block, and a rewrite that
+keeps the first part of a file keeps their checksums. Every rewrite would have to compute a checksum
+of the whole file anew.
 """
 
 import zlib
@@ -16,8 +16,8 @@ class BlockChecksums:
 
     Args:
         size: bytes that are covered.
-        known: one checksum a block, None for a block whose checksum is not known. Checksums that
-            are missing at the start count as unknown.
+        known: one checksum a block, None for a block without a known checksum. A list of another
+            length counts as unknown.
 
     Attributes:
         size: bytes that are covered.
@@ -26,7 +26,7 @@ class BlockChecksums:
     def __init__(self, size: int = 0, known: Sequence[int | None] = ()) -> None:
         self.size = size
         n_blocks = -(-size // limits.CHECKSUM_BLOCK_BYTES)
-        # A record of another version of steno may have none, or has too few.
+        # The recovery point of another version of steno may have none, or too few.
         self._known: list[int | None] = list(known) if len(known) == n_blocks else [None] * n_blocks
 
     @property
@@ -35,7 +35,7 @@ class BlockChecksums:
         return self._known.copy()
 
     def feed(self, data: bytes) -> None:
-        """Cover the bytes that follow the last ones."""
+        """Cover the next bytes of the file."""
         start = 0
         while start < len(data):
             filled = self.size % limits.CHECKSUM_BLOCK_BYTES
@@ -49,7 +49,7 @@ class BlockChecksums:
             start = end
 
     def whole_blocks(self, size: int) -> "BlockChecksums":
-        """The checksums of the whole blocks within the first `size` bytes."""
+        """Return the checksums of the whole blocks within the first `size` bytes."""
         n_blocks = min(size, self.size) // limits.CHECKSUM_BLOCK_BYTES
         return BlockChecksums(n_blocks * limits.CHECKSUM_BLOCK_BYTES, self._known[:n_blocks])
 
@@ -57,10 +57,10 @@ class BlockChecksums:
         """Compare a file with the checksums.
 
         Args:
-            data: the file's bytes from its start; what lies behind `size` is left alone.
+            data: the file's bytes from its start; bytes behind `size` are ignored.
 
         Yields:
-            Offset and length of each run of blocks whose bytes are others.
+            Offset and length of each run of blocks that differ.
         """
         found = BlockChecksums()
         for piece in data:

@@ -1,7 +1,8 @@
-"""Requests of clients: one frozen struct per command, tagged by the field `command`.
+"""Commands of clients, tagged by the field `command`.
 
-A request has the JSON of one of these; the records of an append travel as lines of their own and
-are never encoded twice. PROTOCOL.md describes each command; a test ties the two together.
+Each command is a frozen struct, and a request contains the JSON of one. The records of an append
+travel as lines of their own, so they are not encoded twice. PROTOCOL.md describes each command; a
+test compares the two.
 """
 
 import re
@@ -16,7 +17,8 @@ PositionText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,8}):(0|[1-
 """A position as text, `generation:line`."""
 
 Durability = Literal["synced", "written"]
-"""`synced`: on the disk before the reply. `written`: in the page cache, synced soon after."""
+"""State of the bytes at the reply. `synced`: on the disk. `written`: in the page cache, synced
+within a second."""
 
 Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 """The caller's idempotency key."""
@@ -28,10 +30,10 @@ Why = Annotated[str, msgspec.Meta(max_length=limits.WHY_CHARS_MAX)]
 """A reason, kept in the timeline."""
 
 Title = Annotated[str, msgspec.Meta(max_length=limits.TITLE_CHARS_MAX)]
-"""What a person calls a session."""
+"""A session's title for people."""
 
 Label = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f,]{1,64}\Z")]
-"""A word that sessions are found by."""
+"""A word by which `list` filters sessions."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
 """A number that is exact in every language that has JSON."""
@@ -49,32 +51,32 @@ class Command(
     omit_defaults=True,
     tag_field="command",
     tag=_tag,
-    gc=False,  # its fields are text and numbers, which cannot make a cycle; twice as fast to make
+    gc=False,  # text and numbers cannot form a cycle, and creation is twice as fast
 ):
-    """Any request.
+    """Base of all commands.
 
     Attributes:
-        deadline_ms: on the daemon's clock (see `hello`); past it the command is refused with
-            `expired` instead of being applied late. None: no deadline.
+        deadline_ms: time on the daemon's clock (see `hello`) after which the command is refused
+            with `expired`. None: no deadline.
     """
 
     deadline_ms: Count | None = None
 
 
 class SessionCommand(Command, frozen=True, kw_only=True):
-    """A request about one session."""
+    """Base of the commands about one session."""
 
     session: str
 
 
 class Mutation(SessionCommand, frozen=True, kw_only=True):
-    """A request that changes a session.
+    """Base of the commands that change a session.
 
     Attributes:
-        key: names this command for ever; sent again it is answered, not applied again.
-        repeat: the command may have been applied before, so look in the files too.
-        expect: the head that the caller believes in; another head is answered with `conflict`.
-        durability: what must be true of the bytes when the reply leaves.
+        key: the idempotency key; a command with the same key is answered and not applied again.
+        repeat: the command may have been applied before, so its key is looked up in the files.
+        expect: the head that the caller expects; with another head the reply is `conflict`.
+        durability: state of the bytes when the reply is sent.
         by: the author, stored in the line as `_by`.
     """
 
@@ -94,24 +96,27 @@ class Hello(Command, frozen=True, kw_only=True):
 
 
 class Status(Command, frozen=True, kw_only=True):
-    """How is the daemon?"""
+    """Ask for the daemon's state."""
 
 
 class Stats(Command, frozen=True, kw_only=True):
-    """What did the daemon do since it started, in numbers?"""
+    """Ask for the daemon's counters since its start."""
 
 
 class Configuration(Command, frozen=True, kw_only=True):
-    """Which options are in force, and where did each value come from?"""
+    """Ask for the options in force and the source of each value."""
 
 
 class List(Command, frozen=True, kw_only=True):
-    """Which sessions are there, ordered by id, after `after` and beginning with `prefix`?
+    """List sessions, ordered by id.
 
     Attributes:
-        archived: whether archived sessions are left out, the only ones, or among the others.
-        labels: only sessions that bear all of these.
+        prefix: only ids that begin with this.
+        after: only ids after this one.
+        archived: leave archived sessions out (`no`), list only those (`only`), or list all.
+        labels: only sessions that have all of these.
         title: only sessions whose title contains this, whatever its case.
+        limit: the number of sessions in the reply.
     """
 
     prefix: str = ""
@@ -123,19 +128,18 @@ class List(Command, frozen=True, kw_only=True):
 
 
 class Stat(SessionCommand, frozen=True, kw_only=True):
-    """What is known of one session, without opening it for writing."""
+    """Ask for one session's numbers, without opening it for writing."""
 
 
 class Open(SessionCommand, frozen=True, kw_only=True):
-    """Make the session ready for writing; create it unless `create` is false.
+    """Open the session for writing; create it unless `create` is false.
 
     Attributes:
-        create: make the session when there is none.
-        exclusive: refuse with `exists` when it is there already.
-        stamp: for a session that the daemon did not know: whether the lines that it writes bear
-            `_id` and `_by`. Never changed later.
+        create: create the session if it does not exist.
+        exclusive: refuse with `exists` if it exists.
+        stamp: whether lines get `_id` and `_by`; fixed when the daemon first opens the session.
         by: the client that creates it.
-        key: the idempotency key of this call: a retry is again answered as the creation.
+        key: the idempotency key of this call: a retry of the creation gets `created` again.
     """
 
     create: bool = True
@@ -146,20 +150,22 @@ class Open(SessionCommand, frozen=True, kw_only=True):
 
 
 class Append(Mutation, frozen=True, kw_only=True):
-    """Append the message records that follow: one atomic batch."""
+    """Append the records of the request as one atomic batch."""
 
 
 class Checkpoint(Mutation, frozen=True, kw_only=True):
-    """Append a checkpoint with the next id, with or without the message that shows it."""
+    """Append a checkpoint with the next id; `add_user_message` shows it to the model."""
 
     add_user_message: bool = False
 
 
 class RevertTo(Mutation, frozen=True, kw_only=True):
-    """Drop a checkpoint and all that follows it.
+    """Drop a checkpoint and everything after it.
 
     Attributes:
-        drop_damaged: drop the lines before it that are no records, too, as kimi-cli does.
+        checkpoint_id: the checkpoint.
+        drop_damaged: also drop damaged lines before it, as kimi-cli does.
+        why: the reason, for the timeline.
     """
 
     checkpoint_id: int
@@ -180,28 +186,28 @@ class UpdateTokenCount(Mutation, frozen=True, kw_only=True):
 
 
 class WriteSystemPrompt(Mutation, frozen=True, kw_only=True):
-    """Put the system prompt first; on a session that has content this is a rewrite."""
+    """Put the system prompt first; on a session with content this is a rewrite."""
 
     prompt: str
 
 
 class RestoreGeneration(Mutation, frozen=True, kw_only=True):
-    """Bring back a generation that a rewrite left behind; what is there now is left behind."""
+    """Make a past generation the present one again; the present one becomes a past one."""
 
     generation: Annotated[int, msgspec.Meta(ge=0)]
     why: Why | None = None
 
 
 class CompactBegin(SessionCommand, frozen=True, kw_only=True):
-    """Ask for the messages to summarise, and take the lease of the compaction.
+    """Begin a compaction: ask for the lines to summarise, and take the lease.
 
-    The answer says which lines the summary is to replace; they are read with `read`. Nothing is
-    kept from writing meanwhile. Sent again with the same lease it renews the lease.
+    The reply names the lines that the summary replaces; `read` returns them. Others may write
+    meanwhile. The same command with the same lease renews the lease.
 
     Attributes:
         lease: the caller's name for this compaction.
         preserve: how many of the last user and assistant messages stay as they are.
-        lease_ms: after how long without a word the compaction counts as abandoned.
+        lease_ms: the time after which the lease expires unless it is renewed.
         by: the compactor.
     """
 
@@ -214,17 +220,18 @@ class CompactBegin(SessionCommand, frozen=True, kw_only=True):
 
 
 class CompactCommit(Mutation, frozen=True, kw_only=True):
-    """Put a summary, the one record that follows as a frame, in place of what it summarises.
+    """Replace the summarised lines with the summary, the one record of the request.
 
     Attributes:
         lease: the name given to `compact_begin`.
-        cut: where the lines that the summary replaces end, as `compact_begin` answered or by a
-            rule of the caller's own.
-        at: where the session ended then; what came after it is kept whole.
+        cut: the end of the lines that the summary replaces, from the reply to `compact_begin` or
+            by the caller's own rule.
+        at: the head at `compact_begin`; later lines are kept.
         checkpoint_id: the id that `compact_begin` reserved.
         incarnation: from the reply to `compact_begin`; a session recreated since is not compacted.
         summary_tokens: the summary's size as reported by the model; None for an estimate from its
             text.
+        why: the reason, for the timeline.
     """
 
     lease: Key
@@ -237,7 +244,7 @@ class CompactCommit(Mutation, frozen=True, kw_only=True):
 
 
 class CompactAbort(SessionCommand, frozen=True, kw_only=True):
-    """Give a compaction up; one that is not under way is no error."""
+    """Release the lease of a compaction, if it is under way."""
 
     lease: Key
 
@@ -248,7 +255,9 @@ class SendDmail(Mutation, frozen=True, kw_only=True):
     The command's key is the mail's id.
 
     Attributes:
-        replaces: the mail that waits, to be given up for this one.
+        checkpoint_id: the checkpoint that the delivery reverts to.
+        message: the text.
+        replaces: the id of the pending mail that this one replaces.
     """
 
     checkpoint_id: int
@@ -257,14 +266,14 @@ class SendDmail(Mutation, frozen=True, kw_only=True):
 
 
 class PendingDmail(SessionCommand, frozen=True, kw_only=True):
-    """Which D-Mail waits? Only looks."""
+    """Ask for the pending D-Mail."""
 
 
 class DeliverDmail(Mutation, frozen=True, kw_only=True):
     """Revert to the mail's checkpoint, set a new one, and append the message: one rewrite.
 
     Attributes:
-        mail_id: which mail; it is never another one that is delivered.
+        mail_id: the id of the mail; another one is never delivered.
         add_user_message: show the new checkpoint to the model.
     """
 
@@ -273,18 +282,18 @@ class DeliverDmail(Mutation, frozen=True, kw_only=True):
 
 
 class Fork(SessionCommand, frozen=True, kw_only=True):
-    """Make a new session of what this one was at an instant, its wire file cut at the same one.
+    """Create a session from this one at an instant; context and wire file are cut at the same one.
 
-    At most one of `at`, `checkpoint_id`, `turn` and `undo` is given; none is now.
+    At most one of `at`, `checkpoint_id`, `turn` and `undo` is given; the default is now.
 
     Attributes:
         new_session: the id of the new session.
-        key: names this fork for ever; sent again it gets the first answer.
+        key: the idempotency key; a repeat gets the first answer.
         at: a position of any generation.
-        checkpoint_id: before this checkpoint, as a revert to it leaves the session.
+        checkpoint_id: before this checkpoint, as after a revert to it.
         turn: after this turn, counted from 0; -1 is before the first.
-        undo: before the last so many turns.
-        title: of the new session; None is made of the source's.
+        undo: before this many of the last turns.
+        title: the title of the new session; None derives it from the source's.
         by: the client that forks.
     """
 
@@ -299,14 +308,14 @@ class Fork(SessionCommand, frozen=True, kw_only=True):
 
 
 class Describe(SessionCommand, frozen=True, kw_only=True):
-    """Set what people know a session by; what is None stays as it is.
+    """Set a session's metadata; a field that is None stays as it is.
 
     Attributes:
         title: its title; the empty text removes it.
         labels: all of its labels.
-        archived: whether lists leave it out unless they are asked not to.
-        replace_damaged: a `state.json` that is damaged is kept under another name, and a new one
-            begins; else such a file is refused.
+        archived: whether lists leave it out by default.
+        replace_damaged: keep a damaged `state.json` under another name and begin a new one;
+            otherwise the command is refused.
     """
 
     title: Title | None = None
@@ -316,11 +325,12 @@ class Describe(SessionCommand, frozen=True, kw_only=True):
 
 
 class Delete(SessionCommand, frozen=True, kw_only=True):
-    """Move a session to the trash, with the sessions below it, from where it expires.
+    """Move a session and the sessions below it to the trash, where they expire.
 
     Attributes:
-        key: names this deletion for ever; sent again it gets the first answer, also when a
-            session of the same id was made since.
+        key: the idempotency key; a repeat gets the first answer, even if a session with the same
+            id was created since.
+        by: the client that deletes.
     """
 
     key: Key
@@ -328,19 +338,20 @@ class Delete(SessionCommand, frozen=True, kw_only=True):
 
 
 class Verify(SessionCommand, frozen=True, kw_only=True):
-    """Look through all files of a session for damage; nothing is opened for writing or repaired."""
+    """Check all files of a session for damage; nothing is opened for writing or repaired."""
 
 
 class Repair(Mutation, frozen=True, kw_only=True):
-    """Part welded records of a session's context and leave out what is no record: one rewrite.
+    """Repair a session's context in one rewrite: separate welded records, leave out damage.
 
-    What was found by `verify` in the first `bytes` bytes is repaired, if they are still what they
-    were then; what was appended since is kept as it is.
+    The repair covers the first `bytes` bytes, if they are still those that `verify` checked; later
+    lines are kept as they are.
 
     Attributes:
         generation: the generation that was verified.
-        bytes: how many of its bytes were.
+        bytes: the number of its bytes that were verified.
         crc: their CRC-32.
+        why: the reason, for the timeline.
     """
 
     generation: Annotated[int, msgspec.Meta(ge=0)]
@@ -350,16 +361,16 @@ class Repair(Mutation, frozen=True, kw_only=True):
 
 
 class Read(SessionCommand, frozen=True, kw_only=True):
-    """Read whole lines from a position on, undecoded, at most about `bytes_max` of them.
+    """Read whole lines from a position on, undecoded.
 
     Attributes:
-        after: where to begin; None is the start of the present generation.
+        after: the position to begin at; None is the start of the present generation.
         until: the position to end at; None is the end.
-        bytes_max: bytes of lines wanted; one line is always given, however long.
-        offset: the `offset` of an earlier reply to this reader at exactly `after`, which saves the
-            daemon counting lines; a wrong one is noticed when it is no start of a line.
-        opened: identity of a file that the reader has opened by itself: if the lines lie in that
-            one, none are given, and the `source` of the reply has its readable length.
+        bytes_max: bytes of lines in the reply; one line is always returned, however long.
+        offset: the `offset` of an earlier reply that ended at `after`, which saves the daemon
+            counting lines; an offset inside a line is refused.
+        opened: identity of a file that the reader has opened: if it contains the lines, the reply
+            has no lines, and its `source` has the readable length.
     """
 
     after: PositionText | None = None
@@ -372,13 +383,13 @@ class Read(SessionCommand, frozen=True, kw_only=True):
 
 
 class AppendWire(Mutation, frozen=True, kw_only=True):
-    """Append the wire events that follow: one atomic batch of `wire.jsonl`.
+    """Append the wire events of the request as one atomic batch of `wire.jsonl`.
 
-    `expect` is a position of the wire file. Its durability is `written` unless it says otherwise:
-    the bytes are synced within a second, within 50 ms while the file has subscribers.
+    `expect` is a position of the wire file. With durability `written`, the default, the bytes are
+    synced within a second, or within 50 ms while the file has subscribers.
 
     Attributes:
-        header: further fields of the header line, if this append begins the file.
+        header: further fields of the header line, if this append creates the file.
     """
 
     durability: Durability = "written"
@@ -386,22 +397,23 @@ class AppendWire(Mutation, frozen=True, kw_only=True):
 
 
 class ReadWire(Read, frozen=True, kw_only=True):
-    """Read whole lines of `wire.jsonl`; its positions are all of generation 0."""
+    """Read whole lines of `wire.jsonl`; all its positions have generation 0."""
 
 
 class Timeline(SessionCommand, frozen=True, kw_only=True):
-    """What ever happened to the session."""
+    """Ask for the session's timeline."""
 
 
 class Subscribe(SessionCommand, frozen=True, kw_only=True):
-    """Follow a session: the backlog after `after`, then everything as it becomes durable.
+    """Follow a session: first the backlog after `after`, then each commit as it becomes durable.
 
     Attributes:
-        subscription: the caller's name for it, one of its own at a time.
-        file: which of the session's files.
+        subscription: the caller's name for it, unique among its own.
+        file: the file to follow.
         after: a position of that file, `start` (of the present generation) or `now`.
-        window: bytes that may be under way before the subscriber grants more.
-        incarnation: of the session that `after` speaks of; another one starts over with `reset`.
+        window: bytes that may be in flight before the subscriber grants more.
+        incarnation: the incarnation of `after`; for another one the events start over with
+            `reset`.
     """
 
     subscription: Key
@@ -414,7 +426,7 @@ class Subscribe(SessionCommand, frozen=True, kw_only=True):
 
 
 class Grant(Command, frozen=True, kw_only=True):
-    """The subscriber has taken in `bytes` more; this command alone has no reply."""
+    """Grant credit for `bytes` more; this is the only command without a reply."""
 
     subscription: Key
     bytes: Annotated[int, msgspec.Meta(ge=1, le=limits.SUBSCRIPTION_WINDOW_BYTES_MAX)]
@@ -427,15 +439,15 @@ class Unsubscribe(Command, frozen=True, kw_only=True):
 
 
 class Gc(Command, frozen=True, kw_only=True):
-    """Give up what is named here, and nothing else.
+    """Remove past generations and expired trash; only the named kinds are removed.
 
     Attributes:
-        prefix: only sessions whose id starts with it.
-        dry_run: only say what would go.
-        generations_older_s: generations that were left behind longer ago than this.
-        keep_generations: all but so many of the newest; with `generations_older_s` only what both
-            let go.
-        with_lineage: also generations that checkpoints from before a compaction lie in.
+        prefix: only sessions whose id begins with this.
+        dry_run: only report the files that would be removed.
+        generations_older_s: generations that were replaced longer ago than this.
+        keep_generations: all but this many of the newest; with `generations_older_s` only
+            generations that fulfil both.
+        with_lineage: also generations with checkpoints from before a compaction.
         trash: deleted sessions that have expired.
     """
 
@@ -454,7 +466,7 @@ class Clients(Command, frozen=True, kw_only=True):
 
 
 class Drain(Command, frozen=True, kw_only=True):
-    """Take no more commands, finish what is queued, sync it, and end."""
+    """Refuse further commands, write and sync the queued ones, and exit."""
 
 
 AnyCommand = (
@@ -469,13 +481,13 @@ AnyCommand = (
 )  # fmt: skip
 
 WholeCommand = Stat | Open | Describe | Fork | Delete | Verify
-"""What is about a session as a whole."""
+"""Commands about a session as a whole."""
 
 SlowCommand = (
     WholeCommand
     | List | Read | ReadWire | Timeline | Subscribe | CompactBegin | PendingDmail | Gc
 )  # fmt: skip
-"""What the daemon has to look at files for before it answers; so many at a time are bounded."""
+"""Commands that read files before the reply; their number at a time is bounded."""
 
 COMMANDS: Final[dict[str, type[Command]]] = {
     str(cls.__struct_config__.tag): cls for cls in AnyCommand.__args__
@@ -490,15 +502,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_command(header: bytes) -> AnyCommand:
-    """Decode a request header; raises what msgspec raises, which `messages` turns into errors."""
+    """Decode a command; raises msgspec's errors, which `messages` turns into replies."""
     return _decode(header)
 
 
 def encode_command(command: Command) -> bytes:
-    """Encode a request header."""
+    """Encode a command."""
     return _encode(command)
 
 
 def command_name(command: Command | type[Command]) -> str:
-    """The name of a command on the wire."""
+    """Return the name of a command on the wire."""
     return COMMAND_NAMES[command if isinstance(command, type) else type(command)]

@@ -1,9 +1,9 @@
-"""What the lines of `context.jsonl` mean: the pure replayer that daemon and client share.
+"""The meaning of the lines of `context.jsonl`, for daemon and client.
 
-`parse_line` says what one line is, `ContextCounters` keeps the numbers (the daemon's share), and
-`ContextState` adds the history (the client's). The rules are those of kimi-cli 1.52: an `_usage`
-line sets the token count, a `_checkpoint` line sets the next id, a `_system_prompt` line sets the
-prompt, the four message roles make the history, and anything else is skipped and counted.
+`parse_line` parses one line, `ContextCounters` keeps the numbers for the daemon, and `ContextState`
+keeps the history for the client. The rules are those of kimi-cli 1.52: a `_usage` line sets the
+token count, a `_checkpoint` line the next id and a `_system_prompt` line the prompt; the four
+message roles form the history; any other line is skipped and counted.
 """
 
 import json
@@ -23,7 +23,7 @@ CHARS_PER_TOKEN: Final = 4
 """kimi-cli's estimate for text that no model has counted yet."""
 
 Message = dict[str, Any]
-"""One message as it is sent to a model: the record without steno's own keys."""
+"""One message for a model: the record without steno's own keys."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -35,7 +35,7 @@ class SystemPrompt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """A line that marks a checkpoint."""
+    """A line that sets a checkpoint."""
 
     id: int
 
@@ -47,18 +47,18 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessageLine(msgspec.Struct, frozen=True, gc=False):
-    """A line that holds a message; `text_chars` are the characters of its text parts."""
+    """A line with a message; `text_chars` counts the characters of its text parts."""
 
     text_chars: int
     record: dict[str, Any] = {}
 
 
 class Blank(msgspec.Struct, frozen=True, gc=False):
-    """A line of whitespace: it has a position and no meaning."""
+    """A line of whitespace, which has a position and no meaning."""
 
 
 class Damaged(msgspec.Struct, frozen=True, gc=False):
-    """A line that readers skip and count, and why."""
+    """A line that readers skip and count, and the reason."""
 
     reason: str
 
@@ -67,7 +67,7 @@ Line = SystemPrompt | Checkpoint | Usage | MessageLine | Blank | Damaged
 
 
 def parse_line(data: bytes) -> Line:
-    """What one line of `context.jsonl` means. Never raises: what it cannot read is `Damaged`."""
+    """Parse one line of `context.jsonl`; an unreadable line is `Damaged`, not an error."""
     try:
         record = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,9 +78,9 @@ def parse_line(data: bytes) -> Line:
 
 
 def parse_tolerantly(data: bytes) -> Line:
-    """As `parse_line`, of a line as kimi-cli reads it: see `decode_tolerantly`.
+    """Parse one line as tolerantly as kimi-cli, see `decode_tolerantly`.
 
-    NULs are what a crash leaves, in a string, too: a line that has them is `Damaged` here.
+    A line with NULs is `Damaged`, even inside a string: a crash leaves them.
     """
     line = parse_line(data)
     if not isinstance(line, Damaged) or b"\0" in data:
@@ -90,9 +90,9 @@ def parse_tolerantly(data: bytes) -> Line:
 
 
 def decode_tolerantly(data: bytes) -> dict[str, Any] | None:
-    """The object in a line as kimi-cli reads it, None when there is none.
+    """Decode the object of a line as tolerantly as kimi-cli; None if there is none.
 
-    Bytes that are no UTF-8 are replaced, and control characters in strings and NaN pass.
+    Bytes that are not UTF-8 are replaced; control characters in strings and NaN are accepted.
     """
     try:
         value: object = json.loads(data.decode(errors="replace"), strict=False)
@@ -120,17 +120,17 @@ def _meaning(record: dict[str, Any]) -> Line:
 
 
 def _is_count(value: object) -> bool:
-    # A larger number of another program would not fit into a reply or a further sum.
+    # A larger number of another program would overflow a reply or a sum.
     return type(value) is int and 0 <= value <= limits.COUNT_MAX
 
 
 class ContextCounters(msgspec.Struct):
-    """The numbers of a session's context, kept line by line in constant memory.
+    """The numbers of a session's context, updated line by line in constant memory.
 
     Attributes:
         token_count: the last `_usage`, 0 before the first.
         pending_chars: characters of text in the messages after it.
-        n_checkpoints: the id that the next checkpoint gets.
+        n_checkpoints: the id of the next checkpoint.
         has_system_prompt: whether a `_system_prompt` line was seen.
     """
 
@@ -140,11 +140,11 @@ class ContextCounters(msgspec.Struct):
     has_system_prompt: bool = False
 
     def apply_messages(self, text_chars: int) -> None:
-        """Take messages into account, of which only the characters of their text count."""
+        """Count messages by the characters of their text."""
         self.pending_chars += text_chars
 
     def apply(self, line: Line) -> None:
-        """Take one more line into account."""
+        """Count one line."""
         match line:
             case MessageLine():
                 self.apply_messages(line.text_chars)
@@ -152,8 +152,8 @@ class ContextCounters(msgspec.Struct):
                 self.token_count = line.token_count
                 self.pending_chars = 0
             case Checkpoint():
-                # Ids in a clean file only rise; after kimi-cli's races the largest one counts, so
-                # that a new id is new.
+                # Ids rise in a sound file. After kimi-cli's races they may not, and the largest
+                # one decides, so that the next id is unused.
                 self.n_checkpoints = max(self.n_checkpoints, line.id + 1)
             case SystemPrompt():
                 self.has_system_prompt = True
@@ -162,18 +162,18 @@ class ContextCounters(msgspec.Struct):
 
     @property
     def token_count_with_pending(self) -> int:
-        """The token count plus an estimate of the messages that no model has counted yet."""
+        """The token count plus an estimate for the messages that no model has counted yet."""
         return self.token_count + self.pending_chars // CHARS_PER_TOKEN
 
     def become(self, other: Self) -> None:
-        """Take the numbers of others; cheaper than a copy, at every commit."""
+        """Take over another's numbers; at every commit this is cheaper than a copy."""
         self.token_count = other.token_count
         self.pending_chars = other.pending_chars
         self.n_checkpoints = other.n_checkpoints
         self.has_system_prompt = other.has_system_prompt
 
     def copy(self) -> Self:
-        """An independent copy, for a state that may have to be taken back."""
+        """Return an independent copy, for a state that may be rolled back."""
         return type(self)(
             self.token_count, self.pending_chars, self.n_checkpoints, self.has_system_prompt
         )
@@ -189,11 +189,11 @@ class UsageEntry(msgspec.Struct, frozen=True):
 class ContextState:
     """A session's context in memory, built from its lines and cut by its rewrites.
 
-    It is fed whole blocks of lines in order (`apply_block`) and follows a rewrite by `reset`, which
-    keeps what the rewrite kept. `head` is the position up to which it has seen everything.
+    The caller applies blocks of lines in order (`apply_block`) and each rewrite with `reset`. All
+    lines up to `head` are applied.
 
     Args:
-        generation: the generation whose lines it is fed first.
+        generation: the generation of the first lines.
         checkpoint_floor: ids below it were assigned before these lines.
     """
 
@@ -204,7 +204,7 @@ class ContextState:
         self.history: list[Message] = []
         self._history_lines: list[int] = []
         self._usages: list[tuple[int, int]] = []
-        # With the next id after each, so that no search for the largest is needed.
+        # Each entry has the next id after it, which saves searching for the largest.
         self._checkpoints: list[tuple[int, int, int]] = []
         self._prompts: list[tuple[int, str]] = []
         self._damaged_lines: list[int] = []
@@ -223,8 +223,8 @@ class ContextState:
 
     @property
     def n_checkpoints(self) -> int:
-        """The id that the next checkpoint gets."""
-        return max(self._next_told, self._checkpoint_floor)
+        """The id of the next checkpoint."""
+        return max(self._next_id, self._checkpoint_floor)
 
     @property
     def usage_history(self) -> list[UsageEntry]:
@@ -242,15 +242,15 @@ class ContextState:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing was ever applied."""
+        """Whether no line was applied yet."""
         return self.head.line == 0
 
     def apply_block(self, block: bytes) -> None:
-        """Take in the block of whole lines that follows `head`."""
+        """Apply the block of whole lines that follows `head`."""
         self.apply_lines(split_lines(block))
 
     def apply_lines(self, lines: Iterable[bytes]) -> None:
-        """Take in single lines that follow `head`."""
+        """Apply single lines that follow `head`."""
         generation, number = self.head
         for data in lines:
             self._apply(number, parse_line(data))
@@ -258,11 +258,12 @@ class ContextState:
         self.head = Position(generation, number)
 
     def reset(self, generation: int, kept: int, checkpoint_floor: int = 0) -> None:
-        """Follow a rewrite: the first `kept` lines live on in `generation`, the rest is gone.
+        """Apply a rewrite.
 
         Args:
-            checkpoint_floor: ids below it were assigned before that generation's lines contain
-                any; it takes the place of the one before.
+            generation: the new generation.
+            kept: the number of first lines that the new generation keeps.
+            checkpoint_floor: ids below it were assigned before the new generation's lines.
         """
         keep = bisect_left(self._history_lines, kept)
         del self.history[keep:], self._history_lines[keep:]
@@ -276,7 +277,7 @@ class ContextState:
         self.head = Position(generation, min(kept, self.head.line))
 
     def roll_back(self) -> None:
-        """Forget the lines behind `head`, of an `apply_lines` that an interrupt ended half-way."""
+        """Drop the lines behind `head` that an interrupted `apply_lines` left."""
         self.reset(*self.head, self._checkpoint_floor)
 
     def _apply(self, number: int, line: Line) -> None:
@@ -289,7 +290,7 @@ class ContextState:
                 self._usages.append((number, line.token_count))
                 self._pending_chars = 0
             case Checkpoint():
-                following = max(self._next_told, line.id + 1)
+                following = max(self._next_id, line.id + 1)
                 self._checkpoints.append((number, line.id, following))
             case SystemPrompt():
                 self._prompts.append((number, line.content))
@@ -301,7 +302,7 @@ class ContextState:
                 pass
 
     @property
-    def _next_told(self) -> int:
+    def _next_id(self) -> int:
         return self._checkpoints[-1][2] if self._checkpoints else 0
 
     def _count_pending(self) -> int:

@@ -1,8 +1,8 @@
-"""Every damage of a JSONL file: where it is, what it is, and which bytes a repair would change.
+"""Scanner for damage of JSONL files, and edits to repair it.
 
-A `Scanner` is fed a file's bytes in blocks of any size and keeps no more of them than one line. It
-never raises: whatever the bytes are, they are lines or damage. A repair is a list of edits, each of
-which cuts bytes that are no whole record, or parts two records that share a line.
+A `Scanner` gets a file's bytes in blocks of any size and keeps at most one line of them. It never
+raises: any bytes are lines or damage. A repair is a list of edits; each edit cuts bytes that are
+not a whole record, or separates two records that share a line.
 """
 
 import zlib
@@ -23,7 +23,7 @@ DAMAGES: Final = frozenset(
         "no_context", "rewrite_lost", "synced_lost", "state_unreadable", "unreadable",
     }
 )  # fmt: skip
-"""Kinds of findings that mean that something is lost or cannot be read by every reader."""
+"""Kinds of findings that mean lost data, or data that some readers cannot decode."""
 
 NOTES: Final = frozenset(
     {
@@ -32,7 +32,7 @@ NOTES: Final = frozenset(
         "generation_gap", "rewrite_open", "mark_ignored", "leftover", "quarantined", "mended",
     }
 )  # fmt: skip
-"""Kinds of findings that a person should know, and that lose nothing."""
+"""Kinds of findings that an operator should know; nothing is lost."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Edit(NamedTuple):
-    """A part of a repair: `size` bytes from `offset` on give way to `put`."""
+    """A part of a repair: `put` replaces `size` bytes from `offset`."""
 
     offset: int
     size: int
@@ -48,16 +48,16 @@ class Edit(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was found.
+    """One damage or note.
 
     Attributes:
         kind: one of `DAMAGES` or `NOTES`.
-        what: the sentence for a person.
-        offset: where it begins, in bytes.
-        size: how many bytes it reaches; 0 for what has no length.
+        what: its description for a person.
+        offset: the offset of its first byte.
+        size: its bytes; 0 for a finding without a range.
         line: number of its first line, counted from 1 as editors do; 0 for a whole file.
-        records: whole records that lie in it and stay.
-        edits: what a repair does about it; nothing is done about a finding without.
+        records: whole records inside it, which a repair keeps.
+        edits: the edits of a repair; none if a repair does nothing about it.
     """
 
     kind: str
@@ -70,12 +70,12 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def is_damage(self) -> bool:
-        """False for what loses nothing."""
+        """Whether data is lost or unreadable; False for a note."""
         return self.kind in DAMAGES
 
     @property
     def remedy(self) -> str:
-        """What a repair does: `cut`, `split`, `end` (the newline is put there), or `none`."""
+        """The effect of a repair: `cut`, `split`, `end` (the newline is added), or `none`."""
         if not self.edits:
             return "none"
         if self.kind == "unended":
@@ -87,10 +87,10 @@ class Scanner(msgspec.Struct):
     """One pass over one file.
 
     Attributes:
-        dialect: what the file has to hold.
-        size: how many bytes were taken in.
-        lines: how many lines they are, a last one without newline included.
-        records: how many of them are records.
+        schema: the rules for its lines.
+        size: bytes scanned so far.
+        lines: lines among them, a last one without newline included.
+        records: records among them.
         crc: CRC-32 of the bytes.
     """
 
@@ -105,7 +105,7 @@ class Scanner(msgspec.Struct):
     _crlf: int = 0
 
     def feed(self, data: bytes) -> Iterator[Finding]:
-        """What the lines that end in these bytes show; exhaust it before the next call."""
+        """Scan the next bytes; exhaust the findings before the next call."""
         self.size += len(data)
         self.crc = zlib.crc32(data, self.crc)
         at = 0
@@ -116,22 +116,22 @@ class Scanner(msgspec.Struct):
         self._hold(data[at:])
 
     def finish(self) -> Iterator[Finding]:
-        """What the end of the file shows."""
+        """Note the end of the file, and return its last findings."""
         if self._held:
             yield from self._line(ended=False)
         yield from map(self._finding, self.schema.finish(self._start))
         if self._crlf:
-            what = f"{self._crlf} lines end with CR LF, which readers take for white space"
+            what = f"{self._crlf} lines end with CR LF, which readers skip as white space"
             yield Finding("crlf", what)
 
     def _hold(self, part: bytes) -> None:
         self._held += len(part)
-        # Only the length of such a line is needed.
+        # Of a longer line only the length is needed.
         if part and self._held <= limits.LINE_CHECKED_BYTES_MAX:
             self._parts.append(part)
 
     def _line(self, *, ended: bool) -> Iterator[Finding]:
-        """One line is complete, or the file is."""
+        """Check one line that is complete, by its newline or the end of the file."""
         data = b"".join(self._parts)
         size = self._held
         spot = Spot(self._start, size + ended, self.lines + 1)
@@ -140,11 +140,11 @@ class Scanner(msgspec.Struct):
         self.lines += 1
         if size > limits.LINE_CHECKED_BYTES_MAX:
             yield from map(self._finding, self.schema.gap())
-            what = f"a line of {size} bytes, longer than any that steno looks into"
+            what = f"a line of {size} bytes, longer than any that steno decodes"
             yield Finding("oversized", what, spot.offset, spot.size, spot.line)
             return
         if spot.offset == 0 and data.startswith(_BOM):
-            what = "a byte order mark, at which JSON readers fail"
+            what = "a byte order mark, which makes JSON readers fail"
             yield Finding("bom", what, 0, len(_BOM), 1, edits=(Edit(0, len(_BOM)),))
             data, spot = data[len(_BOM) :], Spot(len(_BOM), spot.size - len(_BOM), spot.line)
         yield from self._judge(data, spot, ended=ended)
@@ -178,7 +178,7 @@ class Scanner(msgspec.Struct):
         return Finding(remark.kind, remark.what, *remark.spot)
 
     def _no_object(self, value: object, spot: Spot) -> Finding:
-        what = f"JSON that is no object: {json_type(value)}"
+        what = f"JSON that is not an object: {json_type(value)}"
         if not self.schema.objects_only:
             return Finding("plain_value", what, *spot)
         return Finding("not_object", what, *spot, edits=(Edit(spot.offset, spot.size),))
@@ -188,13 +188,13 @@ class Scanner(msgspec.Struct):
         if spans:
             yield self._welded(data, spot, spans, ended=ended)
             return
-        what = "nested so deep that readers give up; it may be whole"
+        what = "nested too deep for readers; it may be whole"
         yield Finding("too_deep", what, *spot)
 
     def _broken(self, data: bytes, spot: Spot, *, ended: bool) -> Finding:
-        """A line that does not decode: what is whole in it, and what the rest is."""
+        """Describe a line that does not decode: the whole records in it, and the kind of damage."""
         if is_well_formed(data):
-            what = "JSON with a value that strict readers refuse, for example half a character"
+            what = "JSON with a value that strict readers refuse, for example a lone surrogate"
             return Finding("odd_value", what, *spot)
         spans = whole_records(data, self.schema.is_record, ended=ended)
         if spans:
@@ -218,7 +218,7 @@ class Scanner(msgspec.Struct):
 
 
 def _nature(data: bytes, *, ended: bool) -> tuple[str, str]:
-    """Kind and description of a line that holds no whole record."""
+    """Return kind and description of a line without a whole record."""
     size = len(data)
     if b"\0" in data:
         return (
@@ -235,7 +235,7 @@ def _nature(data: bytes, *, ended: bool) -> tuple[str, str]:
 
 
 def _partings(data: bytes, offset: int, spans: Sequence[Span], *, ended: bool) -> Iterator[Edit]:
-    """The edits that leave the whole records of a line, each on a line of its own."""
+    """Yield the edits that keep the whole records of a line, each on its own line."""
     at = 0
     for number, span in enumerate(spans):
         put = b"\n" if number else b""
@@ -249,7 +249,7 @@ def _partings(data: bytes, offset: int, spans: Sequence[Span], *, ended: bool) -
 
 
 def merged(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits of a whole file in order, those that meet or overlap as one."""
+    """Sort the edits of a file, and merge those that touch or overlap."""
     found: list[Edit] = []
     for edit in sorted(edits):
         last = found[-1] if found else None
@@ -262,7 +262,7 @@ def merged(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def kept_pieces(edits: Sequence[Edit], size: int) -> Iterator[Span | bytes]:
-    """What a file of `size` bytes is made of after merged edits: ranges of it, and new bytes."""
+    """Yield the parts of a file of `size` bytes after merged edits: old ranges and new bytes."""
     at = 0
     for edit in edits:
         if edit.offset > at:

@@ -1,10 +1,12 @@
-"""The tree of errors, divided by cause and remedy; the codes are a closed list.
+"""The tree of errors, divided by cause and remedy.
 
 StenoError
-  Refused          nothing happened, and nothing will: `outcome` is "not_applied"
+  Refused          the command was not applied: `outcome` is "not_applied"
     BadRequest, NotFound, Exists, Conflict, Expired, Busy, Held, TooLarge, Corrupt,
     Incompatible, Unauthorized, ShuttingDown, StorageFailed, Internal, Unreachable
-  OutcomeUnknown   it may have happened: repeat it with the same key, that is harmless
+  OutcomeUnknown   the command may have been applied: repeat it with the same key
+
+The error codes are a closed list.
 """
 
 import enum
@@ -12,7 +14,7 @@ from typing import Final
 
 
 class ErrorCode(enum.StrEnum):
-    """What an error reply says in `code`; PROTOCOL.md has a row for each."""
+    """The `code` of an error reply; PROTOCOL.md has a row for each."""
 
     BAD_REQUEST = "bad_request"
     NOT_FOUND = "not_found"
@@ -31,23 +33,23 @@ class ErrorCode(enum.StrEnum):
 
 
 class Outcome(enum.StrEnum):
-    """What is true of the command after its error."""
+    """The state of a command after its error."""
 
     NOT_APPLIED = "not_applied"
-    """This call changed nothing and never will. If no daemon was reached, an earlier call with the
-    same key may still have been applied."""
+    """This call changed nothing and never will. An earlier call with the same key may have been
+    applied if no daemon was reached now."""
 
     UNKNOWN = "unknown"
-    """It may have happened; the same command with the same key finds out and does no harm."""
+    """The command may have been applied; repeating it with its key is safe and shows it."""
 
 
 class StenoError(Exception):
-    """Anything that steno refuses or fails to do.
+    """Base of all errors.
 
     Args:
-        message: what happened, where, and what to do next.
-        session: the session it happened to, when there is one.
-        head: the real head of that session (`generation:line`), when the daemon knows it.
+        message: what failed, on which session and file, and what to do next.
+        session: the session of the failed command, if there is one.
+        head: the head of that session (`generation:line`), if the daemon knows it.
     """
 
     code: ErrorCode | None = None
@@ -69,7 +71,7 @@ class StenoError(Exception):
 class OutcomeUnknown(StenoError):
     """The outcome of the command is unknown: repeat it with the same key.
 
-    `key` is that key, so that the command can be repeated even by another process.
+    `key` is that key, so that another process can repeat the command.
     """
 
     outcome = Outcome.UNKNOWN
@@ -89,15 +91,15 @@ class OutcomeUnknown(StenoError):
 
 
 class Refused(StenoError):
-    """The command was definitely not applied."""
+    """The command was not applied."""
 
 
 class Unreachable(Refused):
-    """No daemon answered, and the command was never sent: start one, or look at its log."""
+    """No daemon answered, and the command was not sent: start one, or read its log."""
 
 
 class BadRequest(Refused):
-    """The caller's mistake: the command, a field, a record or an id is not what it has to be."""
+    """The command, a field, a record or an id is invalid."""
 
     code = ErrorCode.BAD_REQUEST
 
@@ -109,13 +111,13 @@ class NotFound(Refused):
 
 
 class Exists(Refused):
-    """The session was to be new, and is there already."""
+    """The session exists, and the command asked for a new one."""
 
     code = ErrorCode.EXISTS
 
 
 class Conflict(Refused):
-    """Another writer was faster: `head` is where the session ends now."""
+    """Another writer was faster: `head` is the session's present head."""
 
     code = ErrorCode.CONFLICT
 
@@ -127,7 +129,7 @@ class Expired(Refused):
 
 
 class Busy(Refused):
-    """Too much is waiting already; try again a little later."""
+    """Backpressure: a queue is full; retry a little later."""
 
     code = ErrorCode.BUSY
 
@@ -145,13 +147,13 @@ class TooLarge(Refused):
 
 
 class StorageFailed(Refused):
-    """The disk refused, and what was written of the command has been taken back."""
+    """The disk failed, and the bytes of the command were removed again."""
 
     code = ErrorCode.STORAGE_FAILED
 
 
 class Corrupt(Refused):
-    """The session's files contradict themselves; the message says where."""
+    """The session's files contradict each other; the message names the place."""
 
     code = ErrorCode.CORRUPT
 
@@ -163,19 +165,19 @@ class Incompatible(Refused):
 
 
 class Unauthorized(Refused):
-    """This peer may not do that."""
+    """The client lacks the right for this command."""
 
     code = ErrorCode.UNAUTHORIZED
 
 
 class ShuttingDown(Refused):
-    """The daemon is draining; the next one will take the command."""
+    """The daemon is draining; the next daemon takes the command."""
 
     code = ErrorCode.SHUTTING_DOWN
 
 
 class Internal(Refused):
-    """A fault of steno itself: please report it with the daemon's log."""
+    """A bug in steno: please report it with the daemon's log."""
 
     code = ErrorCode.INTERNAL
 
@@ -199,7 +201,7 @@ def error_from_reply(
     head: str | None,
     key: str | None,
 ) -> StenoError:
-    """The exception that stands for one error reply, the same type that the daemon raised."""
+    """Return the exception for an error reply, of the type that the daemon raised."""
     if outcome is Outcome.UNKNOWN:
         return OutcomeUnknown(message, session=session, head=head, code=code, key=key)
     return REFUSALS[code](message, session=session, head=head)

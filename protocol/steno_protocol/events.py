@@ -1,6 +1,6 @@
-"""Events for subscribers: one frozen struct per kind, tagged by the field `kind`.
+"""Events for subscribers, tagged by the field `kind`.
 
-An event bears the request id of its `subscribe`, in the same frame as a reply.
+An event has the request id of its `subscribe` and travels in the same frame as a reply.
 """
 
 from typing import Literal
@@ -11,11 +11,11 @@ import msgspec
 class Event(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower
 ):
-    """Any event."""
+    """Base of all events."""
 
 
 class Records(Event, frozen=True, kw_only=True):
-    """Durable lines; one frame follows, a block of whole lines.
+    """Durable lines, with a block of whole lines.
 
     Attributes:
         first: position of the first line.
@@ -27,7 +27,7 @@ class Records(Event, frozen=True, kw_only=True):
 
 
 class Live(Event, frozen=True, kw_only=True):
-    """The backlog ends at `head`; what follows is new."""
+    """The backlog ends at `head`; later records are new."""
 
     head: str
 
@@ -37,13 +37,13 @@ class Reset(Event, frozen=True, kw_only=True):
 
     Attributes:
         generation: the new generation.
-        kept: its first lines that are those of the generation before; the rest follows as records.
-        why: the kind of the rewrite as the timeline calls it; `foreign` when another program
-            changed the file, `collected` when the reader's generation was given up, `made again`
-            when the session is another one.
-        incarnation: changed when the session was deleted and made again.
-        head: the head when the event was sent; the records up to there may follow in several
-            events.
+        kept: the number of its first lines that the previous generation had, too; the others
+            follow as records.
+        why: the kind of the rewrite in the timeline; `foreign` if another program changed the file,
+            `collected` if `gc` removed the reader's generation, `made again` if the session was
+            deleted and created again.
+        incarnation: the session's incarnation, which changes when it is created again.
+        head: the head at the time of the event; records up to it follow in one or more events.
         checkpoint_floor: ids below it were assigned before this generation's lines.
     """
 
@@ -59,9 +59,9 @@ class DmailEvent(Event, frozen=True, kw_only=True, tag="dmail"):
     """A change of a D-Mail's state; a pending one is sent once more after `live`.
 
     Attributes:
-        state: what became of it.
+        state: its new state.
         id: the mail's id.
-        checkpoint_id: where it goes back to.
+        checkpoint_id: the checkpoint that its delivery reverts to.
     """
 
     state: Literal["sent", "delivered", "expired"]
@@ -70,14 +70,14 @@ class DmailEvent(Event, frozen=True, kw_only=True, tag="dmail"):
 
 
 class Lagged(Event, frozen=True, kw_only=True):
-    """The subscription is over because its reader was too slow: subscribe again after `next`."""
+    """The subscription ended because its reader was too slow: subscribe again after `next`."""
 
     next: str
     why: str
 
 
 class Gone(Event, frozen=True, kw_only=True):
-    """The subscription is over because the session cannot be followed any longer."""
+    """The subscription ended because the session cannot be followed any longer."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""What lies at a path where a file was looked for, in words."""
+"""Names of file types for error messages."""
 
 import stat
 from typing import Final
@@ -15,7 +15,7 @@ _KINDS: Final = {
 
 
 def kind_of(mode: int) -> str:
-    """What has this mode, with its article.
+    """Return the name of a file's type by its mode, with an article.
 
     >>> kind_of(stat.S_IFIFO | 0o600)
     'a FIFO'

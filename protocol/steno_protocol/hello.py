@@ -3,8 +3,8 @@
 from steno_protocol import limits
 
 
-def told_in_hello() -> dict[str, int]:
-    """What the reply to `hello` has in `limits`: all that a client can run into, by its name."""
+def limits_in_hello() -> dict[str, int]:
+    """Return the `limits` of the reply to `hello`: every limit of a client's requests by name."""
     return {
         "record_bytes_max": limits.RECORD_BYTES_MAX,
         "record_depth_max": limits.RECORD_DEPTH_MAX,

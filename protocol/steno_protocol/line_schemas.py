@@ -1,7 +1,8 @@
-"""Schemas of the lines of each file type, checked line by line in bounded memory."""
+"""Schemas of the lines of each file type."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +18,7 @@ _decode_entry = msgspec.json.Decoder(TimelineEntry).decode
 
 
 class Spot(NamedTuple):
-    """Where a line lies: its first byte, its bytes with the newline, its number from 1 on."""
+    """The place of a line: its offset, its size with the newline, its number counted from 1."""
 
     offset: int
     size: int
@@ -25,37 +26,38 @@ class Spot(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Something about whole lines that a reader should know."""
+    """A remark about whole lines, for a finding."""
 
     kind: str
     what: str
     spot: Spot
 
 
-class LineSchema(Protocol):
-    """What one kind of file holds.
+class LineSchema(ABC):
+    """The rules for the lines of one file type.
 
     Attributes:
-        objects_only: a line that is JSON and no object is damage here.
+        objects_only: a line with JSON that is not an object is damage.
     """
 
-    objects_only: bool
+    objects_only = True
 
+    @abstractmethod
     def is_record(self, data: bytes) -> bool:
-        """True for an object that can be a record of this file, whatever its place."""
-        ...
+        """Whether an object can be a record of this file, whatever its place."""
 
+    @abstractmethod
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
-        """Take in the next line that is an object."""
-        ...
+        """Check the next line, which is an object."""
 
     def gap(self) -> Iterator[Remark]:
-        """Take in that a line is no record."""
-        ...
+        """Note a line that is not a record."""
+        return iter(())
 
     def finish(self, end: int) -> Iterator[Remark]:
-        """Take in that the file ends after `end` bytes."""
-        ...
+        """Note the end of the file after `end` bytes."""
+        del end
+        return iter(())
 
 
 _COMPACTION_SIZE: Final = 2
@@ -68,10 +70,10 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 class Stamps:
-    """The `_id` of consecutive lines: batches that lack their end, commands that are there twice.
+    """The stamps of consecutive lines: detects torn batches and duplicate commands.
 
-    A batch may lack its head, which a compaction has dropped. Of keys, the last `CHECKED_KEYS_MAX`
-    are remembered.
+    A batch may lack its head, which a compaction has dropped. The last `CHECKED_KEYS_MAX` keys are
+    remembered.
     """
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class Stamps:
         self._seen: dict[int, int] = {}
 
     def take(self, stamp: Stamp | None, spot: Spot) -> Iterator[Remark]:
-        """Take in the stamp of the next line, None for a line without."""
+        """Check the stamp of the next line, None for a line without a stamp."""
         batch = self._batch
         if batch is not None and stamp != batch.next:
             yield self._torn(batch, spot.offset)
@@ -95,11 +97,11 @@ class Stamps:
             yield from self._complete(stamp, spot)
 
     def is_compaction(self, stamp: Stamp) -> bool:
-        """Whether a token count is that of a compaction, which begins with a batch of two."""
+        """Whether a token count belongs to a compaction, which begins with a batch of two."""
         return stamp.size == 1 and self._seen.get(hash(stamp.key)) == _COMPACTION_SIZE
 
     def finish(self, end: int) -> Iterator[Remark]:
-        """The file ends here."""
+        """Report a batch that is torn by the end of the file."""
         if self._batch is not None:
             batch, self._batch = self._batch, None
             yield self._torn(batch, end)
@@ -107,7 +109,7 @@ class Stamps:
     def _torn(self, batch: _Batch, end: int) -> Remark:
         key, index, size = batch.next.key, batch.next.index, batch.next.size
         first = batch.first
-        what = f"the batch {key} has {size} records, and number {index + 1} is not there"
+        what = f"the batch {key} has {size} records, and number {index + 1} is missing"
         return Remark("torn_batch", what, first._replace(size=end - first.offset))
 
     def _complete(self, stamp: Stamp, spot: Spot) -> Iterator[Remark]:
@@ -120,24 +122,37 @@ class Stamps:
             del self._seen[next(iter(self._seen))]
 
 
-class ContextSchema:
-    """Messages and control records, as kimi-cli 1.52 and steno write them."""
-
-    objects_only = True
+class _StampedSchema(LineSchema):
+    """Rules for files with stamps: a batch ends at a line without its stamp."""
 
     def __init__(self) -> None:
         self._stamps = Stamps()
+
+    def gap(self) -> Iterator[Remark]:
+        """Report a batch that ends at a line which is not a record."""
+        return self._stamps.take(None, _NOWHERE)
+
+    def finish(self, end: int) -> Iterator[Remark]:
+        """Report a batch that the end of the file tears."""
+        return self._stamps.finish(end)
+
+
+class ContextSchema(_StampedSchema):
+    """Schema of a context: messages and control records of kimi-cli 1.52 and steno."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._checkpoint = -1
 
     def is_record(self, data: bytes) -> bool:
-        """True for a message or a control record."""
+        """Whether an object is a message or a control record."""
         return not isinstance(parse_line(data), (Blank, Damaged))
 
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
-        """Roles, checkpoint ids that do not rise, stamps."""
+        """Check the role, the order of checkpoint ids, and the stamp."""
         stamp = stamp_of(data)
         if stamp and record.get("role") == "_usage" and self._stamps.is_compaction(stamp):
-            # The last line of a compaction is no part of its batch, and has the same key.
+            # The last line of a compaction has the key of its batch and is not part of it.
             stamp = None
         yield from self._stamps.take(stamp, spot)
         match parse_line(data):
@@ -151,32 +166,22 @@ class ContextSchema:
             case _:
                 pass
 
-    def gap(self) -> Iterator[Remark]:
-        """A line that is no record ends a batch."""
-        return self._stamps.take(None, _NOWHERE)
 
-    def finish(self, end: int) -> Iterator[Remark]:
-        """A batch that has not ended yet never will."""
-        return self._stamps.finish(end)
-
-
-class WireSchema:
-    """A header, then events."""
-
-    objects_only = True
+class WireSchema(_StampedSchema):
+    """Schema of a wire file: a header, then events."""
 
     def __init__(self) -> None:
-        self._stamps = Stamps()
+        super().__init__()
         self._at: Position | None = None
         self._timestamp: float | None = None
         self._lines = 0
 
     def is_record(self, data: bytes) -> bool:
-        """True for an event or a header."""
+        """Whether an object is an event or a header."""
         return isinstance(parse_wire_line(data), (Metadata, WireRecord))
 
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
-        """Events, one header, times that do not go back, `_at` that never falls, stamps."""
+        """Check the type of line, the order of times and of `_at`, and the stamp."""
         del record
         yield from self._stamps.take(stamp_of(data), spot)
         match parse_wire_line(data):
@@ -193,16 +198,8 @@ class WireSchema:
                 pass
         self._lines += 1
 
-    def gap(self) -> Iterator[Remark]:
-        """A line that is no event ends a batch."""
-        return self._stamps.take(None, _NOWHERE)
-
-    def finish(self, end: int) -> Iterator[Remark]:
-        """A batch that has not ended yet never will."""
-        return self._stamps.finish(end)
-
     def _check_timestamp(self, timestamp: float, spot: Spot) -> Iterator[Remark]:
-        """Compare with the event before, so that a clock set back is reported once.
+        """Compare with the previous event, so that a clock set back is reported once.
 
         Clients date their events before the daemon orders them, so a small fall is normal.
         """
@@ -214,7 +211,7 @@ class WireSchema:
         try:
             at = Position.parse(text)
         except BadRequest:
-            yield Remark("at_order", f"_at is {text[:40]!r}, which is no position", spot)
+            yield Remark("at_order", f"_at is {text[:40]!r}, not a position", spot)
             return
         if self._at is not None and at < self._at:
             yield Remark("at_order", f"_at falls from {self._at} to {at}", spot)
@@ -222,13 +219,11 @@ class WireSchema:
             self._at = at
 
 
-class TimelineSchema:
-    """What happened to a session."""
-
-    objects_only = True
+class TimelineSchema(LineSchema):
+    """Schema of a timeline: entries."""
 
     def is_record(self, data: bytes) -> bool:
-        """True for an entry."""
+        """Whether an object is an entry."""
         try:
             _decode_entry(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -236,23 +231,14 @@ class TimelineSchema:
         return True
 
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
-        """Entries."""
+        """Check that a line is an entry."""
         del record
         if not self.is_record(data):
-            yield Remark("unknown_record", "an object that is no entry of a timeline", spot)
-
-    def gap(self) -> Iterator[Remark]:
-        """Entries stand by themselves."""
-        return iter(())
-
-    def finish(self, end: int) -> Iterator[Remark]:
-        """Nothing is left open."""
-        del end
-        return iter(())
+            yield Remark("unknown_record", "an object that is not an entry of a timeline", spot)
 
 
-class OtherSchema:
-    """A transcript of any program: JSON, one value per line; the common record keys are learned."""
+class OtherSchema(LineSchema):
+    """Schema of any other transcript: one JSON value a line, whose common keys are learned."""
 
     objects_only = False
 
@@ -260,7 +246,7 @@ class OtherSchema:
         self._common: frozenset[str] | None = None
 
     def is_record(self, data: bytes) -> bool:
-        """True for an object that has the keys which all records before it had."""
+        """Whether an object has the keys that all records before it had."""
         try:
             keys = _decode_object(data).keys()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -268,22 +254,13 @@ class OtherSchema:
         return bool(keys) and (self._common is None or self._common <= keys)
 
     def take(self, record: dict[str, Any], data: bytes, spot: Spot) -> Iterator[Remark]:
-        """Learn what records look like."""
+        """Learn the common keys from a record."""
         del data, spot
         keys = record.keys()
         if self._common is None:
             self._common = frozenset(keys)
         elif not self._common <= keys:
             self._common &= keys
-        return iter(())
-
-    def gap(self) -> Iterator[Remark]:
-        """Records stand by themselves."""
-        return iter(())
-
-    def finish(self, end: int) -> Iterator[Remark]:
-        """Nothing is left open."""
-        del end
         return iter(())
 
 
@@ -293,10 +270,11 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def schema_of(name: str, *, in_session: bool) -> LineSchema:
-    """What a file of this name has to hold.
+    """Return the schema of a file by its name.
 
     Args:
-        in_session: it lies in a session's folder.
+        name: the file's name.
+        in_session: the file lies in a session's folder.
     """
     if in_session and (name == paths.CONTEXT or paths.generation_of(name) is not None):
         return ContextSchema()

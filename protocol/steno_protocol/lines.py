@@ -1,8 +1,7 @@
-"""Bytes as lines: only `\\n` ends one.
+"""Splitting of bytes into lines; only `\\n` ends a line.
 
-A file in memory splits four to six times as fast as `bytes.split`, `splitlines` and `count` look
-for a single byte, whatever is in the lines (600-byte lines, CPython 3.11 and 3.13). That is all
-that this package does with `io`.
+`io.BytesIO` splits lines four to six times as fast as `bytes.split`, `splitlines` and `count`. That
+is this package's only use of `io`.
 """
 
 from io import BytesIO
@@ -10,11 +9,11 @@ from typing import Final
 
 _SAMPLE_BYTES: Final = 4096
 _SHORT_LINE_BYTES: Final = 64
-"""Lines that are shorter on average are counted faster without making each of them."""
+"""Average line length below which counting newlines is faster than splitting."""
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    r"""The lines of `data`, each with its newline; a last one without is given as it is.
+    r"""Split `data` into lines with their newlines; the last one may lack it.
 
     >>> split_lines(b"one\r\ntwo\n\nthree")
     [b'one\r\n', b'two\n', b'\n', b'three']
@@ -23,7 +22,7 @@ def split_lines(data: bytes) -> list[bytes]:
 
 
 def count_lines(data: bytes) -> int:
-    r"""How many lines end in `data`.
+    r"""Count the lines that end in `data`.
 
     >>> count_lines(b"one\ntwo\nthr")
     2

@@ -1,10 +1,10 @@
-"""Messages of the protocol: a header frame, then at most one frame of lines.
+"""Messages of the protocol: a header and at most one block.
 
 Requests:  STENO/2 LF [[request id, number of records, command], ...]    record LF record LF ...
 Answers:   STENO/2 LF [[request id, reply or event], ...]                block of lines
 
-Each frame costs an allocation and a call on both sides, so several requests or replies travel in
-one header, and all records of a message in one frame.
+Each frame costs an allocation and a call on both sides. A header therefore contains several
+requests or replies, and one frame all records of a message.
 """
 
 import re
@@ -29,8 +29,8 @@ from steno_protocol.events import AnyEvent, Event
 from steno_protocol.replies import AnyReply, ErrorReply, Reply
 from steno_protocol.version import PROTOCOL_MAGIC, PROTOCOL_VERSION
 
-# As a number: to look for one is four times as quick as for a piece of bytes.
-NEWLINE: Final = ord("\n")
+# A number, since searching bytes for a number is four times as fast as for bytes.
+_NEWLINE: Final = ord("\n")
 
 _FRAMES_MAX: Final = 2
 
@@ -38,7 +38,7 @@ _RequestId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{1,64}\Z")]
 _RecordCount = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
 
 
-# A fourth element would be a promise that is not kept, as an unknown field of a command.
+# A fourth element is refused, as an unknown field of a command is: it would be ignored silently.
 class _Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     id: _RequestId
     records: _RecordCount
@@ -63,7 +63,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 _FIRST_ID = re.compile(rb'\[\s*\[\s*"([A-Za-z0-9_.:-]{1,64})"\s*,')
-"""The id of the first request of a header that cannot be decoded as a whole."""
+"""The id of the first request in a header that does not decode."""
 
 
 class _Probe(msgspec.Struct):
@@ -88,7 +88,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Its bytes, but for what separates them."""
+        """Its bytes without separators."""
         return len(self.command) + sum(map(len, self.records))
 
 
@@ -101,7 +101,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A request that cannot be served, and the error for its sender."""
+    """A malformed request, and the error reply to it."""
 
     id: bytes
     error: StenoError
@@ -119,31 +119,31 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def encode_requests(requests: Sequence[OutgoingRequest]) -> list[bytes]:
-    """The message of some requests; none of their records may contain a newline."""
+    """Encode several requests as one message; no record may contain a newline."""
     entries = [b'["%b",%d,%b]' % (each.id, len(each.records), each.command) for each in requests]
     header = b"%b\n[%b]" % (PROTOCOL_MAGIC, b",".join(entries))
     records = [record for each in requests for record in each.records]
-    # An empty piece at the end, so that the last record's line ends, too.
+    # The empty element ends the last record's line.
     return [header, b"\n".join([*records, b""])] if records else [header]
 
 
 def encode_request(request_id: bytes, command: Command, records: Sequence[bytes]) -> list[bytes]:
-    """The message of one request."""
+    """Encode one request as a message."""
     return encode_requests([OutgoingRequest(request_id, encode_command(command), records)])
 
 
 def decode_requests(frames: Sequence[bytes]) -> list[Request | Unreadable]:
-    """Take a message of requests apart: each is a request, or what is wrong with it.
+    """Decode a message of requests; a malformed request becomes `Unreadable`.
 
     Raises:
-        Incompatible: it begins with another version of the protocol.
-        TooLarge, BadRequest: no reply is possible, because not even the first request has an id.
+        Incompatible: the message has another version of the protocol.
+        TooLarge, BadRequest: no reply is possible, because the first request has no id.
     """
     magic, _, header = frames[0].partition(b"\n") if frames else (b"", b"", b"")
     if magic != PROTOCOL_MAGIC:
         raise Incompatible(
-            f"a message begins with the line {PROTOCOL_MAGIC.decode()}, this one with"
-            f" {magic[:16]!r}"
+            f"the message begins with {magic[:16]!r} instead of the line"
+            f" {PROTOCOL_MAGIC.decode()}: use a client of this protocol version"
         )
     try:
         entries = _entries(header)
@@ -166,12 +166,12 @@ def decode_requests(frames: Sequence[bytes]) -> list[Request | Unreadable]:
     return found
 
 
-def decode_header(header: bytes) -> AnyCommand:
-    """The command of a request.
+def _decode_header(header: bytes) -> AnyCommand:
+    """Decode the command of a request.
 
     Raises:
-        TooLarge: it is over its limit.
-        BadRequest: it is not a command.
+        TooLarge: the header is over its limit.
+        BadRequest: the header is not a command.
     """
     if len(header) > limits.HEADER_BYTES_MAX:
         raise TooLarge(
@@ -186,15 +186,15 @@ def decode_header(header: bytes) -> AnyCommand:
         raise BadRequest(f"the header is not JSON in UTF-8: {_cut(error)}") from None
 
 
-def check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
-    """Refuse records that a command does not take, or too many of them.
+def _check_records(command: AnyCommand, records: Sequence[bytes]) -> None:
+    """Check the number and size of the records of a command.
 
     Raises:
         TooLarge: the batch is over its limit.
-        BadRequest: there are none, or there may be none.
+        BadRequest: the command needs records and has none, or takes none.
     """
     if isinstance(command, (Append, AppendWire, CompactCommit)):
-        # A single record is bounded by the gate, and most appends are one.
+        # The check of records bounds a single one, and most appends have one.
         if len(records) != 1:
             _check_batch(records)
     elif records:
@@ -210,7 +210,7 @@ def _entries(header: bytes) -> Sequence[_Entry | _Envelope]:
         try:
             return _decode_entries(header)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # One by one, so that a bad command is no reason to refuse the others.
+            # Decode one by one, so that a malformed command does not affect the others.
             return _envelopes(header)
     return _envelopes(header)
 
@@ -227,7 +227,7 @@ def _envelopes(header: bytes) -> list[_Envelope]:
 
 
 def _records(frames: Sequence[bytes], entries: Sequence[_Entry | _Envelope]) -> list[bytes]:
-    """The records of all requests, one a line."""
+    """Split the frame of lines into the records of all requests."""
     if len(entries) > limits.MESSAGE_REQUESTS_MAX:
         raise TooLarge(
             f"the message has {len(entries)} requests, at most {limits.MESSAGE_REQUESTS_MAX}"
@@ -247,13 +247,13 @@ def _records(frames: Sequence[bytes], entries: Sequence[_Entry | _Envelope]) -> 
             " one a line"
         )
     body = frames[1] if len(frames) == _FRAMES_MAX else b""
-    # Not cut further than the header says: millions of newlines would become as many objects.
+    # Split no further than the header declares: millions of newlines would become as many objects.
     *records, rest = body.split(b"\n", count)
     if len(records) != count or rest:
         is_unfinished = not body.endswith(b"\n") and body
         raise BadRequest(
             f"the requests of the message have {count} records, and its second frame has"
-            f" {body.count(NEWLINE)} lines that end"
+            f" {body.count(_NEWLINE)} lines that end"
             f"{', and one that does not' if is_unfinished else ''}: send each record as a line that"
             " ends with a newline"
         )
@@ -265,8 +265,8 @@ def _request(entry: _Entry | _Envelope, records: Sequence[bytes]) -> Request | U
     try:
         command = entry.command
         if isinstance(command, msgspec.Raw):
-            command = decode_header(bytes(command))
-        check_records(command, records)
+            command = _decode_header(bytes(command))
+        _check_records(command, records)
     except StenoError as error:
         return Unreadable(request_id, error)
     return Request(request_id, command, records)
@@ -290,8 +290,8 @@ def _explain(header: bytes, error: msgspec.ValidationError) -> StenoError:
 
 
 def _cut(error: Exception) -> str:
-    # It can quote a field name or a tag, which is as long as the other side wants, and holds what
-    # it wants: what is not printable would reach a log or a terminal.
+    # The error may quote a field name of the sender, of any length and with control characters,
+    # which must not reach a log or a terminal.
     text = str(error)[:200]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
@@ -311,32 +311,32 @@ def _check_batch(records: Sequence[bytes]) -> None:
 
 
 def encode_body(body: Reply | Event) -> bytes:
-    """A reply or event as JSON, for `encode_answer` to send to several clients."""
+    """Encode a reply or event once, for `encode_answer` to several clients."""
     return _encode(body)
 
 
 def encode_answer(request_id: bytes, body: bytes, block: bytes | None = None) -> list[bytes]:
-    """The message of one reply or event that is JSON already, and its block."""
+    """Return the message of one encoded reply or event and its block."""
     header = b'%b\n[["%b",%b]]' % (PROTOCOL_MAGIC, request_id, body)
     return [header] if block is None else [header, block]
 
 
 def encode_replies(replies: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
-    """The message of several replies without blocks to one client."""
+    """Encode several replies without blocks as one message."""
     entries: list[bytes] = []
     for request_id, body in replies:
-        entries.append(b'["%b",%b]' % (request_id, _encode(body)))  # a call less
+        entries.append(b'["%b",%b]' % (request_id, _encode(body)))  # one call fewer
     return [b"%b\n[%b]" % (PROTOCOL_MAGIC, b",".join(entries))]
 
 
 def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
-    """Take apart what the daemon sent.
+    """Decode a message of replies and events.
 
     The refusal of a greeting in version 1 is no answer: a client sends that greeting to a daemon
     that is slow to reply, and its refusal may arrive after the welcome.
 
     Raises:
-        Incompatible: it is not of this protocol; the daemon and this client differ in version.
+        Incompatible: the message is not of this protocol version.
     """
     magic, _, header = frames[0].partition(b"\n") if frames else (b"", b"", b"")
     if list(frames[:2]) == [MAGIC_1, GREETING_ID]:
@@ -350,8 +350,8 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
         ]
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Incompatible(
-            f"the daemon sent what this client cannot read ({_cut(error)}): restart it, so that"
-            " both are of one version"
+            f"the daemon sent a message that this client cannot decode ({_cut(error)}): restart the"
+            " daemon, so that both have one version"
         ) from None
 
 
@@ -361,19 +361,19 @@ GREETING_ID: Final = b"hello"
 """The id of the request by which a client greets a daemon, in either version."""
 
 MAGIC_1: Final = b"STENO/1"
-"""The first frame of version 1, whose messages had the request id and the command in two more."""
+"""The first frame of a message in version 1; the request id and the command are two more frames."""
 
 _ID_1 = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 _FRAMES_1: Final = 3
 
 
 def encode_request_1(request_id: bytes, command: Command) -> list[bytes]:
-    """A request without records as a daemon of version 1 reads it."""
+    """Encode a request without records for a daemon of version 1."""
     return [MAGIC_1, request_id, encode_command(command)]
 
 
 def refuse_version_1(frames: Sequence[bytes]) -> list[bytes] | None:
-    """The answer to a client of version 1, which it can read; None if it is no such message."""
+    """Return the refusal of a message of version 1 in its own form; None for other messages."""
     if len(frames) < _FRAMES_1 or frames[0] != MAGIC_1 or _ID_1.fullmatch(frames[1]) is None:
         return None
     error = Incompatible(

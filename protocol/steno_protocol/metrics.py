@@ -1,4 +1,4 @@
-"""The numbers of `stats` as metrics: name, kind and help text of each.
+"""The counters of `stats` as Prometheus metrics.
 
 prometheus-client writes them, for `/metrics` and for `steno stats`.
 """
@@ -12,7 +12,7 @@ import msgspec
 from steno_protocol.replies import HistogramReport, StatsReport
 
 Kind = Literal["counter", "gauge", "histogram"]
-"""What a metric is."""
+"""The type of a metric."""
 
 _COUNTERS: Final = {
     "appended_records": "Lines that were stored.",
@@ -37,7 +37,7 @@ _GAUGES: Final = {
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One number: what its metric's name ends with, its labels, and its value."""
+    """One value of a metric: the suffix of the metric's name, the labels, and the value."""
 
     suffix: str
     labels: Mapping[str, str]
@@ -54,7 +54,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 def metrics(report: StatsReport) -> Iterator[Metric]:
-    """All metrics of a report, each once."""
+    """Yield all metrics of a report, each once."""
     for field, meaning in _COUNTERS.items():
         yield _counter(field, meaning, [Sample("", {}, getattr(report, field))])
     yield _counter("rewrites", "Rewrites by kind.", _by("kind", report.rewrites))
@@ -66,10 +66,10 @@ def metrics(report: StatsReport) -> Iterator[Metric]:
 
 
 class Collector:
-    """The numbers as prometheus-client collects them.
+    """A collector for prometheus-client.
 
     Args:
-        take: takes the numbers.
+        take: returns the daemon's counters.
         kind: prometheus-client's `Metric`, which this module does not import.
     """
 
@@ -78,9 +78,9 @@ class Collector:
         self._kind = kind
 
     def collect(self) -> Iterator[Any]:
-        """Every metric with its samples."""
+        """Yield every metric with its samples."""
         for metric in metrics(self._take()):
-            # The library adds the ending of a counter's name itself.
+            # The library adds `_total` to a counter's name itself.
             made = self._kind(metric.name.removesuffix("_total"), metric.meaning, metric.kind)
             for sample in metric.samples:
                 made.add_sample(metric.name + sample.suffix, dict(sample.labels), sample.value)

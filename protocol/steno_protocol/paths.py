@@ -1,4 +1,4 @@
-"""Names of files and the rules of ids, keys and names: pure text, no file is touched here."""
+"""File names, and the rules of session ids, keys and client names."""
 
 import posixpath
 import re
@@ -30,13 +30,13 @@ MARK: Final = "context.mark"
 REWRITE: Final = "context.jsonl.new"
 
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-"""What every process of a machine reads the same, and those of another machine do not."""
+"""A file with an identifier of this machine and its boot."""
 
 UUID_CHARS: Final = 36
 
 _PORT_MAX: Final = 0xFFFF
 
-_TEMPORARY = "/tmp"  # noqa: S108 (what lies there is in a folder of mode 0700)
+_TEMPORARY = "/tmp"  # noqa: S108 (the socket there is in a folder of mode 0700)
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.@+=,-]*"
 _SESSION = re.compile(rf"(?:([a-z][a-z0-9-]{{0,31}}):)?({_SEGMENT}(?:/{_SEGMENT})*)", re.ASCII)
@@ -50,7 +50,7 @@ _GENERATION = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl", re.ASCII)
 
 
 class LockNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What the holder of `stenod.lock` writes into it, as JSON, once it answers."""
+    """The contents of `stenod.lock`: its holder writes this JSON once it serves."""
 
     pid: int
     version: str
@@ -62,8 +62,7 @@ _lock_note = msgspec.json.Decoder(LockNote)
 
 
 def decode_lock_note(data: bytes) -> LockNote | None:
-    """What stands in `stenod.lock`; None when its holder has not written it, or another program
-    has.
+    """Decode the contents of `stenod.lock`; None if its holder has not written them yet.
 
     >>> decode_lock_note(b"") is None
     True
@@ -75,11 +74,12 @@ def decode_lock_note(data: bytes) -> LockNote | None:
 
 
 def file_identity(boot: str, device: int, inode: int) -> str | None:
-    """An identifier of an open file that is unique among open files of all machines; None if
-    unknown.
+    """Return an identifier of an open file, unique among all machines; None if unknown.
 
     Args:
-        boot: what `BOOT_ID` says, empty if it says nothing.
+        boot: the contents of `BOOT_ID`, empty if it cannot be read.
+        device: the file's device number.
+        inode: its inode number.
 
     >>> file_identity("0c2d5f2e-8a55-4a38-a1f5-0f0f8f4f8c11", 66306, 131075)
     '0c2d5f2e-8a55-4a38-a1f5-0f0f8f4f8c11/66306/131075'
@@ -88,17 +88,19 @@ def file_identity(boot: str, device: int, inode: int) -> str | None:
 
 
 def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str:
-    """The root: what was given, else STENO_HOME, else XDG_STATE_HOME/steno, else ~/.local/state.
+    """Return the root: `given`, else STENO_HOME, else XDG_STATE_HOME/steno, else ~/.local/state.
 
-    The caller resolves symbolic links, so that one root has one name. A path that is not absolute
-    counts in neither XDG_STATE_HOME, as its specification has it, nor as a home: the root would be
-    another one in each working folder.
+    The caller resolves symbolic links, so that one root has one name. A relative XDG_STATE_HOME is
+    ignored, as its specification demands, and a relative home is refused: the root would depend on
+    the working folder.
 
     Args:
-        home: the user's home; `~` where it is not known, as `os.path.expanduser` says it.
+        given: the root of the command line, if there is one.
+        environ: the environment.
+        home: the user's home; `~` if it is unknown, as `os.path.expanduser` returns it.
 
     Raises:
-        BadRequest: it is needed and not known, or a `~` was not expanded.
+        BadRequest: the home is needed and unknown, or a `~` was not expanded.
     """
     chosen = given or environ.get("STENO_HOME")
     if chosen:
@@ -112,7 +114,7 @@ def root_folder(given: str | None, environ: Mapping[str, str], home: str) -> str
 def _check_tilde(root: str) -> str:
     if root.startswith("~"):
         raise BadRequest(
-            f"the root {root!r} begins with ~, which only a shell replaces: write the whole path,"
+            f"the root {root!r} begins with ~, which only a shell expands: write the whole path,"
             f" or ./{root} for a folder of that name"
         )
     return root
@@ -122,20 +124,21 @@ def check_home(home: str) -> str:
     """Return a user's home if it is an absolute path, else raise BadRequest."""
     if not posixpath.isabs(home):
         raise BadRequest(
-            f"the user's home folder is not known (HOME is unset or no absolute path: {home!r}):"
+            f"the user's home folder is unknown (HOME is unset or no absolute path: {home!r}):"
             " set HOME, or choose a root with STENO_HOME or --root"
         )
     return home
 
 
 def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: int) -> str:
-    """Where the socket of a root lies: what was given, else STENO_SOCKET, else in the root.
+    """Return the socket's path: `given`, else STENO_SOCKET, else in the root.
 
-    A root too long for a socket address gets a path of its own in a folder per user, which has to
-    be made with mode 0700, and to be passed by `check_socket_folder`: others can make it first.
+    If the root is too long for a socket address, the socket lies in a folder of the user. The
+    caller creates that folder with mode 0700 and calls `check_socket_folder`, because another user
+    may have created it first.
 
     Raises:
-        BadRequest: the path that was given is too long for a socket address, or no UTF-8.
+        BadRequest: the given path is too long for a socket address, or is not UTF-8.
     """
     wanted = check_path(given or environ.get("STENO_SOCKET") or "", "socket")
     chosen = wanted or posixpath.join(root, SOCKET)
@@ -146,7 +149,7 @@ def socket_path(root: str, given: str | None, environ: Mapping[str, str], uid: i
             f"the socket path has {_path_bytes(chosen)} bytes, at most"
             f" {limits.SOCKET_PATH_BYTES_MAX} are possible: choose a shorter one"
         )
-    # Rarely needed, and as dear as everything else here together.
+    # Rarely needed, and slow to import.
     import hashlib  # noqa: PLC0415
 
     digest = hashlib.sha256(root.encode(errors="surrogateescape")).hexdigest()[:24]
@@ -165,11 +168,11 @@ def check_socket_folder(folder: str, *, owner: int, mode: int, own: int) -> None
     Args:
         folder: its path.
         owner: the user id of its owner.
-        mode: its type and permissions; those of a symbolic link say nothing.
+        mode: its type and permissions; the permissions of a symbolic link are ignored.
         own: the user id of the caller.
 
     Raises:
-        Unauthorized: it is not that user's nor root's, or others may move what lies in it.
+        Unauthorized: another user owns the folder or may rename its contents.
     """
     may_replace = mode & stat.S_IWOTH and not (mode & stat.S_ISVTX or stat.S_ISLNK(mode))
     if owner in (own, 0) and not may_replace:
@@ -184,7 +187,7 @@ def check_socket_folder(folder: str, *, owner: int, mode: int, own: int) -> None
 def check_path(path: str, what: str) -> str:
     """Return the path or address of a root or socket if it is UTF-8, else raise BadRequest.
 
-    Greetings, notes and addresses name it, and they are UTF-8.
+    Greetings, lock notes and addresses contain it, and they are UTF-8.
     """
     try:
         path.encode()
@@ -196,7 +199,7 @@ def check_path(path: str, what: str) -> str:
 
 
 def check_endpoint(endpoint: str) -> str:
-    """Return `endpoint` if it can be where a daemon listens, else raise BadRequest.
+    """Return `endpoint` if it is the address of a daemon, else raise BadRequest.
 
     >>> check_endpoint("tcp://127.0.0.1:7373")
     'tcp://127.0.0.1:7373'
@@ -211,23 +214,22 @@ def check_endpoint(endpoint: str) -> str:
 
 
 def is_remote(endpoint: str) -> bool:
-    """Whether an endpoint is that of a daemon whose files are another machine's."""
+    """Whether the endpoint is a daemon on another machine, whose files are out of reach."""
     return endpoint.startswith("tcp://")
 
 
 def is_ipv6(endpoint: str) -> bool:
-    """Whether an endpoint names its address by the sixth version of IP, as in
-    `tcp://[::1]:7117`."""
+    """Whether an endpoint has an IPv6 address, as in `tcp://[::1]:7117`."""
     return endpoint.startswith("tcp://[")
 
 
 def _path_bytes(path: str) -> int:
-    # A path whose bytes are no UTF-8 reaches Python with surrogates in their place.
+    # Python replaces the bytes of a path that are not UTF-8 with surrogates.
     return len(path.encode(errors="surrogateescape"))
 
 
 def generation_file(number: int) -> str:
-    """The name of the file that the rewrite to generation `number` left behind.
+    """Return the name of the file that the rewrite to generation `number` left behind.
 
     >>> generation_file(2)
     'context_2.jsonl'
@@ -236,7 +238,7 @@ def generation_file(number: int) -> str:
 
 
 def damaged_state_file(number: int) -> str:
-    """The name of a damaged `state.json` that a repair kept.
+    """Return the name of a damaged `state.json` that a repair kept.
 
     >>> damaged_state_file(1)
     'state.json.damaged-1'
@@ -245,13 +247,13 @@ def damaged_state_file(number: int) -> str:
 
 
 def generation_of(name: str) -> int | None:
-    """N of `context_N.jsonl`, or None for any other name."""
+    """Return N of `context_N.jsonl`, or None for any other name."""
     match = _GENERATION.fullmatch(name)
     return int(match[1]) if match is not None else None
 
 
 def flat_file(name: str) -> str | None:
-    """The file that holds the session `name` in kimi-cli's old format; None if it cannot be one.
+    """Return the file of session `name` in kimi-cli's old format; None for an impossible name.
 
     Such a session is one file beside the folders of others; kimi-cli moves it to
     `<uuid>/context.jsonl` when it next lists or finds the session.
@@ -263,23 +265,23 @@ def flat_file(name: str) -> str | None:
 
 
 def flat_session_of(file: str) -> str | None:
-    """The name of the session that a file of kimi-cli's old format holds; None for other files."""
+    """Return the session of a file in kimi-cli's old format; None for other files."""
     name = file.removesuffix(".jsonl")
     return name if flat_file(name) == file else None
 
 
 def split_session(session: str) -> tuple[str | None, tuple[str, ...]]:
-    """Check a session id and cut it into mount (or None) and folder names.
+    """Check a session id and split it into mount (or None) and folder names.
 
-    An id is segments joined by `/`, optionally after `mount:`. No segment begins with a dot, ends
-    with `.jsonl`, or could be the name of a session's own file, so that no id can leave the root,
-    name a hidden folder or point into another session's files.
+    An id has segments joined by `/`, optionally after `mount:`. No segment begins with a dot, ends
+    with `.jsonl`, or is the name of a session's own file, so that no id can leave the root, name a
+    hidden folder or point into another session's files.
 
     >>> split_session("kimi:2f1a/7c9e")
     ('kimi', ('2f1a', '7c9e'))
 
     Raises:
-        BadRequest: the id breaks one of these rules; the message says which.
+        BadRequest: the id breaks one of these rules; the message names the rule.
     """
     if len(session) > limits.SESSION_ID_CHARS_MAX:
         raise BadRequest(
@@ -327,7 +329,7 @@ def check_name(name: str) -> str:
 
 
 def _is_text_of(pattern: re.Pattern[str], value: object) -> bool:
-    # What callers give without a type checker may be anything.
+    # Callers without a type checker may pass any type.
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
@@ -338,19 +340,19 @@ def _briefly(value: object) -> str:
 
 
 def recovery_point_file(name: str) -> str:
-    """The name of the mark of a session's file.
+    """Return the name of the file with the recovery point of a session's file.
 
-    >>> mark_file("wire.jsonl")
+    >>> recovery_point_file("wire.jsonl")
     'wire.mark'
     """
     return name.removesuffix(".jsonl") + ".mark"
 
 
 def key_time_ms(key: str) -> int | None:
-    """Unix time in milliseconds that a uuid7 bears, or None for a key of another shape.
+    """Return the creation time of a uuid7 key, Unix time in milliseconds; None for other keys.
 
-    Keys that steno's clients make are uuid7s. One that is younger than all that were used before
-    was not; any other key may have been, so its first use is looked up in the files.
+    Steno's clients create uuid7 keys. A key that is newer than every key used before is unused;
+    any other key may have been used, so it is looked up in the files.
     """
     if len(key) != UUID_CHARS or key[14] != "7" or key[8] != "-" or key[13] != "-":
         return None

@@ -1,4 +1,4 @@
-"""Positions: where a record lies in a session, `generation:line`, the same in every language."""
+"""Positions of records in a session, `generation:line`."""
 
 import re
 from collections.abc import Callable
@@ -11,11 +11,11 @@ _PATTERN = re.compile(r"(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})", re.ASCII)
 
 
 class Position(NamedTuple):
-    """A place between two lines of one generation of a session's file.
+    """A position between two lines of one generation of a session's file.
 
-    `line` lines precede it, blank and damaged ones counted; the cursor of a record is the position
-    before it, the head is the position after the last one. Positions of one file are ordered;
-    a larger generation is a later file.
+    `line` lines precede it, blank and damaged ones included. The cursor of a record is the position
+    before it; the head is the position after the last one. Positions of one file are ordered; a
+    larger generation is a later file.
 
     >>> str(Position(0, 12)), Position.parse("3:17").line
     ('0:12', 17)
@@ -29,27 +29,27 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read `generation:line`.
+        """Parse `generation:line`.
 
         Raises:
-            BadRequest: it is not two decimal numbers with a colon between them.
+            BadRequest: the text is not two decimal numbers with a colon between them.
         """
         try:
             return _parse(text)
         except TypeError:
-            # What callers give without a type checker may be anything.
+            # Callers without a type checker may pass any type.
             raise _no_position(text) from None
 
 
 new_position: Final[Callable[[type[Position], tuple[int, int]], Position]] = cast(
     "Any", tuple
 ).__new__
-"""Makes a position of two numbers in a third of the time: for what is done for every line."""
+"""Creates a position from two numbers in a third of the time, for code that runs for every line."""
 
 
 @lru_cache(maxsize=8)
 def _parse(text: str) -> Position:
-    # Remembered: what one ack ends with the next one mostly begins with.
+    # Cached, because the head of one ack is mostly the first position of the next.
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise _no_position(text[:40])
@@ -58,4 +58,4 @@ def _parse(text: str) -> Position:
 
 
 def _no_position(given: object) -> BadRequest:
-    return BadRequest(f"{given!r:.80} is not a position: write generation:line, for example 0:12")
+    return BadRequest(f"{given!r:.80} is not a position: use generation:line, for example 0:12")

@@ -1,13 +1,12 @@
-"""Whole records inside a broken line: found again in one pass, whatever else the line holds.
+"""Salvage of whole records from a broken line, in one pass.
 
-Two writers that do not know of each other leave lines like these, and so does one that appends to
-what a crash cut short:
+Two uncoordinated writers leave lines like these, and so does a writer that appends to a torn write:
 
     {"role":"user","content":"a"}{"role":"user","content":"b"}
     {"role":"assistant","content":[{"type":"te{"role":"user","content":"b"}
 
-A record that is whole begins where the line begins, right after another whole one, or where the
-half before it stops making sense. What lies inside a half record is a part of it, not a record.
+A whole record begins at the start of the line, right after another whole record, or where the half
+record before it stops being JSON. An object inside a half record is a part of it, not a record.
 """
 
 import json
@@ -28,7 +27,7 @@ class Span(NamedTuple):
 
 
 _OPENING: Final = re.compile(rb'\{[ \t\r]*"')
-"""How an object with a key begins; an empty one is no record."""
+"""The start of an object with a key; an empty object is not a record."""
 
 _TOKEN: Final = re.compile(
     rb"[ \t\r\n]*(?:"
@@ -37,15 +36,15 @@ _TOKEN: Final = re.compile(
     rb"|(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)"
     rb")"
 )
-"""A mark, a text without its closing quote, or a number or name."""
+"""A punctuation mark, a string without its closing quote, or a number or literal."""
 
 _QUICK_FAILURES_MAX: Final = 16
-"""Python's own reader is quick, but looks through the whole line to word an error."""
+"""Failures of Python's own JSON reader, which is fast but scans the whole line to word an error."""
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
 _TEXT, _WORD = 2, 3
-"""Numbers of its groups."""
+"""Groups of `_TOKEN`."""
 
 _OBJECT, _ARRAY = b"{", b"["
 
@@ -57,11 +56,11 @@ _VALUE, _ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = (
     "colon",
     "next",
 )
-"""What may come next."""
+"""States of the parser, named for the token that may follow."""
 
 
 def _no_constant(name: str) -> object:
-    # Python's reader takes NaN and the infinities, which are no JSON.
+    # Python's reader accepts NaN and the infinities, which are not JSON.
     raise ValueError(name)
 
 
@@ -69,12 +68,12 @@ _whole_value: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 class _Broken(msgspec.Struct, frozen=True):
-    """An object that was begun and does not end.
+    """An object that breaks off.
 
     Attributes:
-        retry: where the next record may begin, at the earliest.
-        inner: an object in it that ended right before it broke off.
-        tokens: how many were read.
+        retry: the earliest offset of the next record.
+        inner: an object in it that ends right before it breaks off.
+        tokens: the number of tokens that were read.
     """
 
     retry: int
@@ -83,19 +82,19 @@ class _Broken(msgspec.Struct, frozen=True):
 
 
 def whole_records(line: bytes, is_record: Callable[[bytes], bool], *, ended: bool) -> list[Span]:
-    """Where the whole records of a broken line lie, in order; the rest of it is damage.
+    """Return the spans of the whole records of a broken line, in order; the rest is damage.
 
-    Takes time in proportion to the line: no byte is read more than twice, and after
-    `WELD_TOKENS_MAX` tokens that came to nothing the rest of the line counts as damage.
+    The time is linear in the line: no byte is read more than twice, and after `WELD_TOKENS_MAX`
+    tokens that yielded no record the rest of the line counts as damage.
 
     Args:
         line: one line without its newline.
-        is_record: whether an object is a record of this file; called only for objects that
-            something damaged precedes.
+        is_record: whether an object is a record of this file; called only for objects that follow
+            damaged bytes.
         ended: the line had a newline.
     """
     found: list[Span] = []
-    # One byte is one character here, so that places in the text are places in the line.
+    # Latin-1 has one character a byte, so that indexes of the text are offsets of the line.
     text = line.decode("latin-1")
     at, is_clean, tokens, quick = 0, True, limits.WELD_TOKENS_MAX, _QUICK_FAILURES_MAX
     while tokens > 0:
@@ -118,10 +117,10 @@ def whole_records(line: bytes, is_record: Callable[[bytes], bool], *, ended: boo
 
 
 def is_well_formed(line: bytes) -> bool:
-    """True for a line that is one object or array by JSON's grammar, in UTF-8.
+    """Whether a line is one object or array by JSON's grammar, in UTF-8.
 
-    Its values may still be none that a decoder takes: half a surrogate pair, a number beyond every
-    float. Other readers take them, so they are no damage.
+    A decoder may still refuse a value: half a surrogate pair, or a number beyond every float. Other
+    readers accept those, so they are not damage.
     """
     start = _skip_space(line, 0)
     if line[start : start + 1] not in (_OBJECT, _ARRAY):
@@ -131,7 +130,7 @@ def is_well_formed(line: bytes) -> bool:
 
 
 def _next_start(line: bytes, at: int, *, is_clean: bool) -> int | None:
-    """Where the next object begins that may be a record."""
+    """Return the offset of the next object that may be a record."""
     if is_clean:
         first = _skip_space(line, at)
         if line[first : first + 1] == _OBJECT:
@@ -148,14 +147,14 @@ def _accepted(
     is_clean: bool,
     ended: bool,
 ) -> Span | None:
-    """The whole record that reading an object led to, if any."""
+    """Return the whole record at an object that was parsed, if there is one."""
     if isinstance(read, Span):
         if is_clean:
             return read if _is_text(line[read.start : read.end]) else None
         chosen: Span | None = read
     else:
-        # An object inside a half record, at its end, is the next record if it looks like one, and
-        # else the last part of the half one. Without a newline nothing was written after the half.
+        # An object at the end of a half record is the next record if it looks like one, and
+        # otherwise the half record's last part. Without a newline nothing follows the half record.
         chosen = read.inner if ended else None
     if chosen is None or not _ends_record(line, chosen.end):
         return None
@@ -164,13 +163,13 @@ def _accepted(
 
 
 def _ends_record(line: bytes, end: int) -> bool:
-    """True when what follows can follow a record: nothing, another one, or a lost page."""
+    """Whether a record can end here: before nothing, another record, or a lost page."""
     after = _skip_space(line, end)
     return line[after : after + 1] in (b"", _OBJECT, b"\0")
 
 
 def _read_quickly(text: str, start: int) -> Span | _Broken | None:
-    """The object at `start` if it is whole and an everyday one; None leaves it to the slow way."""
+    """Return the whole object at `start` by the fast reader; None if it has to be parsed slowly."""
     try:
         _, end = _whole_value(text, start)
     except (ValueError, RecursionError):
@@ -179,7 +178,7 @@ def _read_quickly(text: str, start: int) -> Span | _Broken | None:
 
 
 def _read_object(line: bytes, start: int, tokens_max: int) -> Span | _Broken:
-    """Read the object or array at `start` as far as it makes sense, at most so many tokens."""
+    """Parse the object or array at `start` as far as it is JSON, at most `tokens_max` tokens."""
     stack: list[int] = []
     state, at = _VALUE, start
     last: re.Match[bytes] | None = None
@@ -210,7 +209,7 @@ def _read_object(line: bytes, start: int, tokens_max: int) -> Span | _Broken:
 
 
 def _step(state: str, mark: bytes, line: bytes, stack: list[int]) -> str | None:
-    """What may come after `mark`, or None when it may not come here."""
+    """Return the state after `mark`, or None if `mark` is not allowed here."""
     inside = line[stack[-1] : stack[-1] + 1] if stack else b""
     match state, mark:
         case ("value" | "item", b"{"):
@@ -236,11 +235,11 @@ def _step(state: str, mark: bytes, line: bytes, stack: list[int]) -> str | None:
 
 
 def _retry(line: bytes, error: int, last: re.Match[bytes] | None) -> int:
-    """Where to go on after an object that broke off at `error`.
+    """Return the offset at which to continue after an object that broke off at `error`.
 
-    A record that was written into the middle of a text lies in that text, which ends at the
-    record's first quote; so the last brace of the last text is the place to look at. Between it
-    and the error there is no other, which is why nothing is read more than twice.
+    A record written into the middle of a string ends that string with its own first quote, so it
+    begins at the last brace of that string. There is no brace between it and the error, so no byte
+    is read more than twice.
     """
     begin = last.start(_TEXT) if last is not None and last.lastindex == _TEXT else error
     brace = line.rfind(_OBJECT, begin, error + 1)

@@ -1,12 +1,12 @@
-"""The append gate: what a line of `context.jsonl` may be, and how our own facts get into it.
+"""Checks of appended records, and the stamps that steno adds to them.
 
-A line is one JSON object in compact UTF-8. Ours bear two more keys, spliced in before the last
-brace: `_by` (the writing client) and, always last, `_id` (`<key>`, or `<key>.<index>/<count>` in a
-batch):
+A line is one JSON object in compact UTF-8. Steno's lines have two more keys before the last brace:
+`_by` (the writing client) and, always last, `_id` (`<key>`, or `<key>.<index>/<count>` in a batch):
 
     {"role":"user","content":"hi","_by":"planner","_id":"0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11.0/2"}
 
-`_id` makes a repeated command harmless across restarts and shows whether a batch is torn.
+`_id` is the stamp: the idempotency key of the command across restarts, and the evidence whether a
+batch is torn.
 """
 
 import re
@@ -23,11 +23,11 @@ MESSAGE_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
 """The roles that a client may append; kimi-cli knows no others."""
 
 RESERVED_KEYS: Final = ("_id", "_by", "_at")
-"""Keys that steno writes. In a record that a client sends they speak of another line: dropped."""
+"""Keys that steno writes. A client's record may have them from another line; they are dropped."""
 
 
 class _Text(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What most messages are: decoded to this, they are checked in half the time."""
+    """The most frequent shape of a message: decoded to this, it is checked in half the time."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -42,7 +42,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _LINE_SEPARATORS: Final = {"\u0085": r"\u0085", "\u2028": r"\u2028", "\u2029": r"\u2029"}
-"""Legal in JSON, yet some tools end a line there; escaped they mean the same."""
+"""Characters that are legal in JSON and end a line for some tools; they are escaped."""
 
 _STAMP = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.(\d{1,4})/(\d{1,4}))?"\}\r?\n?\Z')
 
@@ -50,7 +50,7 @@ _NOTICE: Final = re.compile(r"\s*<system>CHECKPOINT \d+</system>\s*")
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """The `_id` of a line: the key of its command and its place in that command's batch."""
+    """The `_id` of a line: the key of its command and its index in that command's batch."""
 
     key: str
     index: int
@@ -58,28 +58,28 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class CheckedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record that passed the gate: its bytes, no newline, and the characters of its text."""
+    """A checked record: its bytes without newline, and the number of characters of its text."""
 
     data: bytes
     text_chars: int
 
 
 def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
-    """Pass one message through the gate.
+    """Check one message.
 
     Args:
         data: one JSON object as UTF-8.
-        verbatim: keep the caller's bytes (a session without stamps) as long as they are one line;
-            else whitespace is taken out and reserved keys are dropped.
+        verbatim: keep the caller's bytes (a session without stamps) if they are one line;
+            otherwise whitespace is removed and reserved keys are dropped.
 
     Returns:
-        One line without its newline, no longer than `RECORD_BYTES_MAX`, and how many characters of
-        text it holds.
+        One line without its newline, of at most `RECORD_BYTES_MAX` bytes, and the number of
+        characters of its text.
 
     Raises:
-        TooLarge: it is over `RECORD_BYTES_MAX`, as it came or as it would be written.
-        BadRequest: it is not JSON, not an object, too deep, has no allowed role or no content, or
-            cannot be written as one line of UTF-8. Nothing was kept.
+        TooLarge: the record is over `RECORD_BYTES_MAX`, as sent or as a line.
+        BadRequest: the record is not JSON, not an object or too deep, has no allowed role or no
+            content, or cannot be written as one line of UTF-8.
     """
     record = decode_object(data)
     chars = _message_chars(record)
@@ -88,28 +88,26 @@ def check_message(data: bytes, *, verbatim: bool = False) -> CheckedRecord:
     if b"\n" in data or b"\r" in data:
         raise BadRequest("the record spans several lines: send it as compact JSON")
     if stamp_of(data) is not None:
-        # At the next opening it would be taken for a command's, or for half a batch.
+        # The next opening would take the line for a command's, or for half a batch.
         raise BadRequest(
-            'the record ends with an "_id", by which steno knows its own lines, and this session is'
-            " kept without them: leave it out"
+            'the record ends with an "_id", which marks steno\'s own lines, and this session has no'
+            " stamps: leave it out"
         )
     return CheckedRecord(data, chars)
 
 
 def plain_chars(data: Sequence[bytes]) -> int | None:
-    """The characters of text in messages that can be written as they came.
-
-    What nearly every append is, found out for all its records together.
+    """Check all messages of an append at once; this is the fast path of nearly every append.
 
     Args:
         data: one JSON object as UTF-8 each.
 
     Returns:
-        None if `check_message` has to say of each by itself what is wrong with it, or what has to
-        be changed in it.
+        The number of characters of their text if they can be written as they are; None if
+        `check_message` has to check, refuse or change them one by one.
     """
     block = b"\n".join(data) + b"\n"
-    if len(block) > limits.TOGETHER_BYTES_MAX:
+    if len(block) > limits.FAST_CHECK_BYTES_MAX:
         return None
     try:
         if not block.isascii() and _separators(block.decode()):
@@ -118,7 +116,7 @@ def plain_chars(data: Sequence[bytes]) -> int | None:
         if chars is not None:
             return chars
         found = _decode_lines(block)
-        # As many line ends as objects: no record spans lines or holds two objects.
+        # As many objects as lines: no record spans lines or holds two objects.
         if len(found) != len(data) or _encode_lines(found) != block:
             return None
         return sum([_plain_chars(each, record) for each, record in zip(data, found, strict=True)])
@@ -130,7 +128,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
     """Decode one record as strictly as every reader of the file needs it to be.
 
     Raises:
-        TooLarge, BadRequest: as `check_message` says.
+        TooLarge, BadRequest: as in `check_message`.
     """
     if len(data) > limits.RECORD_BYTES_MAX:
         raise _too_large(len(data))
@@ -147,7 +145,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
 
 
 def compact(data: bytes, record: dict[str, Any]) -> bytes:
-    """The bytes of `record` as one compact line, the caller's own bytes wherever possible.
+    """Return `record` as one compact line, with the caller's own bytes wherever possible.
 
     Raises:
         TooLarge: escaping made it longer than `RECORD_BYTES_MAX`.
@@ -155,19 +153,19 @@ def compact(data: bytes, record: dict[str, Any]) -> bytes:
     if not record.keys().isdisjoint(RESERVED_KEYS):
         data = _without_reserved(data)
     elif _encode(record) == data:
-        # What our own encoder would have written is compact already.
+        # The encoder writes compact JSON, so the caller's bytes are compact.
         return data if data.isascii() else _escape_separators(data)
     # format() only moves whitespace: numbers, escapes and the order of keys stay as they were.
     return _escape_separators(msgspec.json.format(data, indent=-1))
 
 
 def line(data: bytes, facts: bytes) -> bytes:
-    """One line of the file: a checked object with our own keys spliced in before its last brace."""
+    """Return one line of the file: a checked object with `facts` inserted before its last brace."""
     return b"%b%b}\n" % (data[:-1], facts)
 
 
 def stamped_line(data: bytes, facts: bytes, key: str, by: str | None) -> bytes:
-    """The line of a command of one record: `line` with `facts` and its stamp.
+    """Return the line of a command with one record: `line` with `facts` and the stamp.
 
     >>> stamped_line(b'{"role":"user"}', b',"_at":"0:1"', "k1", None)
     b'{"role":"user","_at":"0:1","_id":"k1"}\\n'
@@ -177,7 +175,7 @@ def stamped_line(data: bytes, facts: bytes, key: str, by: str | None) -> bytes:
 
 
 def batch_lines(data: Sequence[bytes], facts: bytes, key: str, by: str | None) -> bytes:
-    """The lines of a command of several records: `line` of each, with `facts` and its stamp."""
+    """Return the lines of a command with several records: each has `facts` and its stamp."""
     size = len(data)
     head = facts + (f',"_by":"{by}","_id":"{key}.' if by else f',"_id":"{key}.').encode()
     tail = b'/%d"}\n' % size
@@ -187,7 +185,7 @@ def batch_lines(data: Sequence[bytes], facts: bytes, key: str, by: str | None) -
 
 
 def stamp(key: str, by: str | None) -> bytes:
-    """The stamp of the one line of a command.
+    """Return the stamp of a command with one line.
 
     >>> stamp("k1", None)
     b',"_id":"k1"'
@@ -196,7 +194,7 @@ def stamp(key: str, by: str | None) -> bytes:
 
 
 def stamp_of(data: bytes) -> Stamp | None:
-    """The stamp at the end of a line, or None for a line that steno did not stamp."""
+    """Return the stamp at the end of a line, None for a line without a stamp."""
     match = _STAMP.search(data, max(0, len(data) - limits.STAMP_BYTES_MAX))
     if match is None:
         return None
@@ -206,7 +204,7 @@ def stamp_of(data: bytes) -> Stamp | None:
 
 
 def text_chars(content: object) -> int:
-    """Characters of the text in a message's content; think parts, images and tools count none."""
+    """Count the characters of text in a message's content; only text parts count."""
     if isinstance(content, str):
         return len(content)
     if is_array(content):
@@ -215,12 +213,12 @@ def text_chars(content: object) -> int:
 
 
 def checkpoint_record(checkpoint_id: int) -> bytes:
-    """The control record of a checkpoint."""
+    """Return the control record of a checkpoint."""
     return _encode({"role": "_checkpoint", "id": checkpoint_id})
 
 
 def checkpoint_notice(checkpoint_id: int) -> bytes:
-    """The visible message of a checkpoint, as kimi-cli words it for the model."""
+    """Return the message that shows a checkpoint to the model, in kimi-cli's words."""
     return _encode(
         {"role": "user", "content": f"<system>CHECKPOINT {checkpoint_id}</system>"},
     )
@@ -235,11 +233,19 @@ def is_checkpoint_notice(text: str) -> bool:
     return _NOTICE.fullmatch(text) is not None
 
 
+def shows_checkpoint(record: dict[str, Any]) -> bool:
+    """Whether a user's message only shows a checkpoint to the model."""
+    content = record.get("content")
+    if is_array(content) and len(content) == 1 and is_object(content[0]):
+        content = content[0].get("text")
+    return isinstance(content, str) and is_checkpoint_notice(content)
+
+
 def dmail_message(message: str) -> bytes:
-    """The message that a delivered D-Mail is to the model.
+    """Return the message of a delivered D-Mail for the model.
 
     Raises:
-        BadRequest: it has a lone surrogate, which UTF-8 cannot hold.
+        BadRequest: the mail has a lone surrogate, which UTF-8 cannot encode.
     """
     text = (
         "<system>A D-Mail has arrived: a message that you sent back to this checkpoint from later"
@@ -254,15 +260,15 @@ def dmail_message(message: str) -> bytes:
 
 
 def usage_record(token_count: int) -> bytes:
-    """The control record of a token count."""
+    """Return the control record of a token count."""
     return _encode({"role": "_usage", "token_count": token_count})
 
 
 def system_prompt_record(prompt: str) -> bytes:
-    """The control record of the system prompt.
+    """Return the control record of the system prompt.
 
     Raises:
-        BadRequest: the prompt has a lone surrogate, which UTF-8 cannot hold.
+        BadRequest: the prompt has a lone surrogate, which UTF-8 cannot encode.
     """
     try:
         return _escape_separators(_encode({"role": "_system_prompt", "content": prompt}))
@@ -276,7 +282,7 @@ def _part_chars(part: dict[str, Any]) -> int:
 
 
 def _chars_of_texts(block: bytes, count: int) -> int | None:
-    """As `plain_chars`, of nothing but texts as our encoder writes them; None for anything else."""
+    """Count as `plain_chars`, for compact messages of role and text; None for any other."""
     try:
         found = _decode_texts(block)
     except msgspec.ValidationError:
@@ -292,9 +298,9 @@ def _chars_of_texts(block: bytes, count: int) -> int | None:
 def _plain_chars(data: bytes, record: object) -> int:
     """Refuse a record that is no message or has reserved keys, else count the text's characters."""
     if not is_object(record):
-        raise BadRequest("it is no object")
+        raise BadRequest("the record is not an object")
     if not record.keys().isdisjoint(RESERVED_KEYS):
-        raise BadRequest("it has keys of ours")
+        raise BadRequest("the record has reserved keys")
     _check_depth(data, record)
     return _message_chars(record)
 
@@ -309,7 +315,7 @@ def _message_chars(record: dict[str, Any]) -> int:
     content = record["content"]
     if "tool_calls" in record:
         _check_tool_calls(record["tool_calls"])
-    # Most content is text, and then there is nothing to look into.
+    # Most content is text, which needs no further check.
     return len(content) if isinstance(content, str) else _checked_chars(content)
 
 
@@ -327,7 +333,7 @@ def _wrong_role(record: dict[str, Any]) -> str:
 
 
 def _checked_chars(content: object) -> int:
-    """Refuse content that is none, else count its characters of text."""
+    """Refuse invalid content, else count its characters of text."""
     if content is None:
         return 0
     if not is_array(content):
@@ -350,7 +356,7 @@ def _check_tool_calls(calls: object) -> None:
 
 
 def _check_depth(data: bytes, record: object) -> None:
-    # Most records are flat, and to see that is cheap: no bracket after the first.
+    # Most records are flat, which is cheap to detect: there is no bracket after the first.
     if data.find(b"{", 1) < 0 and data.find(b"[", 1) < 0:
         return
     if data.count(b"{") + data.count(b"[") <= limits.RECORD_DEPTH_MAX:
@@ -373,8 +379,8 @@ def _children(value: object) -> list[Any]:
 
 def _too_deep() -> BadRequest:
     return BadRequest(
-        f"the record is nested more than {limits.RECORD_DEPTH_MAX} deep: readers of the file could"
-        " not open it; flatten it, or store the nested part as a string"
+        f"the record is nested more than {limits.RECORD_DEPTH_MAX} deep, which readers of the file"
+        " cannot decode: flatten it, or store the nested part as a string"
     )
 
 
@@ -392,7 +398,7 @@ def _without_reserved(data: bytes) -> bytes:
 
 
 def _separators(text: str) -> list[str]:
-    # A search in text is three times as fast as one in UTF-8.
+    # Searching text is three times as fast as searching UTF-8.
     return [separator for separator in _LINE_SEPARATORS if separator in text]
 
 

@@ -1,4 +1,4 @@
-"""Replies of the daemon: one frozen struct per kind, tagged by the field `kind`."""
+"""Replies of the daemon, tagged by the field `kind`."""
 
 from typing import Literal
 
@@ -18,6 +18,13 @@ class Welcome(Reply, frozen=True, kw_only=True):
     """The reply to `hello`: the daemon's identity and limits.
 
     Attributes:
+        version: the version of steno.
+        protocol: the version of the protocol.
+        pid: the daemon's process id.
+        root: its root.
+        started_at: Unix time of its start, in seconds.
+        clock_ms: its monotonic clock, which deadlines refer to.
+        limits: the limits of a request by name.
     """
 
     version: str
@@ -30,7 +37,7 @@ class Welcome(Reply, frozen=True, kw_only=True):
 
 
 class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
-    """The answer to `status`."""
+    """The reply to `status`."""
 
     version: str
     protocol: int
@@ -54,11 +61,11 @@ class StatusReport(Reply, frozen=True, kw_only=True, tag="status"):
 
 
 class HistogramReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How often values fell into which bucket.
+    """A histogram.
 
     Attributes:
-        bounds: the upper end of each bucket, which belongs to it.
-        counts: how many fell into each; one more than bounds, for what is above the last.
+        bounds: the inclusive upper bound of each bucket.
+        counts: values in each bucket; the last one counts the values above all bounds.
         total: the sum of all values.
     """
 
@@ -68,16 +75,16 @@ class HistogramReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsReport(Reply, frozen=True, kw_only=True, tag="stats"):
-    """The answer to `stats`: what the daemon did since it started, and what it holds now.
+    """The reply to `stats`: the daemon's counters since its start, and its present load.
 
     Attributes:
         appended_records: lines that were stored and acknowledged.
         groups: commands of each group commit.
-        sync_s: how long each sync took.
-        rewrites: by kind.
-        errors: by code.
-        turned_away: connections that were ended because no file handle was left for them.
-        queued_most: commands that wait for the busiest writer.
+        sync_s: durations of the syncs.
+        rewrites: rewrites by kind.
+        errors: error replies by code.
+        turned_away: connections that were closed for want of a file handle.
+        queued_most: queued commands of the busiest writer.
     """
 
     uptime_s: float
@@ -106,8 +113,8 @@ class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One option of the configuration in force.
 
     Attributes:
-        source: `default`, `environment VARIABLE`, or file and line.
-        live: a new value is taken over while the daemon runs.
+        source: `default`, `environment VARIABLE`, or the path of the file.
+        live: a running daemon applies a new value.
     """
 
     name: str
@@ -117,17 +124,25 @@ class OptionEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigurationReport(Reply, frozen=True, kw_only=True, tag="configuration"):
-    """The answer to `configuration`."""
+    """The reply to `configuration`."""
 
     options: list[OptionEntry]
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session of a list; title, labels and whether it is archived as `describe` set them.
+    """One session of a list.
 
     Attributes:
-        work_dir: the work directory that kimi-cli had the session for; empty where not known.
-        last_in_work_dir: kimi-cli noted it as the last one that was used there.
+        session: its id.
+        bytes: the size of its context.
+        modified_at: Unix time of the context's last change.
+        generations: the number of its past generations.
+        title: its title, empty for none.
+        labels: its labels.
+        archived: whether it is archived.
+        forked_from: the id of the session that it was forked from.
+        work_dir: kimi-cli's work directory of the session; empty if unknown.
+        last_in_work_dir: kimi-cli recorded it as the last session used there.
     """
 
     session: str
@@ -143,13 +158,15 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Sessions(Reply, frozen=True, kw_only=True):
-    """The answer to `list`; `more` when the limit cut it.
+    """The reply to `list`.
 
     Attributes:
-        without_context: ids of what has older generations and no present one, up to the last of
-            `sessions` when there are more.
+        sessions: the sessions, ordered by id.
+        more: the limit cut the list.
+        without_context: ids of sessions that lost their present generation, up to the last id of
+            `sessions` if there are more.
         flat: sessions that are one file `<uuid>.jsonl` in kimi-cli's old format, up to the same id;
-            no command but `list` knows them.
+            only `list` supports them.
     """
 
     sessions: list[SessionEntry]
@@ -159,7 +176,7 @@ class Sessions(Reply, frozen=True, kw_only=True):
 
 
 class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
-    """The answer to `stat` and `open`: a session's numbers at its head."""
+    """The reply to `stat` and `open`: a session's numbers at its head."""
 
     session: str
     head: str
@@ -181,17 +198,17 @@ class SessionStat(Reply, frozen=True, kw_only=True, tag="stat"):
 
 
 class Ack(Reply, frozen=True, kw_only=True):
-    """The answer to a mutation.
+    """The reply to a mutation.
 
     Attributes:
         first: cursor of the command's first record; the new head for a rewrite.
         last: cursor of its last record; the new head for a rewrite.
         head: the session's head right after the command.
-        durability: what was reached.
+        durability: the durability that was reached.
         duplicate: the command had been applied before; this is its first answer.
-        checkpoint_id: the id of the checkpoint that was set, or that a D-Mail goes back to.
-        rotated: for a rewrite, the path of the file that holds what was left behind.
-        overtaken: a foreign program's lines came between `expect` and the command's own.
+        checkpoint_id: the id of the new checkpoint, or of a D-Mail's target.
+        rotated: for a rewrite, the path of the file with the previous generation.
+        overtaken: another program's lines came between `expect` and the command's own.
     """
 
     first: str
@@ -205,16 +222,16 @@ class Ack(Reply, frozen=True, kw_only=True):
 
 
 class Compaction(Reply, frozen=True, kw_only=True):
-    """The answer to `compact_begin`.
+    """The reply to `compact_begin`.
 
     Attributes:
-        messages: how many messages the summary is to replace; 0 is nothing to do, and no lease.
-        why: why there is nothing to do.
-        at: where the session ends now.
-        cut: where the lines to summarise end; they begin with the generation.
-        checkpoint_id: the id that the compaction's own checkpoint will get.
+        messages: the number of messages to summarise; 0 means nothing to do, and no lease.
+        why: the reason why there is nothing to do.
+        at: the present head.
+        cut: the end of the lines to summarise, which begin with the generation.
+        checkpoint_id: the reserved id of the compaction's own checkpoint.
         lease_ms: remaining time of the lease; `compact_begin` renews it.
-        incarnation: which making of the session `at` and `cut` are positions of.
+        incarnation: the incarnation of the session that `at` and `cut` belong to.
     """
 
     at: str
@@ -231,9 +248,11 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         id: the key of the command that sent it.
-        checkpoint_id: the checkpoint that it goes back to.
-        cursor: where that checkpoint's line lies; ids are reused, cursors are not.
-        at: when it was sent, Unix time in seconds.
+        checkpoint_id: the checkpoint that its delivery reverts to.
+        message: the text.
+        cursor: the cursor of that checkpoint's line; ids are reused, cursors are not.
+        by: the sender.
+        at: Unix time of sending, in seconds.
     """
 
     id: str
@@ -245,17 +264,17 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MailReport(Reply, frozen=True, kw_only=True, tag="mail"):
-    """The answer to `pending_dmail`: the one that waits, or None."""
+    """The reply to `pending_dmail`: the pending one, or None."""
 
     mail: Mail | None = None
 
 
 class Deleted(Reply, frozen=True, kw_only=True):
-    """The answer to `delete`.
+    """The reply to `delete`.
 
     Attributes:
-        trash: the folder that the session's files lie in now.
-        expires_at: Unix time in seconds from which on they may be removed.
+        trash: the folder in the trash that contains the session's files.
+        expires_at: Unix time in seconds after which they may be removed.
     """
 
     trash: str
@@ -263,7 +282,7 @@ class Deleted(Reply, frozen=True, kw_only=True):
 
 
 class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was looked into: its bytes, lines, records among them, and its CRC-32."""
+    """A checked file: its bytes, lines, records among them, and its CRC-32."""
 
     file: str
     bytes: int
@@ -273,19 +292,19 @@ class CheckedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that a check found.
+    """A finding of a check.
 
     Attributes:
-        file: in which file.
-        kind: what kind of thing it is, see PROTOCOL.md.
-        what: a sentence about it.
-        damage: data is lost or not readable for every reader; otherwise the finding is a note.
-        offset: where it begins.
-        bytes: how far it reaches.
+        file: the file.
+        kind: the kind of finding, see PROTOCOL.md.
+        what: its description.
+        damage: data is lost or unreadable for some readers; otherwise the finding is a note.
+        offset: the offset of its first byte.
+        bytes: its size.
         line: number of its first line, counted from 1 as editors do; 0 for a whole file.
-        records: whole records that lie in it.
-        remedy: what is done about it: `cut`, `split` and `end` by a repair, `opening` when the
-            session is next opened for writing, `replace` by `describe` with `replace_damaged`.
+        records: whole records inside it.
+        remedy: its remedy: `cut`, `split` and `end` by a repair, `opening` when the session is next
+            opened for writing, `replace` by `describe` with `replace_damaged`.
     """
 
     file: str
@@ -300,15 +319,15 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Verification(Reply, frozen=True, kw_only=True):
-    """The answer to `verify`.
+    """The reply to `verify`.
 
     Attributes:
-        session: which session; None for a file or folder that no daemon owns.
+        session: the session; None for a file or folder that no daemon owns.
         generation: its present generation.
-        files: what was looked into.
-        findings: what was found, the first of it when it is very much.
-        damage: how many findings are damage, listed or not.
-        notes: how many are not.
+        files: the checked files.
+        findings: the findings, the first `FINDINGS_LISTED_MAX` of them.
+        damage: the number of findings that are damage, listed or not.
+        notes: the number of the others.
     """
 
     session: str | None
@@ -320,12 +339,12 @@ class Verification(Reply, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that lines lie in, for a reader on the daemon's machine.
+    """The file that contains the lines, for a reader on the daemon's machine.
 
     Attributes:
-        path: where it lay when the reply was made; a rewrite gives it another name.
+        path: its path at the time of the reply; a rewrite renames it.
         identity: identifies the file, see `paths.file_identity`.
-        size: how many of its bytes may be read: whole lines, durable, never changed again.
+        size: its readable bytes: whole lines, durable, never changed again.
     """
 
     path: str
@@ -334,16 +353,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lines(Reply, frozen=True, kw_only=True):
-    """The answer to `read`; one frame follows, a block of whole lines.
+    """The reply to `read`, with a block of whole lines.
 
     Attributes:
         first: position of the block's first line.
-        next: position after its last line: where to go on.
-        head: the end of that generation, if it is known: of a past generation, or of a session
-            that is not open, only when the block reaches it.
+        next: position after its last line, at which the next read begins.
+        head: the end of that generation, if it is known. For a past generation or a closed session
+            it is known only if the block reaches it.
         offset: byte offset of `next`, a hint for the next read.
-        skipped: lines longer than the reader can be given, passed over at `first`.
-        source: the file, when more of it may be read and the reader may do so by itself.
+        skipped: lines at `first` that are too long for a message and are left out.
+        source: the file, if more of it is readable and the reader may open it.
     """
 
     first: str
@@ -355,15 +374,17 @@ class Lines(Reply, frozen=True, kw_only=True):
 
 
 class TimelineReport(Reply, frozen=True, kw_only=True, tag="timeline"):
-    """The answer to `timeline`, oldest first."""
+    """The reply to `timeline`, oldest first."""
 
     entries: list[TimelineEntry]
 
 
 class Subscribed(Reply, frozen=True, kw_only=True):
-    """The answer to `subscribe`: events with the same request id follow.
+    """The reply to `subscribe`: events with the same request id follow.
 
     Attributes:
+        head: the head of the file.
+        incarnation: the incarnation of the session.
         checkpoint_floor: ids below it were assigned before this generation's lines.
     """
 
@@ -384,13 +405,13 @@ class ClientEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
-    """The answer to `clients`.
+    """The reply to `clients`.
 
     Attributes:
         clients: the connected clients; only followers of the session if one was named.
-        queued: commands that wait for that session's writers.
+        queued: queued commands of that session.
         last_sync_at: Unix time of its last sync, None if there was none since it was opened.
-        last_error: what went wrong there last.
+        last_error: its last error.
     """
 
     clients: list[ClientEntry]
@@ -400,12 +421,12 @@ class ClientsReport(Reply, frozen=True, kw_only=True, tag="clients"):
 
 
 class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file that went, or would.
+    """One removed file, or with `dry_run` one to be removed.
 
     Attributes:
         session: its session; empty for the trash.
         file: its name in the session's folder; in the trash the path of a folder.
-        bytes: what that frees; 0 while a fork has the same file.
+        bytes: the freed bytes; 0 while a fork shares the file.
     """
 
     session: str
@@ -414,14 +435,14 @@ class GarbageEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
-    """The answer to `gc`.
+    """The reply to `gc`.
 
     Attributes:
-        entries: what went, the first thousand.
-        files: how many it was.
-        bytes: what it freed.
-        failed: sessions, and folders of the trash, that were left as they are, and why.
-        dry_run: nothing went; this is what would.
+        entries: the first thousand removed files.
+        files: the number of removed files.
+        bytes: the freed bytes.
+        failed: sessions and folders of the trash that could not be collected, with the reason.
+        dry_run: nothing was removed; the other fields describe what would be.
     """
 
     entries: list[GarbageEntry]
@@ -432,11 +453,11 @@ class GcReport(Reply, frozen=True, kw_only=True, tag="gc"):
 
 
 class Done(Reply, frozen=True, kw_only=True):
-    """The reply without further contents."""
+    """The reply of success without contents."""
 
 
 class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
-    """The answer to a request that was refused or failed."""
+    """The reply to a request that was refused or failed."""
 
     code: ErrorCode
     message: str
@@ -445,14 +466,14 @@ class ErrorReply(Reply, frozen=True, kw_only=True, tag="error"):
     head: str | None = None
 
     def exception(self, key: str | None = None) -> StenoError:
-        """The exception that the daemon raised; `key` is that of the command that met it."""
+        """Return the exception that the daemon raised; `key` is the key of the failed command."""
         return error_from_reply(
             self.code, self.message, self.outcome, session=self.session, head=self.head, key=key
         )
 
     @classmethod
     def of(cls, error: StenoError, session: str | None = None) -> "ErrorReply":
-        """The reply for `error`."""
+        """Return the reply for `error`."""
         return cls(
             code=error.code or ErrorCode.INTERNAL,
             message=error.message,

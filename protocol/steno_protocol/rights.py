@@ -1,4 +1,4 @@
-"""What a client from another machine may do: three rights, each containing the one before."""
+"""Rights of clients on other machines, in rising order."""
 
 import enum
 from typing import Final
@@ -8,16 +8,16 @@ from steno_protocol.commands import Command, command_name
 
 
 class Right(enum.IntEnum):
-    """How far a client is trusted. A client on the same machine, of the same user, is an admin."""
+    """The right of a client. A client of the same user on the same machine is an admin."""
 
     READ = 1
-    """Look: list, read, follow."""
+    """List, read and follow sessions."""
 
     WRITE = 2
-    """Change sessions; everything can be brought back."""
+    """Change sessions; every change can be reverted."""
 
     ADMIN = 3
-    """Remove sessions and what they left behind, mend files, end the daemon."""
+    """Delete sessions and past generations, repair files, end the daemon."""
 
     @property
     def label(self) -> str:
@@ -45,6 +45,5 @@ _NEEDED: Final = {
 
 
 def right_needed(command: Command | type[Command]) -> Right:
-    """The right that a client of another machine needs for a command; an unlisted command needs
-    write."""
+    """Return the right that a remote client needs for a command; an unlisted one needs write."""
     return _NEEDED[command_name(command)]

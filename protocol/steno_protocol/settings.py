@@ -1,9 +1,13 @@
-"""The options of `config.toml`: what each one means, and how a file and an environment set them.
+"""Options of `config.toml`, and their values from file and environment.
 
-Pure text: the daemon reads the file before it serves, and `steno config` reads it to say what is in
-force. Each error names the file's line, the option, and what to do.
+The daemon reads the file before it serves, and `steno config` reads it to show the options in
+force. Each error names the file, the option and the remedy.
 """
 
+import math
+import posixpath
+import re
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
@@ -11,18 +15,35 @@ from typing import Any, Final, Literal
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol._json import is_object
-from steno_protocol._settings_values import check_address, check_mount, expanded, read_value
-from steno_protocol._toml_lines import read_toml
+from steno_protocol._json import is_number, is_object
 from steno_protocol.errors import BadRequest
 
 Kind = Literal["level", "bytes", "seconds", "days", "count", "port", "address"]
-"""What an option's value is."""
+"""The type of an option's value."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of the log, the most verbose first."""
 
 _MOUNTS: Final = "mounts"
+
+_MOUNT_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_ADDRESS: Final = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5}|\*)")
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
+_UNITS: Final = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "ki": 2**10, "Ki": 2**10, "K": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+
+_EXPECTED: Final = {
+    "bytes": 'a number of bytes, or text such as "10 GiB"',
+    "seconds": "a number of seconds",
+    "days": "a number of days",
+    "count": "a whole number",
+    "port": "the number of a port",
+}
+_WHOLE: Final = {"bytes", "count", "port"}
+_QUOTED_CHARS_MAX: Final = 80
+"""Characters of a value that an error message quotes: enough to find it again."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -30,12 +51,12 @@ class Option(msgspec.Struct, frozen=True):
 
     Attributes:
         name: `table.key` in the file.
-        kind: what its value is.
+        kind: the type of its value.
         default: its value if it is not set.
         least: the smallest value.
-        most: the largest.
-        meaning: what it does, and what its special value means.
-        is_live: a daemon that reads its configuration again takes it over.
+        most: the largest value.
+        meaning: its effect, and the meaning of its special value.
+        is_live: a daemon that reloads its configuration applies a new value.
     """
 
     name: str
@@ -53,7 +74,7 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def default_text(self) -> str:
-        """Its default as it would stand in the file."""
+        """Its default as the file spells it."""
         match self.default:
             case str() as word:
                 return f'"{word}"'
@@ -64,7 +85,7 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """Its meaning, and whether a running daemon takes a new value over."""
+        """Its meaning, and whether a new value needs a restart."""
         return self.meaning + ("" if self.is_live else " (read at the start only)")
 
 
@@ -75,47 +96,47 @@ OPTIONS: Final = (
     ),
     Option(
         "log.file_bytes", "bytes", limits.LOG_BYTES_MAX,
-        "stenod.log is rotated to stenod.log.1 when it has so many bytes",
+        "size at which stenod.log is rotated to stenod.log.1",
         least=limits.LOG_BYTES_LEAST_MAX,
     ),
     Option(
         "log.files", "count", limits.LOG_FILES_MAX,
-        "how many rotated logs are kept beside stenod.log",
+        "number of rotated logs that are kept beside stenod.log",
         least=1, most=100,
     ),
     Option(
         "life.idle_exit_s", "seconds", 0.0,
-        "the daemon ends after this long without clients and queued commands; 0 is never",
+        "time without clients and queued commands after which the daemon exits; 0 is never",
     ),
     Option(
         "life.session_idle_s", "seconds", limits.SESSION_IDLE_S,
-        "the files of an unused session are closed after this long",
+        "time after which the files of an unused session are closed",
         least=1,
     ),
     Option(
         "life.sessions_open", "count", limits.OPEN_SESSIONS_MAX,
-        "sessions whose files may be open at a time, four files each; half of `ulimit -n` at most",
+        "sessions with open files at a time, four files each; half of `ulimit -n` at most",
         least=1, most=100_000,
     ),
     Option(
         "disk.slow_sync_s", "seconds", limits.SLOW_SYNC_S,
-        "a sync that takes longer is logged",
+        "duration above which a sync is logged as slow",
     ),
     Option(
         "disk.trash_days", "days", limits.TRASH_EXPIRY_S / limits.DAY_S,
-        "what was deleted lies in the trash for so long",
+        "time for which deleted sessions stay in the trash",
     ),
     Option(
         "disk.session_bytes", "bytes", 0,
-        "the files of one session may take so many bytes; 0 is no quota",
+        "largest size of one session's files; 0 is no quota",
     ),
     Option(
         "disk.root_bytes", "bytes", 0,
-        "all sessions of the root may take so many bytes; 0 is no quota",
+        "largest size of all sessions of the root; 0 is no quota",
     ),
     Option(
         "disk.free_bytes", "bytes", limits.FREE_BYTES,
-        "commands that add bytes are refused when the disk has less room than this; 0 is no floor",
+        "free space below which commands that add bytes are refused; 0 is no floor",
     ),
     Option(
         "network.listen", "address", "",
@@ -128,21 +149,21 @@ OPTIONS: Final = (
         most=65_535, is_live=False,
     ),
 )  # fmt: skip
-"""Every option but the table of mounts."""
+"""Every option except the table of mounts."""
 
 _BY_NAME: Final = {option.name: option for option in OPTIONS}
 
 MOUNTS_VARIABLE: Final = "STENO_MOUNTS"
-"""Overrides the table of mounts: `name=folder`, several with a colon between them."""
+"""Overrides the table of mounts: `name=folder` entries, separated by colons."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What is in force.
+    """The options in force.
 
     Attributes:
         values: the value of each option by its name.
         mounts: folders outside the root that hold session trees, by name.
-        sources: where each value came from, by option; a mount is `mounts.<name>`.
+        sources: the source of each value by option; a mount is `mounts.<name>`.
     """
 
     values: dict[str, int | float | str] = msgspec.field(
@@ -154,35 +175,35 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def folders(self) -> dict[str, str]:
         """The folder of each mount, its `~` replaced."""
-        return {name: expanded(folder) for name, folder in self.mounts.items()}
+        return {name: _expanded(folder) for name, folder in self.mounts.items()}
 
     def number(self, name: str) -> float:
-        """The value of an option that is a number."""
+        """Return the value of a numeric option."""
         return float(self.values[name])
 
     def count(self, name: str) -> int:
-        """The value of an option that is a whole number."""
+        """Return the value of an option that is a whole number."""
         return int(self.values[name])
 
     def text(self, name: str) -> str:
-        """The value of an option that is a word."""
+        """Return the value of a textual option."""
         return str(self.values[name])
 
     def source(self, name: str) -> str:
-        """Where a value came from: `default`, `environment VARIABLE` or `file:line`."""
+        """Return the source of a value: `default`, `environment VARIABLE` or the file's path."""
         return self.sources.get(name, "default")
 
 
 def read_settings(text: str, path: str, environ: Mapping[str, str]) -> Settings:
-    """What a file and an environment set; the environment overrides the file.
+    """Read the options that a file and an environment set; the environment overrides the file.
 
     Args:
-        text: of the file, empty when there is none.
-        path: of the file, for errors and sources.
+        text: the contents of the file, empty when there is none.
+        path: the path of the file, for errors and sources.
         environ: the environment.
 
     Raises:
-        BadRequest: something there is not valid; the message names line, option and remedy.
+        BadRequest: a value is not valid; the message names file, option and remedy.
     """
     settings = Settings()
     _read_file(text, path, settings)
@@ -197,46 +218,53 @@ def read_settings(text: str, path: str, environ: Mapping[str, str]) -> Settings:
 
 
 def mounted_folders(text: str, path: str) -> dict[str, str]:
-    """The folders that a file mounts, their `~` replaced, whatever else in it is wrong.
+    """Return the folders that a file mounts, their `~` replaced; other errors in it are ignored.
 
     Raises:
-        BadRequest: it is no TOML.
+        BadRequest: the file is not TOML.
     """
-    tables, _ = read_toml(text, path)
-    mounts = tables.get(_MOUNTS)
+    mounts = _tables(text, path).get(_MOUNTS)
     found: dict[str, str] = {}
     for name, folder in mounts.items() if is_object(mounts) else ():
         with suppress(BadRequest):
-            found[name] = expanded(check_mount(name, folder, path))
+            found[name] = _expanded(_checked_mount(name, folder, path))
     return found
 
 
 def _read_file(text: str, path: str, settings: Settings) -> None:
     if len(text.encode()) > limits.CONFIG_BYTES_MAX:
         raise BadRequest(f"{path}: the file has more than {limits.CONFIG_BYTES_MAX} bytes")
-    tables, lines = read_toml(text, path)
-    for table, entries in tables.items():
-        where = f"{path}:{lines.get((table,), 1)}"
+    for table, entries in _tables(text, path).items():
         if not is_object(entries):
-            raise BadRequest(f"{where}: {_known(table)}")
+            raise BadRequest(f"{path}: {_unknown(table)}")
         for key, value in entries.items():
-            where = f"{path}:{lines.get((table, key), 1)}"
-            _take(table, key, value, where, settings)
+            _read_entry(table, key, value, path, settings)
 
 
-def _take(table: str, key: str, value: Any, where: str, settings: Settings) -> None:
-    """Take one entry of the file over."""
+def _tables(text: str, path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadRequest(f"{path} is not TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise BadRequest(
+            f"{path}: a number has too many digits, or tables or arrays are nested too deeply: no"
+            " option needs that"
+        ) from None
+
+
+def _read_entry(table: str, key: str, value: Any, path: str, settings: Settings) -> None:
     name = f"{table}.{key}"
     if table == _MOUNTS:
-        settings.mounts[key] = check_mount(key, value, where)
+        settings.mounts[key] = _checked_mount(key, value, path)
     elif name in _BY_NAME:
-        settings.values[name] = _checked(_BY_NAME[name], value, where)
+        settings.values[name] = _checked(_BY_NAME[name], value, path)
     else:
-        raise BadRequest(f"{where}: {_known(name)}")
-    settings.sources[name] = where
+        raise BadRequest(f"{path}: {_unknown(name)}")
+    settings.sources[name] = path
 
 
-def _known(name: str) -> str:
+def _unknown(name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  # slow to import, needed for typos only
 
     close = get_close_matches(name, [*_BY_NAME, _MOUNTS], 1)
@@ -245,13 +273,63 @@ def _known(name: str) -> str:
 
 
 def _checked(option: Option, value: object, where: str) -> int | float | str:
-    if option.kind == "level":
-        if value in LEVELS:
-            return str(value)
-        raise BadRequest(f"{where}: {option.name} has to be one of {', '.join(LEVELS)}")
-    if option.kind == "address":
-        return check_address(option.name, value, where)
-    return read_value(option.name, option.kind, value, (option.least, option.most), where)
+    match option.kind:
+        case "level":
+            if value in LEVELS:
+                return str(value)
+            raise BadRequest(f"{where}: {option.name} has to be one of {', '.join(LEVELS)}")
+        case "address":
+            if isinstance(value, str) and (not value or _ADDRESS.fullmatch(value)):
+                return value
+            raise BadRequest(
+                f'{where}: {option.name} has to be an address such as "tcp://127.0.0.1:7373", or'
+                " empty"
+            )
+        case _:
+            return _checked_number(option, value, where)
+
+
+def _checked_number(option: Option, value: object, where: str) -> int | float:
+    kind = option.kind
+    number = _number(kind, value)
+    if number is None or (kind in _WHOLE and number != int(number)):
+        raise BadRequest(
+            f"{where}: {option.name} has to be {_EXPECTED[kind]}, not {_quoted(value)}"
+        )
+    if not option.least <= number <= option.most:
+        allowed = (
+            f"{option.least:g} or more" if number < option.least else f"{option.most:.12g} or less"
+        )
+        raise BadRequest(f"{where}: {option.name} is {number:g}, but has to be {allowed}")
+    return int(number) if kind in _WHOLE else number
+
+
+def _number(kind: str, value: object) -> float | None:
+    """Return the finite number that a value is or spells, else None."""
+    try:
+        number = _spelled(kind, value) if isinstance(value, str) else value
+        if is_number(number) and math.isfinite(number):
+            return number
+    except (ValueError, OverflowError):
+        # No number, or a whole one beyond all floats.
+        pass
+    return None
+
+
+def _spelled(kind: str, text: str) -> float | None:
+    if kind != "bytes":
+        return float(text)
+    found = _SIZE.fullmatch(text.strip())
+    return float(found[1]) * _UNITS[found[2] or ""] if found is not None else None
+
+
+def _quoted(value: object) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        # TOML can spell numbers and tables that are too large for Python to print.
+        return "what stands there"
+    return text if len(text) <= _QUOTED_CHARS_MAX else f"{text[:_QUOTED_CHARS_MAX]}..."
 
 
 def _read_mounts_variable(given: str, settings: Settings) -> None:
@@ -261,13 +339,40 @@ def _read_mounts_variable(given: str, settings: Settings) -> None:
         name, equals, folder = entry.partition("=")
         if not equals:
             raise BadRequest(f"{where}: {entry!r} has to be name=folder, for example kimi=/data")
-        settings.mounts[name] = check_mount(name, folder, where)
+        settings.mounts[name] = _checked_mount(name, folder, where)
         settings.sources[f"{_MOUNTS}.{name}"] = where
 
 
+def _checked_mount(name: str, folder: object, where: str) -> str:
+    """Return the folder of a mount, its `~` not yet replaced, or raise BadRequest."""
+    if _MOUNT_NAME.fullmatch(name) is None:
+        raise BadRequest(
+            f"{where}: {name!r} cannot name a mount: use a lower-case letter, then letters, digits"
+            " and -, 32 at most"
+        )
+    if not isinstance(folder, str) or not folder.startswith(("/", "~")):
+        raise BadRequest(
+            f'{where}: the mount {name!r} needs an absolute folder, for example "~/.kimi/sessions"'
+        )
+    if "\0" in folder:
+        raise BadRequest(f"{where}: the folder of the mount {name!r} holds a NUL: no path may")
+    if _expanded(folder).startswith("~"):
+        user = folder.partition("/")[0]
+        raise BadRequest(
+            f"{where}: the mount {name!r} begins with {user}, and there is no such user here: name"
+            " the folder from / on"
+        )
+    return folder
+
+
+def _expanded(folder: str) -> str:
+    """Replace the `~` of a folder; it stays if no user of that name is known."""
+    return posixpath.expanduser(folder)
+
+
 def example() -> str:
-    """A `config.toml` with every option, all of them commented out."""
-    parts = ["# config.toml of a steno root; what is commented out has its default."]
+    """Return a `config.toml` with every option, all of them commented out."""
+    parts = ["# config.toml of a steno root; a commented line shows the default."]
     parts += ["", "# Session trees outside the root, addressed as name:session.", "[mounts]"]
     parts += ['# kimi = "~/.kimi/sessions"']
     table = ""

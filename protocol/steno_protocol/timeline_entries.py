@@ -1,10 +1,10 @@
-"""Entries of a session's timeline: their kinds and the details of each kind.
+"""Entries of a timeline: kinds and their details.
 
     {"kind":"reverted","generation":3,"kept":120,"at":1764000000.5,"by":"planner","key":"0199...",
      "details":{"checkpoint_id":2,"from":2,"lines":120,"old_lines":241,"old":[81022,1822301],
                 "new":[40511,9918217]}}
 
-A kind that is not here is of a later version: readers show it by its name and conclude nothing.
+An unknown kind comes from a later version: readers show its name and draw no conclusion from it.
 """
 
 from collections.abc import Mapping, Set
@@ -17,15 +17,15 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """One entry of a timeline.
 
     Attributes:
-        kind: one of those below.
+        kind: one of the kinds below.
         generation: the generation that it led to.
-        kept: lines of the generation before that live on in this one.
+        kept: the number of first lines of the previous generation that this one begins with.
         at: Unix time in seconds.
-        by: the client that asked for it.
-        why: the reason that it gave.
+        by: the client that sent the command.
+        why: the client's reason.
         key: the command's idempotency key.
-        details: facts of this kind only, see `FACTS`.
-        inferred: steno did not make the change; it is inferred from the files.
+        details: the details of this kind, see `FACTS`.
+        inferred: another program made the change; it is inferred from the files.
     """
 
     kind: str
@@ -40,37 +40,37 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 CREATED: Final = "created"
-"""The session was made."""
+"""The session was created."""
 
 ADOPTED: Final = "adopted"
-"""The daemon opened a session that another program had made."""
+"""The daemon first opened a session that another program had created."""
 
 FORKED: Final = "forked"
 """The session was forked from another one, with its earlier rewrites.
 
-Its `checkpoint_id` is that of the checkpoint before which it was made, and the next one's.
+Its `checkpoint_id` is the checkpoint before which it was forked, and the next id to assign.
 """
 
 REVERTED: Final = "reverted"
-"""It was cut before a checkpoint; ids from that one on are given out again."""
+"""The session was cut before a checkpoint; ids from that one on are assigned again."""
 
 CLEARED: Final = "cleared"
-"""It was emptied; ids begin anew, and no checkpoint from before is found any more."""
+"""The session was emptied; ids restart at 0, and earlier checkpoints are out of reach."""
 
 PROMPTED: Final = "prompted"
-"""A system prompt was put before the lines that there were."""
+"""A system prompt was put before the existing lines."""
 
 RESTORED: Final = "restored"
-"""A generation that had been left behind was brought back."""
+"""A past generation became the present one again."""
 
 COMPACTED: Final = "compacted"
-"""A summary was put in place of what it summarises."""
+"""A summary replaced the lines that it summarises."""
 
 DELIVERED: Final = "delivered"
-"""It went back to the checkpoint of a D-Mail, which was put behind it."""
+"""The session was cut before the checkpoint of a D-Mail, and the mail was appended."""
 
 MENDED: Final = "mended"
-"""A repair left out what is no record."""
+"""A repair left out damaged lines."""
 
 ROTATED: Final = "rotated"
 """Another program rewrote the file; the timeline has no line for it, so readers infer it."""
@@ -79,22 +79,22 @@ VOIDED: Final = "voided"
 """The rewrite to this generation did not take place; replies omit both entries."""
 
 COMPACTING: Final = "compacting"
-"""A compaction was begun, and the id of its own checkpoint is not given to others."""
+"""A compaction was begun, and the id of its own checkpoint is reserved."""
 
 SENT: Final = "sent"
 """A D-Mail was sent; the key is its id."""
 
 FORK: Final = "fork"
-"""A fork was made of the session."""
+"""The session was forked; the entry is in the source's timeline."""
 
 REPAIRED: Final = "repaired"
-"""The end of a file was put right at an opening."""
+"""An opening repaired the tail of a file."""
 
 COLLECTED: Final = "collected"
-"""Generations that rewrites had left behind were given up."""
+"""`gc` removed past generations."""
 
 FOREIGN: Final = "foreign"
-"""Another program changed the file: it added lines, edited it, or put another one in its place."""
+"""Another program appended to the file, edited it or replaced it."""
 
 REWRITES: Final[Mapping[str, str]] = {
     REVERTED: "revert_to",
@@ -105,15 +105,15 @@ REWRITES: Final[Mapping[str, str]] = {
     DELIVERED: "deliver_dmail",
     MENDED: "repair",
 }
-"""The kinds of steno's own rewrites, each with its command."""
+"""The kinds of rewrites by the daemon, each with its command."""
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Names of what the `details` of a kind hold.
+    """The names of the `details` of a kind.
 
     Attributes:
-        always: what each entry of the kind has.
-        perhaps: its optional details.
+        always: the details of every entry.
+        perhaps: the optional details.
     """
 
     always: Set[str] = frozenset()
@@ -121,8 +121,8 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 _FILES: Final = frozenset({"lines", "old_lines", "old", "new"})
-"""Lines of the file that a rewrite made and of the one that it left behind, and of both the length
-in bytes and the CRC-32 of the end."""
+"""The lines of a rewrite's new and old file, and the fingerprint of each: its length in bytes and
+the CRC-32 of its end."""
 
 _EXPIRED: Final = frozenset({"expired_mail"})
 """The D-Mail whose checkpoint a rewrite removed."""

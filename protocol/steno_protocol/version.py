@@ -1,11 +1,11 @@
-"""The version of the distribution and the version of the protocol, and nothing else."""
+"""Versions of the distribution and of the protocol."""
 
 from typing import Final
 
 __version__: Final = "0.1.0"
 
 PROTOCOL_MAGIC: Final = b"STENO/2"
-"""The first line of every message; its number changes only with the form of messages."""
+"""The first line of every message; its number changes only with the message format."""
 
 PROTOCOL_VERSION: Final = 2
-"""Raised when an old client and a new daemon could misunderstand each other; part of `hello`."""
+"""Version of the protocol in `hello`, raised when old clients could misread a new daemon."""

@@ -1,11 +1,11 @@
-"""What the lines of `wire.jsonl` are: a metadata header, then timestamped events.
+"""The lines of `wire.jsonl`: a metadata header, then timestamped events.
 
     {"type":"metadata","protocol_version":"1.10"}
     {"timestamp":1730000000.12,"message":{"type":"TurnBegin","payload":{"user_input":"hi"}},
      "_at":"0:12","_id":"0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"}
 
-`_at` is the synced head of the context at that moment, so that both files can be cut at the same
-instant. Types and payloads are the agents' own; steno neither reads nor changes them.
+`_at` is the synced head of the context at that time, so that both files can be cut at the same
+instant. Types and payloads are the agents' own; steno does not interpret or change them.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from steno_protocol.errors import BadRequest
 from steno_protocol.records import compact, decode_object
 
 WIRE_VERSION: Final = "1.10"
-"""The version that a new file's header names: that of kimi-cli 1.52."""
+"""The version in the header of a new file: kimi-cli 1.52 writes it."""
 
 LEGACY_VERSION: Final = "1.1"
 """The version of a file without a header."""
 
 TYPE_CHARS_MAX: Final = 128
-"""Characters of an event's type; the longest of kimi-cli has 21."""
+"""Characters of an event's type; kimi-cli's longest has 21."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -40,10 +40,10 @@ class WireRecord(msgspec.Struct, frozen=True):
     """One event.
 
     Attributes:
-        timestamp: Unix time in seconds, as the writer gave it.
-        type: what kind of event it is.
+        timestamp: Unix time in seconds, from the client.
+        type: the type of the event.
         payload: its contents.
-        at: position of the context when it was written, None in a file that steno did not write.
+        at: head of the context at the time of writing, None if another program wrote the event.
     """
 
     timestamp: float
@@ -57,7 +57,7 @@ class BlankLine(msgspec.Struct, frozen=True):
 
 
 class DamagedLine(msgspec.Struct, frozen=True):
-    """A line that readers skip and count, and why."""
+    """A line that readers skip and count, and the reason."""
 
     reason: str
 
@@ -66,33 +66,33 @@ WireLine = Metadata | WireRecord | BlankLine | DamagedLine
 
 
 def metadata_line(fields: Mapping[str, Any] | None = None) -> bytes:
-    """The header of a new wire file, with its newline.
+    """Return the header of a new wire file, with its newline.
 
     Args:
-        fields: its other fields, such as `session_id` or `app_version`; a `protocol_version`
-            among them takes the place of `WIRE_VERSION`.
+        fields: further fields, such as `session_id` or `app_version`; a `protocol_version` among
+            them replaces `WIRE_VERSION`.
 
     Raises:
-        BadRequest: a field cannot be one.
+        BadRequest: a field is reserved or has the wrong type.
     """
     given = fields or {}
     reserved = [name for name in given if name == "type" or name.startswith("_")]
     if reserved:
         raise BadRequest(
-            f"the header of a wire file has no field {reserved[0]!r} of a caller: use another name"
+            f"the field {reserved[0]!r} of a wire file's header is reserved: use another name"
         )
     if not isinstance(given.get("protocol_version", ""), str):
-        raise BadRequest("the header's protocol_version is no text: give one such as '1.10'")
+        raise BadRequest("the header's protocol_version is not text: use one such as '1.10'")
     header = {"type": "metadata", "protocol_version": WIRE_VERSION, **given}
     return _encode(header) + b"\n"
 
 
 def check_event(data: bytes) -> bytes:
-    """Pass one event through the gate: its bytes as a compact line without newline.
+    """Check one event and return it as a compact line without newline.
 
     Raises:
-        TooLarge: it is over `RECORD_BYTES_MAX`.
-        BadRequest: it is not JSON, not an object, too deep, or no event.
+        TooLarge: the event is over `RECORD_BYTES_MAX`.
+        BadRequest: the event is not JSON, not an object, too deep, or lacks a field.
     """
     record = decode_object(data)
     if not is_number(record.get("timestamp")):
@@ -108,7 +108,7 @@ def check_event(data: bytes) -> bytes:
 
 
 def parse_wire_line(data: bytes) -> WireLine:
-    """What one line of a wire file is. Never raises: what it cannot read is `DamagedLine`."""
+    """Parse one line of a wire file; an unreadable line is `DamagedLine`, not an error."""
     if not data.strip():
         return BlankLine()
     try:

@@ -1,10 +1,10 @@
-"""The work directories of kimi-cli, as its `kimi.json` names them; pure.
+"""kimi-cli's work directories, read from its `kimi.json`.
 
     {"work_dirs": [{"path": "/srv/project", "kaos": "local",
                     "last_session_id": "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"}]}
 
-kimi-cli keeps the sessions of a work directory in one folder, whose name is made of the path, so
-that the path cannot be read from it.
+kimi-cli keeps the sessions of a work directory in one folder. The folder's name is a hash of the
+path, so `kimi.json` is the only place that has the path.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ KIMI_FILE: Final = "kimi.json"
 """The file of work directories: beside kimi-cli's `sessions`, or above their folders."""
 
 _LOCAL: Final = "local"
-"""What kimi-cli calls the machine that it runs on."""
+"""kimi-cli's name for the machine that it runs on."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -28,9 +28,9 @@ class WorkDir(msgspec.Struct, frozen=True):
     """One work directory.
 
     Attributes:
-        path: where it lies.
-        kaos: the machine that it lies on, as kimi-cli names it.
-        last_session_id: the session that was used there last, None if it is not recorded.
+        path: its path.
+        kaos: kimi-cli's name of the machine that it lies on.
+        last_session_id: the last session used there, None if it is not recorded.
     """
 
     path: str
@@ -40,7 +40,7 @@ class WorkDir(msgspec.Struct, frozen=True):
     @property
     def folder(self) -> str:
         """The name of the folder that holds its sessions."""
-        # Rarely needed, and as dear to import as much else together.
+        # Rarely needed, and slow to import.
         import hashlib  # noqa: PLC0415
 
         data = self.path.encode(errors="surrogatepass")
@@ -49,7 +49,7 @@ class WorkDir(msgspec.Struct, frozen=True):
 
 
 def decode_work_dirs(data: bytes) -> dict[str, WorkDir]:
-    """The work directories of a `kimi.json` by their folders; what is none is left out.
+    """Decode the work directories of a `kimi.json`, by folder; invalid entries are left out.
 
     >>> found = decode_work_dirs(b'{"work_dirs":[{"path":"/srv"}, 1]}')
     >>> [(folder, each.path) for folder, each in found.items()]
@@ -65,12 +65,12 @@ def decode_work_dirs(data: bytes) -> dict[str, WorkDir]:
 
 
 def encode_work_dirs(work_dirs: Iterable[WorkDir]) -> bytes:
-    """A `kimi.json` of these work directories."""
+    """Encode a `kimi.json` with these work directories."""
     return _encode({"work_dirs": list(work_dirs)}) + b"\n"
 
 
 def merged_work_dirs(old: Mapping[str, WorkDir], new: Mapping[str, WorkDir]) -> dict[str, WorkDir]:
-    """Both by their folders; of one in both the new last session counts, if it has one."""
+    """Merge both by folder; a folder in both gets the new last session, if there is one."""
     merged = dict(old)
     for folder, each in new.items():
         before = old.get(folder)

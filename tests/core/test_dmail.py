@@ -130,7 +130,7 @@ def test_the_next_mail_waits_after_the_last_one_was_delivered() -> None:
             [sent(), rewrite("reverted", 2, expired_mail="m")],
             "it expired when the session was reverted as generation 2",
         ),
-        ([sent()], "it expired when its checkpoint went"),
+        ([sent()], "it expired when its checkpoint was removed"),
     ],
 )
 def test_a_delivery_of_another_mail_is_refused_with_the_reason(

@@ -2,7 +2,7 @@
 
 from steno_protocol.replies import Mail
 from steno_protocol.timeline_entries import TimelineEntry
-from stenod.core.garbage import Past, Wish, droppable
+from stenod.core.garbage import Past, Retention, droppable
 
 DAY = 86_400.0
 NOW = 100 * DAY
@@ -17,12 +17,12 @@ CLEARED = [
 """Generation n was left behind on day n."""
 
 
-def _wish(days: float | None = None, keep: int = 1, *, with_lineage: bool = False) -> Wish:
-    return Wish(None if days is None else NOW - days * DAY, keep, with_lineage)
+def _wish(days: float | None = None, keep: int = 1, *, with_lineage: bool = False) -> Retention:
+    return Retention(None if days is None else NOW - days * DAY, keep, with_lineage)
 
 
 def _numbers(
-    wish: Wish, entries: list[TimelineEntry] | None = None, mail: Mail | None = None
+    wish: Retention, entries: list[TimelineEntry] | None = None, mail: Mail | None = None
 ) -> list[int]:
     timeline = CLEARED if entries is None else entries
     return [each.generation for each in droppable(PAST, timeline, 6, mail, wish)]

@@ -237,9 +237,9 @@ def test_a_compaction_is_a_rewrite_that_carries_its_checked_summary() -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        ([], "with one record, the summary: 0 came"),
-        ([SUMMARY, SUMMARY], "with one record, the summary: 2 came"),
-        ([b'{"role":"assistant","content":"x"}'], "of the role user"),
+        ([], "takes one record, the summary, and got 0"),
+        ([SUMMARY, SUMMARY], "takes one record, the summary, and got 2"),
+        ([b'{"role":"assistant","content":"x"}'], "have the role user"),
         ([b"[]"], "has to be an object"),
     ],
 )
@@ -263,7 +263,7 @@ def test_a_mail_is_sent_once_and_the_next_one_waits_for_its_delivery() -> None:
     again = machine.decide(mail("m", 1, repeat=True), [])
     assert isinstance(again, Answered)
     assert (again.ack.head, again.ack.duplicate) == ("0:4", True)
-    with pytest.raises(Exists, match="D-Mail m to checkpoint 1 waits already"):
+    with pytest.raises(Exists, match="D-Mail m to checkpoint 1 is pending"):
         machine.decide(mail("m2", 0), [])
     with pytest.raises(BadRequest, match="a key names one command for ever"):
         machine.decide(deliver("m", "m"), [])

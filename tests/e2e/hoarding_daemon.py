@@ -22,5 +22,5 @@ def hoard() -> None:
 
 if __name__ == "__main__":
     limits.HOUSEKEEPING_S = 0.05  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
-    memory.give_back = hoard
+    memory.limit_heaps = hoard
     sys.exit(main())

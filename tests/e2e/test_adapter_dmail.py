@@ -79,7 +79,7 @@ def test_a_mail_that_was_fetched_and_not_followed_makes_room_for_the_next(file: 
     with_checkpoints(file, 2)
     twin = DenwaRenji(file)
     twin.send_dmail(Mail("first", 0))
-    with pytest.raises(DenwaRenjiError, match="waits already"):
+    with pytest.raises(DenwaRenjiError, match="is pending"):
         twin.send_dmail(Mail("second", 1))
     assert twin.fetch_pending_dmail() == Mail("first", 0)
     twin.send_dmail(Mail("second", 1))
@@ -110,7 +110,7 @@ def test_a_tool_gets_an_error_for_an_unsendable_message(file: Path) -> None:
         with pytest.raises(DenwaRenjiError, match=reason):
             phone.send_dmail(dmail)
     phone.send_dmail(Mail("first", 0))
-    with pytest.raises(DenwaRenjiError, match="one at a time"):
+    with pytest.raises(DenwaRenjiError, match="is pending"):
         phone.send_dmail(Mail("second", 0))
     assert phone.fetch_pending_dmail() == Mail("first", 0)
 

@@ -190,6 +190,6 @@ def test_without_a_home_no_root_is_made_in_the_working_folder(
         check=False,
     )
     assert ran.returncode == 1
-    assert "the user's home folder is not known" in ran.stderr
+    assert "the user's home folder is unknown" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []

@@ -332,7 +332,7 @@ def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
     for refused in (("show",), ("append", "x", "--create")):
         ran = steno(refused[0], f"{prefix}work/{name}", *refused[1:])
         assert ran.code in {1, 4}
-        assert f"`steno import {file} work/{name}` takes it in" in ran.err
+        assert f"`steno import {file} work/{name}` imports it" in ran.err
     assert not (tree / "work" / name).exists()
 
     assert steno("import", str(file), f"work/{name}").out == f"work/{name}\n"

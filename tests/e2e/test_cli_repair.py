@@ -266,7 +266,7 @@ def test_a_folder_is_checked_also_where_a_session_has_no_context_or_a_strange_on
     assert ran.code == 7
     fifo, gone = ran.out.splitlines()
     assert fifo.startswith(f"{tree}/fifo/context.jsonl: it cannot be read: it is a FIFO")
-    assert gone.startswith(f"{tree}/gone/context.jsonl: it is not there")
+    assert gone.startswith(f"{tree}/gone/context.jsonl: it does not exist")
     assert "move the newest generation, context_1.jsonl, here" in gone
 
 

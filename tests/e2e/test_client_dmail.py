@@ -93,7 +93,7 @@ async def test_a_mail_is_given_up_for_another_only_by_name(root: Path) -> None:
         mail = await session.pending_dmail()
         assert mail is not None
         assert (mail.id, mail.message) == (second.id, "right")
-        with pytest.raises(steno.NotFound, match=f"given up for the mail {second.id}"):
+        with pytest.raises(steno.NotFound, match=f"the mail {second.id} replaced it"):
             await session.deliver_dmail(first.id)
         assert (await session.send_dmail(0, "left", key=first.id)).duplicate
         await client.drain()

@@ -151,7 +151,7 @@ def test_a_daemon_of_another_user_is_not_to_be_killed(
 def test_a_daemon_that_is_used_notices_soon_that_its_socket_was_removed(root: Path) -> None:
     with (
         ForegroundDaemon(root) as daemon,
-        connect_sync(root, spawn=False, timeout=limits.ROOM_LOOK_S) as client,
+        connect_sync(root, spawn=False, timeout=limits.ROOM_CHECK_S) as client,
     ):
         (root / paths.SOCKET).unlink()
         end = time.monotonic() + limits.HOUSEKEEPING_S / 3

@@ -65,7 +65,7 @@ def test_key_files_are_private_and_never_overwritten(root: Path, tmp_path: Path)
     assert [entry["name"] for entry in call("keys", "list", "--json").document["clients"]] == [
         "laptop"
     ]
-    assert "names no key" in call("keys", "new", "a/b").err
+    assert "cannot name a key" in call("keys", "new", "a/b").err
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

@@ -123,7 +123,7 @@ def test_a_daemon_that_could_hardly_open_anything_says_so_and_does_not_start(
         assert ran.returncode == 1
         assert ran.stderr == (
             f"stenod: cannot start: this process may have {handles} files open, and a daemon needs"
-            f" {limits.HANDLES_MIN} at least: raise the limit (ulimit -n)\n"
+            f" at least {limits.HANDLES_MIN}: raise the limit (ulimit -n)\n"
         )
 
 
@@ -195,12 +195,12 @@ def test_readers_that_take_no_answers_cost_bounded_memory_together(root: Path) -
                 for number in range(limits.PEER_LOANS_BYTES_MAX // limits.READ_AHEAD_BYTES_MAX):
                     peer.send_multipart(request_frames(b"%d" % number, json.dumps(read).encode()))
             while client.request(Stats(), StatsReport)[0].errors.get("busy", 0) < STALLED_READERS:
-                assert resident_bytes(daemon.pid) - before < 2 * limits.UNTAKEN_BYTES_MAX
+                assert resident_bytes(daemon.pid) - before < 2 * limits.UNREAD_BYTES_MAX
             # A client that receives its replies is served meanwhile.
             assert len(list(session.lines())) == 200
         # Long before the housekeeping would give it back.
         wait_until(
-            lambda: resident_bytes(daemon.pid) - before < limits.UNTAKEN_BYTES_MAX // 2,
+            lambda: resident_bytes(daemon.pid) - before < limits.UNREAD_BYTES_MAX // 2,
             limits.HOUSEKEEPING_S / 2,
         )
 

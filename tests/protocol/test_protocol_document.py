@@ -27,7 +27,7 @@ from steno_protocol.context import Damaged, parse_line
 from steno_protocol.credentials import ClientKey, KeyPair, encode_client_key
 from steno_protocol.errors import BadRequest, ErrorCode, Outcome, Refused
 from steno_protocol.events import AnyEvent
-from steno_protocol.hello import told_in_hello
+from steno_protocol.hello import limits_in_hello
 from steno_protocol.messages import Answer, Request, decode_answers, decode_requests
 from steno_protocol.positions import Position
 from steno_protocol.replies import (
@@ -439,11 +439,11 @@ def test_every_code_has_an_exception() -> None:
 
 def test_limits_in_the_welcome_are_those_of_the_document() -> None:
     rows = CHAPTERS["Limits"].table("limit")
-    assert {code(row["limit"]): int(row["value"]) for row in rows} == told_in_hello()
+    assert {code(row["limit"]): int(row["value"]) for row in rows} == limits_in_hello()
 
 
 def test_limits_in_the_welcome_have_their_names_in_the_code() -> None:
-    for name, value in told_in_hello().items():
+    for name, value in limits_in_hello().items():
         assert getattr(limits, name.upper()) == value
 
 
@@ -565,6 +565,6 @@ def test_the_fields_of_stat_are_the_same_for_open() -> None:
 
 def test_only_answers_that_are_said_to_have_a_block_document_one() -> None:
     documented = python_inspect.getdoc(Lines) or ""
-    assert "one frame follows" in documented
+    assert "with a block" in documented
     row = CHAPTERS["Messages"].table("frame")[1]
     assert codes(row["from the daemon"]) == ["lines", "records"]

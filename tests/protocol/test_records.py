@@ -194,7 +194,7 @@ GOOD = b'{"role":"user","content":"hi"}'
         '{"role":"user","content":"\u2028"}'.encode(),
         b'{"role":"user","content":"\xed\xa0\x80"}',
         b'{"role":"user","content":"hi","n":1.0e5}',
-        _message(content="x" * limits.TOGETHER_BYTES_MAX),
+        _message(content="x" * limits.FAST_CHECK_BYTES_MAX),
     ],
 )  # fmt: skip
 def test_one_record_that_is_not_plain_leaves_all_to_the_gate(odd: bytes) -> None:

@@ -22,7 +22,6 @@ from sim.simulation import run_seed
 from sim.whole_verdict import judge
 from steno_protocol import limits
 from stenod.api.peers import InFlightFrames, Sent
-from stenod.core.key_budget import KeyRoom
 from stenod.core.keys import KeyTable
 from support.daemon_in_process import DaemonInProcess
 from support.simulated_disk import (
@@ -37,7 +36,6 @@ from support.simulated_disk import (
 
 LIVES = 3
 KEYS_MAX = 2
-KEYS_OPEN_MAX = 4
 STEPS = 60
 AGENTS = 3
 SETTLING_ROUNDS = 3000
@@ -55,10 +53,8 @@ class SimulatedDaemon(DaemonInProcess):
         connections: by what its socket calls them.
     """
 
-    def __init__(
-        self, disk: SimulatedDisk, now_s: float, wall_s: float, key_room: KeyRoom | None = None
-    ) -> None:
-        super().__init__(disk, key_room=key_room)
+    def __init__(self, disk: SimulatedDisk, now_s: float, wall_s: float) -> None:
+        super().__init__(disk)
         self.connections: dict[bytes, Connection] = {}
         self.now_s, self.wall_s = now_s, wall_s
 
@@ -171,8 +167,7 @@ class WholeSimulation:
         self._end(daemon, survival)
 
     def _start(self, tasks: TaskGroup) -> SimulatedDaemon:
-        room = KeyRoom(KEYS_OPEN_MAX, piece=1, filters_bytes=0) if self._remembers_few else None
-        daemon = SimulatedDaemon(self.disk, self.now_s, self.wall_s, room)
+        daemon = SimulatedDaemon(self.disk, self.now_s, self.wall_s)
         daemon.start(tasks)
         return daemon
 

@@ -18,7 +18,6 @@ from stenod.api.auth import Admission
 from stenod.api.peers import InFlightFrames, Link, Outbox, Sent
 from stenod.api.router import Router
 from stenod.api.status import Reporter
-from stenod.core.key_budget import KeyRoom
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import HandleLimit
 from stenod.runtime.statistics import Statistics
@@ -65,7 +64,6 @@ class DaemonInProcess:
         disk: SimulatedDisk,
         keys: Path | None = None,
         handles_max: int = sys.maxsize,
-        key_room: KeyRoom | None = None,
     ) -> None:
         self.disk = disk
         self.answers: dict[bytes, list[AnyReply | AnyEvent]] = {}
@@ -90,7 +88,6 @@ class DaemonInProcess:
             flush=outbox.flush,
             statistics=statistics,
             log=self._log,
-            key_room=key_room or KeyRoom(),
             spawn=self._spawn,
         )
         self.services = services

@@ -14,7 +14,7 @@ from steno_protocol.credentials import KeyPair
 from stenod.api.peers import InFlightFrames, Sent
 from stenod.net.transport import SocketLink, Transport
 
-LARGE = b"x" * limits.LENT_FRAME_BYTES
+LARGE = b"x" * limits.TRACKED_FRAME_BYTES
 FAULT = b"a message that makes the handler fail"
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)

@@ -14,7 +14,7 @@ from stenod.recovery.file_opening import Opened
 from stenod.runtime.config import Config
 from stenod.sessions import fork, metadata, trash
 from stenod.sessions.fork import Wanted
-from stenod.sessions.fork_point import Captured, Instant, cut
+from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.metadata import Description
 from stenod.sessions.session_folders import SessionFolders
 from support.lines import SESSION, line
@@ -55,14 +55,14 @@ class World:
         return [entry.session for entry in self.listed()]
 
     @contextmanager
-    def captured(self, opened: Opened) -> Iterator[Captured]:
+    def captured(self, opened: Opened) -> Iterator[Snapshot]:
         """The session as it is now."""
         trees, log = self.trees, opened.log
         place = trees.place(SESSION)
         wire = trees.readable_wire(place).view
         context = log.view(log.generation)
         try:
-            yield Captured(
+            yield Snapshot(
                 session=SESSION,
                 generation=log.generation,
                 context=context,

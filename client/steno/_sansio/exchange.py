@@ -279,7 +279,7 @@ class Exchange:
         size = together[0].size
         for request in islice(self.outbox, 1, limits.MESSAGE_REQUESTS_MAX):
             size += request.size
-            if size > limits.TOGETHER_BYTES_MAX:
+            if size > limits.FAST_CHECK_BYTES_MAX:
                 break
             together.append(request)
         return len(together), encode_requests(together)
@@ -316,7 +316,7 @@ class Exchange:
         A request that is sent again while its first copy is on the way makes the way longer.
         """
         under_way = self._asked_bytes - self._answered_bytes
-        is_much = under_way >= limits.LENT_FRAME_BYTES
+        is_much = under_way >= limits.TRACKED_FRAME_BYTES
         return min(under_way / limits.SLOW_BYTES_S, limits.REQUEST_TIMEOUT_S) if is_much else 0.0
 
     def _take(self, answer: Answer, now: float) -> None:

@@ -13,7 +13,7 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
     """What `config.toml` of a root and an environment ask for.
 
     Raises:
-        BadRequest: something there is not valid; the message names line, option and remedy.
+        BadRequest: something there is not valid; the message names file, option and remedy.
     """
     path = root / paths.CONFIG
     try:

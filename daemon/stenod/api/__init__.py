@@ -1,1 +1,1 @@
-"""Requests: decoded, dispatched to the sessions, answered."""
+"""Requests: decoding, dispatch to the sessions, replies."""

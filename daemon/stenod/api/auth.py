@@ -1,8 +1,8 @@
-"""Admission of clients from other machines: the daemon's key and the list of clients.
+"""Admission of clients from other machines, by their public keys.
 
-The list is looked at again whenever its file changed, so that a revoked client is refused at its
-next message. An unreadable list admits no client; where that may be for a moment only, the next
-look tries again.
+The list of clients is read again whenever its file has changed, so that a revoked client is refused
+at its next message. An unreadable list admits no client; after a temporary error the next check
+reads it again.
 """
 
 import errno
@@ -19,11 +19,11 @@ from steno_protocol.errors import StenoError, Unauthorized
 _FILE_BYTES_MAX: Final = 1 << 20
 
 _LASTING: Final = {errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO}
-"""Errors of a file that stays unreadable until it is changed."""
+"""Errors that last until the file is changed."""
 
 
 class Admission:
-    """The clients that one daemon lets in.
+    """The clients that one daemon admits.
 
     Args:
         folder: the folder of its keys.
@@ -38,22 +38,22 @@ class Admission:
         self._logged: str | None = None
 
     def own_key(self) -> KeyPair:
-        """The daemon's own key.
+        """Read the daemon's own key.
 
         Raises:
-            Unauthorized: there is none, or others can read it.
-            BadRequest: the file holds no key.
-            OSError: it cannot be read at the moment.
+            Unauthorized: the key file is missing, or others can read it.
+            BadRequest: the file has no valid key.
+            OSError: the file cannot be read at the moment.
         """
         path = self._folder / credentials.SERVER_FILE
         return credentials.decode_pair(_read_private(path), str(path))
 
     def client(self, public: str) -> Allowed | None:
-        """The client of a public key, None for one that is not let in (any longer)."""
-        self._look()
+        """Return the client of a public key, None if it is not admitted."""
+        self._reload_if_changed()
         return self._clients.get(public)
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         path = self._folder / credentials.CLIENTS_FILE
         try:
             found = path.lstat()
@@ -90,12 +90,15 @@ def _read_private(path: Path) -> str:
         if error.errno not in _LASTING:
             raise
         raise Unauthorized(
-            f"{path} cannot be opened ({error.strerror}): `steno keys new` makes it"
+            f"{path} cannot be opened ({error.strerror}): `steno keys new` creates it"
         ) from None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise Unauthorized(f"{path} is no file of the user that the daemon runs as")
+            raise Unauthorized(
+                f"{path} is not a file of the user that runs the daemon: `steno keys new` creates"
+                " one"
+            )
         if found.st_mode & 0o077:
-            raise Unauthorized(f"others may read {path}: chmod 600 {path}")
+            raise Unauthorized(f"other users may read {path}: chmod 600 {path}")
         return file.read(_FILE_BYTES_MAX).decode(errors="replace")

@@ -1,7 +1,7 @@
-"""`/metrics` on the loopback, for a Prometheus on the same machine; off unless it is configured.
+"""The optional `/metrics` endpoint on the loopback address.
 
-prometheus-client serves it from a thread of its own; the numbers are taken on the event loop, where
-nothing changes meanwhile.
+prometheus-client serves it from its own thread; the counters are read on the event loop, where they
+are consistent.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ _ADDRESS: Final = "127.0.0.1"
 
 
 class MetricsServer:
-    """Serves the numbers of one daemon until it is closed.
+    """Serves the metrics of one daemon until it is closed.
 
     Args:
-        port: of the loopback address.
-        report: takes the numbers; called on the event loop.
+        port: the port of the loopback address.
+        report: returns the counters; called on the event loop.
 
     Raises:
         BadRequest: prometheus-client is not installed, or the port is taken.
@@ -36,7 +36,7 @@ class MetricsServer:
             client: Any = importlib.import_module("prometheus_client")
         except ImportError:
             raise BadRequest(
-                "metrics.port is set, but prometheus-client is not there: pip install"
+                "metrics.port is set, but prometheus-client is not installed: pip install"
                 " 'stenod[metrics]', or set the port to 0"
             ) from None
         registry = client.CollectorRegistry(auto_describe=False)
@@ -50,7 +50,7 @@ class MetricsServer:
             ) from None
 
     def take(self) -> StatsReport:
-        """The numbers of this moment; called from the thread that serves them."""
+        """Return the present counters; called from the serving thread."""
         taken: Future[StatsReport] = Future()
 
         def take() -> None:
@@ -63,7 +63,7 @@ class MetricsServer:
         return taken.result(limits.PROBE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Serve no more; a request that is being served now may fail."""
+        """Stop serving; a request in progress may fail."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

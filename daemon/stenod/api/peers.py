@@ -74,7 +74,7 @@ class Socket(Protocol):
 class SendBudget:
     """The bytes in flight to all peers together.
 
-    From `UNTAKEN_BYTES_MAX` bytes on each peer gets an equal share of that limit, so that clients
+    From `UNREAD_BYTES_MAX` bytes on each peer gets an equal share of that limit, so that clients
     that do not read cannot delay replies to clients that do.
     """
 
@@ -95,20 +95,20 @@ class SendBudget:
 
     def block_size(self, most: int) -> int:
         """Returns the largest block that may be read now: `most` bytes, or less under load."""
-        room = limits.UNTAKEN_BYTES_MAX - self._bytes
+        room = limits.UNREAD_BYTES_MAX - self._bytes
         if room < most:
             self._release_sent()
-            room = limits.UNTAKEN_BYTES_MAX - self._bytes
+            room = limits.UNREAD_BYTES_MAX - self._bytes
         return min(most, max(room, limits.CROWDED_BLOCK_BYTES))
 
     def share(self, most: int) -> int:
         """Returns the bytes that one peer may have in flight now: `most`, or less under load."""
-        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+        if self._bytes < limits.UNREAD_BYTES_MAX:
             return most
         self._release_sent()
-        if self._bytes < limits.UNTAKEN_BYTES_MAX:
+        if self._bytes < limits.UNREAD_BYTES_MAX:
             return most
-        return min(most, limits.UNTAKEN_BYTES_MAX // len(self._users))
+        return min(most, limits.UNREAD_BYTES_MAX // len(self._users))
 
     def _release_sent(self) -> None:
         # Frames are checked only on demand, and a client that reads everything demands no check.
@@ -135,7 +135,7 @@ class InFlightFrames:
 
     def is_tracked(self, size: int) -> bool:
         """True for a frame to send without a copy: a large one, or one after many copied ones."""
-        return size >= limits.LENT_FRAME_BYTES or self._copied >= limits.PEER_PROOF_BYTES
+        return size >= limits.TRACKED_FRAME_BYTES or self._copied >= limits.UNTRACKED_BYTES_MAX
 
     def add_copied(self, size: int) -> None:
         """Count a frame that was sent as a copy."""
@@ -348,7 +348,7 @@ class PausedPeers:
 
     async def _poll(self) -> None:
         while self._peers:
-            await anyio.sleep(limits.PEER_LOOK_S)
+            await anyio.sleep(limits.PEER_CHECK_S)
             for peer in [peer for peer in self._peers if peer.accepts_events]:
                 self._peers.discard(peer)
                 for subscription in tuple(peer.subscriptions.values()):

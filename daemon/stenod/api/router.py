@@ -83,7 +83,7 @@ from stenod.api.status import Reporter
 from stenod.feed.feed import Subscriber
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
 from stenod.runtime.executor import Spawn
-from stenod.sessions.foreign_poll import Watch
+from stenod.sessions.foreign_poll import ForeignPoll
 from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
 from stenod.sessions.operations import Operations
@@ -143,7 +143,7 @@ class Router:
         peers: the connected peers, by their socket and identity.
         connection_count: connections so far.
         ignored: messages that no reply is possible to.
-        watch: polls followed sessions for changes by other programs.
+        foreign_poll: polls followed sessions for changes by other programs.
         drain: called when a client asks the daemon to end.
     """
 
@@ -162,7 +162,7 @@ class Router:
         self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.connection_count = 0
         self.ignored = 0
-        self.watch = Watch(registry, spawn)
+        self.foreign_poll = ForeignPoll(registry, spawn)
         self.drain: Callable[[], None] = lambda: None
         self._drainers: list[_Asker] = []
         self._registry = registry
@@ -489,7 +489,7 @@ class Router:
         self._outbox.flush()
         if not subscriber.gone:
             feed.add(subscriber)
-            self.watch.begin(command.session)
+            self.foreign_poll.begin(command.session)
 
     def _position(self, command: Subscribe, head: Position) -> Position:
         match command.after:

@@ -9,7 +9,7 @@ from typing import assert_never
 from steno_protocol import PROTOCOL_VERSION, __version__
 from steno_protocol.commands import Clients, Configuration, Hello, Stats, Status
 from steno_protocol.errors import Incompatible
-from steno_protocol.hello import told_in_hello
+from steno_protocol.hello import limits_in_hello
 from steno_protocol.replies import (
     ClientsReport,
     ConfigurationReport,
@@ -27,20 +27,20 @@ from stenod.sessions.registry import Registry
 from stenod.writer.services import Services
 
 Question = Status | Stats | Configuration | Clients
-"""What is asked about the daemon itself."""
+"""Queries about the daemon itself."""
 
 
 class Reporter:
-    """Answers the questions about the daemon itself.
+    """Answers queries about the daemon itself.
 
     Args:
-        config: what it goes by.
+        config: the daemon's configuration.
         registry: the open sessions and their writers.
-        workshop: clocks and statistics.
+        services: clocks and statistics.
 
     Attributes:
-        is_draining: it takes no more commands.
-        remote_endpoint: where it listens for other machines, if it does.
+        is_draining: the daemon refuses further commands.
+        remote_endpoint: its address for other machines, None without one.
     """
 
     def __init__(self, config: Config, registry: Registry, services: Services) -> None:
@@ -53,15 +53,16 @@ class Reporter:
         self._started_at = services.wall()
 
     def greet(self, peer: Peer, command: Hello) -> Welcome:
-        """The answer to a greeting; the peer has a name from now on.
+        """Answer `hello`, and store the client's name.
 
         Raises:
-            Incompatible: it speaks another version.
+            Incompatible: the client has another protocol version.
         """
         if command.protocol != PROTOCOL_VERSION:
             raise Incompatible(
-                f"the client speaks version {command.protocol}, this daemon {PROTOCOL_VERSION}:"
-                " restart the daemon with `steno restart`, or update the client"
+                f"the client has protocol version {command.protocol} and this daemon version"
+                f" {PROTOCOL_VERSION}: restart the daemon with `steno restart`, or update the"
+                " client"
             )
         peer.name, peer.pid = command.name, command.pid
         return Welcome(
@@ -71,16 +72,16 @@ class Reporter:
             root=str(self._config.root),
             started_at=self._started_at,
             clock_ms=int(self._services.monotonic() * 1000),
-            limits=told_in_hello(),
+            limits=limits_in_hello(),
         )
 
     def report(self, question: Question, peers: Collection[Peer], ignored: int) -> Reply:
-        """The answer to a question about the daemon.
+        """Answer a query about the daemon.
 
         Args:
-            question: what is asked.
+            question: the query.
             peers: the connected clients.
-            ignored: messages without a possible reply.
+            ignored: the number of messages that no reply was possible to.
         """
         match question:
             case Status():
@@ -119,7 +120,7 @@ class Reporter:
         )
 
     def stats(self, peers: Collection[Peer], ignored: int) -> StatsReport:
-        """What the daemon did and holds, in numbers."""
+        """Return the daemon's counters and present load."""
         statistics = self._services.statistics
         return StatsReport(
             uptime_s=self._uptime_s,

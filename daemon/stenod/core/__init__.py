@@ -1,1 +1,1 @@
-"""What a session's writer decides: pure functions and state, no file, clock or socket."""
+"""Decisions of a session's writer, without files, clocks or sockets."""

@@ -1,4 +1,4 @@
-"""Where a compaction may cut a conversation: what is summarised, and what stays as it is."""
+"""The choice of a compaction's cut."""
 
 from array import array
 from typing import Final
@@ -7,15 +7,15 @@ import msgspec
 
 from steno_protocol._json import is_array, is_object
 from steno_protocol.context import MessageLine, parse_line
-from stenod.core.messages import is_notice
+from steno_protocol.records import shows_checkpoint
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A line that the messages before are summarised at.
+    """The line before which the messages are summarised.
 
     Attributes:
         line: its number.
-        messages: how many messages are before it.
+        messages: the number of messages before it.
     """
 
     line: int
@@ -23,7 +23,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct, gc=False):
-    """What counts here of a message."""
+    """The facts of a message that decide on a cut."""
 
     chars: int
     is_counted: bool
@@ -36,7 +36,7 @@ _COUNTED: Final = 1
 
 
 class Conversation:
-    """The messages of a file, a few numbers for each: fed line by line, then asked for cuts."""
+    """The messages of a file in a few numbers each, from which cuts are chosen."""
 
     def __init__(self) -> None:
         self.lines = array("q")
@@ -47,7 +47,7 @@ class Conversation:
         self._last_answered: dict[str, int] = {}
 
     def feed(self, number: int, data: bytes) -> None:
-        """Take in line `number`, the ones before it taken in already; what is no message is not."""
+        """Add line `number`, after the lines before it; lines without a message are ignored."""
         message = _message_of(data)
         if message is None:
             return
@@ -60,9 +60,9 @@ class Conversation:
             self._open_calls.setdefault(call, []).append(index)
 
     def choose(self, preserve: int) -> Cut | None:
-        """Where to cut so that the last `preserve` user and assistant messages stay.
+        """Choose the cut that keeps the last `preserve` user and assistant messages.
 
-        Checkpoint notices are not counted. None when there are fewer, or nothing before them.
+        Checkpoint notices do not count. Returns None if there are fewer, or no message before them.
         """
         left = preserve
         for index in range(len(self.lines) - 1, -1, -1) if preserve > 0 else ():
@@ -72,19 +72,19 @@ class Conversation:
         return None
 
     def whole(self, line: int) -> int:
-        """The last line up to `line` that separates no tool call from its results."""
+        """Return the last line up to `line` that separates no tool call from its results."""
         index = self._index_of(line)
         whole = self._whole(index)
         return line if whole == index else self.lines[whole]
 
     def chars_from(self, line: int) -> int:
-        """Characters of text in the messages from a line on."""
+        """Count the characters of text in the messages from a line on."""
         return sum(self._chars[self._index_of(line) :])
 
     def _answered_by(self, name: str, index: int) -> int:
-        """The message with the call `name` that message `index` answers, itself if there is none.
+        """Return the message with the call `name` that message `index` answers, else `index`.
 
-        Programs use ids again: it is the newest call that has no result yet. A call may have
+        Programs reuse ids, so the newest call without a result is the answered one. A call may have
         several results.
         """
         calls = self._open_calls.get(name)
@@ -96,11 +96,11 @@ class Conversation:
         return found
 
     def _whole(self, index: int) -> int:
-        # From the end backwards, so that a cut that moved is seen by what it now takes in.
-        place = len(self.lines) - 1
-        while place >= index:
-            index = min(index, self._answered[place])
-            place -= 1
+        # Backwards from the end, so that a moved cut also covers the messages that it now includes.
+        later = len(self.lines) - 1
+        while later >= index:
+            index = min(index, self._answered[later])
+            later -= 1
         return index
 
     def _cut_at(self, index: int) -> Cut | None:
@@ -115,7 +115,7 @@ class Conversation:
 
 
 def _message_of(data: bytes) -> _Message | None:
-    """What counts of a line that every reader takes for a message; None for any other."""
+    """Return the facts of a line with a message; None for any other line."""
     line = parse_line(data)
     if not isinstance(line, MessageLine):
         return None
@@ -123,14 +123,14 @@ def _message_of(data: bytes) -> _Message | None:
     role, answers = record["role"], record.get("tool_call_id")
     return _Message(
         chars=line.text_chars,
-        is_counted=role == "assistant" or (role == "user" and not is_notice(record)),
+        is_counted=role == "assistant" or (role == "user" and not shows_checkpoint(record)),
         calls=_calls_in(record.get("tool_calls")),
         answers=answers if isinstance(answers, str) else "",
     )
 
 
 def _calls_in(calls: object) -> list[str]:
-    """The ids of calls, whatever else they hold."""
+    """Return the ids of tool calls, ignoring malformed ones."""
     if not is_array(calls):
         return []
     ids = [call.get("id") for call in calls if is_object(call)]

@@ -1,11 +1,11 @@
-"""Fingerprints of what commands ask for, by which a key that is used again is compared.
+"""Fingerprints of commands, to detect a reused idempotency key.
 
-The first use of a key and a repeat of it are compared by the CRC-32 of what the caller gave. It is
-computed from the command when it is decided on, and from the files when the key is looked up, so
-that it needs no place of its own on the disk.
+A repeat is compared with the first use of its key by the CRC-32 of the caller's input. The
+fingerprint is computed from the command when it is decided, and from the files when the key is
+looked up, so it is not stored.
 
-Source: the IETF draft "The Idempotency-Key HTTP Header Field", section 2.6: a key that comes again
-with another payload is an error.
+Source: the IETF draft "The Idempotency-Key HTTP Header Field", section 2.6: reusing a key with
+another payload is an error.
 """
 
 import re
@@ -27,7 +27,7 @@ from steno_protocol.commands import (
 from steno_protocol.timeline_entries import TimelineEntry
 
 _FACTS: Final = re.compile(rb'(?:,"_at":"[^"]*")?(?:,"_by":"[^"]*")?,"_id":"[^"]*"\}\s*\Z')
-"""What steno splices in before the last brace of a line."""
+"""The keys that steno inserts before the last brace of a line."""
 
 _FACTS_BYTES_MAX: Final = 1024
 
@@ -39,35 +39,35 @@ _ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     timeline_entries.DELIVERED: ["mail"],
     timeline_entries.SENT: ["checkpoint_id", "message"],
 }
-"""The details of an entry that are what its command asked for, in the order of `of_command`."""
+"""The details of an entry that are its command's arguments, in the order of `of_command`."""
 
 
 def of_records(records: Sequence[bytes]) -> int:
-    """The fingerprint of an append: of its records as the gate let them pass."""
+    """Return the fingerprint of an append, from its checked records."""
     return zlib.crc32(records[0] if len(records) == 1 else b"\n".join(records))
 
 
 def of_events(events: Sequence[bytes]) -> int:
-    """The fingerprint of wire events, from their messages on.
+    """Return the fingerprint of wire events, without the timestamps before their messages.
 
-    A process that repeats what another one began makes the same event at another time.
+    A process that repeats another's append creates the same event with another timestamp.
     """
     return of_records([event[max(0, event.find(_MESSAGE)) :] for event in events])
 
 
 def of_lines(lines: Sequence[bytes], *, are_events: bool) -> int:
-    """As `of_records` or `of_events`, of lines of a file that bear steno's own keys."""
+    """Return the fingerprint of lines of a file, after removing steno's own keys."""
     records = [_without_facts(line) for line in lines]
     return of_events(records) if are_events else of_records(records)
 
 
 def of_arguments(*arguments: object) -> int:
-    """The fingerprint of a command that has no records."""
+    """Return the fingerprint of a command without records."""
     return zlib.crc32("\0".join(map(str, arguments)).encode(errors="surrogatepass"))
 
 
 def of_command(command: Mutation) -> int | None:
-    """The fingerprint of a command by its arguments; None for one that has none to compare."""
+    """Return the fingerprint of a command by its arguments; None if it has none to compare."""
     match command:
         case Checkpoint():
             return of_arguments(int(command.add_user_message))
@@ -84,13 +84,13 @@ def of_command(command: Mutation) -> int | None:
         case SendDmail():
             return of_arguments(command.checkpoint_id, command.message)
         case _:
-            # A compaction asks its model again when it is repeated: its summary is not the caller's
-            # wish, and neither a clear nor a repair has arguments.
+            # A repeated compaction has another summary, because its model is asked again; a clear
+            # and a repair have no arguments.
             return None
 
 
 def of_entry(entry: TimelineEntry) -> int | None:
-    """As `of_command`, of the timeline's entry of a rewrite or of a mail that was sent."""
+    """Return the fingerprint of a command from its timeline entry, a rewrite or a sent mail."""
     if entry.kind == timeline_entries.PROMPTED:
         found = entry.details.get("contents")
         return found if isinstance(found, int) else None

@@ -1,7 +1,8 @@
-"""The pending D-Mail of a session, from its timeline alone.
+"""The pending D-Mail of a session, derived from its timeline.
 
-A mail is bound to the line of its checkpoint. It waits until it is delivered, or until a rewrite
-takes that line out of the session's lineage: ids are given out again, a mail is not.
+A mail is bound to the line of its checkpoint. It is pending until it is delivered, or until a
+rewrite removes that line from the session's lineage: another checkpoint may get the same id, and
+the mail does not apply to it.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,14 @@ from stenod.core.keys import Applied
 
 
 def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEntry:
-    """The timeline's entry of a mail that was sent while the session ended at `head`.
+    """Return the timeline entry of a sent mail.
 
     Args:
         mail: the mail.
-        head: where the session ended then.
-        replaces: the mail that was given up for it.
+        head: the session's head at that time.
+        replaces: the id of the pending mail that it replaced.
     """
-    given_up = {} if replaces is None else {"replaces": replaces}
+    replaced = {} if replaces is None else {"replaces": replaces}
     return TimelineEntry(
         kind=timeline_entries.SENT,
         generation=head.generation,
@@ -36,13 +37,13 @@ def sent(mail: Mail, head: Position, replaces: str | None = None) -> TimelineEnt
             "cursor": mail.cursor,
             "message": mail.message,
             "head": str(head),
-            **given_up,
+            **replaced,
         },
     )
 
 
 def mail_of(entry: TimelineEntry) -> Mail:
-    """The mail of an entry of kind `sent`."""
+    """Return the mail of an entry of kind `sent`."""
     details: dict[str, Any] = entry.details
     return Mail(
         id=entry.key or "",
@@ -55,7 +56,7 @@ def mail_of(entry: TimelineEntry) -> Mail:
 
 
 def applied_of(entry: TimelineEntry) -> Applied:
-    """The answer that the sender of a mail got."""
+    """Return the first answer to a `send_dmail`, from its timeline entry."""
     head = str(entry.details.get("head", f"{entry.generation}:0"))
     checkpoint_id = mail_of(entry).checkpoint_id
     asked = contents.of_entry(entry)
@@ -63,7 +64,7 @@ def applied_of(entry: TimelineEntry) -> Applied:
 
 
 def pending(entries: Sequence[TimelineEntry], present: int) -> Mail | None:
-    """The pending mail of a session with the present generation `present`."""
+    """Return the pending mail of a session with the present generation `present`."""
     mail, generation = None, 0
     for entry in entries:
         if entry.kind == timeline_entries.SENT:
@@ -71,13 +72,13 @@ def pending(entries: Sequence[TimelineEntry], present: int) -> Mail | None:
         elif mail is not None and not outlives(mail, entry):
             mail = None
     recorded = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
-    # An unrecorded rotation was another program's, and the lines that it kept are unknown.
+    # An unrecorded rewrite was another program's, and the lines that it kept are unknown.
     is_ours = all(number in recorded for number in range(generation + 1, present + 1))
     return mail if is_ours else None
 
 
 def delivered_last(entries: Sequence[TimelineEntry]) -> str | None:
-    """The id of the mail that was delivered last."""
+    """Return the id of the mail that was delivered last."""
     for entry in reversed(entries):
         if entry.kind == timeline_entries.DELIVERED:
             return str(entry.details.get("mail", ""))
@@ -97,14 +98,14 @@ def outlives(mail: Mail, entry: TimelineEntry) -> bool:
 
 
 def what_became_of(entries: Sequence[TimelineEntry], mail_id: str) -> str:
-    """The reason why a mail is not pending, as a phrase."""
+    """Return the reason why a mail is not pending, as a clause."""
     if not any(entry.kind == timeline_entries.SENT and entry.key == mail_id for entry in entries):
         return "it was never sent to this session"
     for entry in entries:
         if entry.kind == timeline_entries.DELIVERED and entry.details.get("mail") == mail_id:
             return f"it was delivered as generation {entry.generation}"
         if entry.kind == timeline_entries.SENT and entry.details.get("replaces") == mail_id:
-            return f"it was given up for the mail {entry.key}"
+            return f"the mail {entry.key} replaced it"
         if entry.details.get("expired_mail") == mail_id:
             return f"it expired when the session was {entry.kind} as generation {entry.generation}"
-    return "it expired when its checkpoint went"
+    return "it expired when its checkpoint was removed"

@@ -1,4 +1,4 @@
-"""Which generations may be given up: those that were asked for, and that nothing stands on."""
+"""The past generations that `gc` may remove."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,12 +12,12 @@ from stenod.core import timeline
 
 
 class Past(msgspec.Struct, frozen=True):
-    """A generation that a rewrite left behind.
+    """A past generation.
 
     Attributes:
         generation: its number.
         size: bytes of its file.
-        left_at: when a rewrite replaced it, Unix time in seconds, from entries or file times.
+        left_at: Unix time in seconds at which it was replaced, by the time of its file.
     """
 
     generation: int
@@ -25,14 +25,14 @@ class Past(msgspec.Struct, frozen=True):
     left_at: float
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What may go.
+class Retention(msgspec.Struct, frozen=True):
+    """The generations that stay.
 
     Attributes:
-        before: what was left behind before this Unix time in seconds, None for any time.
-        keep: how many of the newest stay.
-        with_lineage: also what checkpoints from before a compaction lie in, but for the one that
-            the waiting D-Mail goes back to.
+        before: generations replaced at or after this Unix time in seconds stay; None for no limit.
+        keep: the number of the newest generations that stay.
+        with_lineage: generations with checkpoints from before a compaction may be removed, too,
+            except for the pending D-Mail's.
     """
 
     before: float | None
@@ -45,26 +45,26 @@ def droppable(
     entries: Sequence[TimelineEntry],
     present: int,
     mail: Mail | None,
-    wish: Wish,
+    retention: Retention,
 ) -> list[Past]:
-    """The generations that may go, oldest first.
+    """Return the generations that may be removed, oldest first.
 
-    The newest always stays: the number of the present generation is one more than its own.
+    The newest past generation always stays, because the present number is derived from it.
 
     Args:
-        past: all that are there.
+        past: all past generations.
         entries: the session's timeline.
         present: the present generation.
-        mail: the D-Mail that waits.
-        wish: what was asked for.
+        mail: the pending D-Mail.
+        retention: the generations that stay.
     """
     known = sorted(past, key=lambda each: each.generation)
-    candidates = known[: max(0, len(known) - max(1, wish.keep))]
+    candidates = known[: max(0, len(known) - max(1, retention.keep))]
     needed: set[int] = set()
-    if not wish.with_lineage:
+    if not retention.with_lineage:
         needed |= set(timeline.lineage(entries, present))
     if mail is not None:
-        # Also what is only looked through on the way to it, and where it lay when it was sent.
+        # The search for its checkpoint reads these, and its line was in the last one when sent.
         needed |= set(timeline.lineage(entries, present, mail.checkpoint_id))
         needed.add(Position.parse(mail.cursor).generation)
     left_at = _left_at(entries)
@@ -72,12 +72,15 @@ def droppable(
         each
         for each in candidates
         if each.generation not in needed
-        and (wish.before is None or left_at.get(each.generation, each.left_at) < wish.before)
+        and (
+            retention.before is None
+            or left_at.get(each.generation, each.left_at) < retention.before
+        )
     ]
 
 
 def _left_at(entries: Iterable[TimelineEntry]) -> dict[int, float]:
-    """When each generation was left behind, by the rewrite to the next one."""
+    """Return the time at which each generation was replaced, from the rewrite to the next one."""
     return {
         entry.generation - 1: entry.at
         for entry in entries

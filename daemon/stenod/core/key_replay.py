@@ -1,4 +1,4 @@
-"""Commands found again in lines: what the stamps in a file say was applied."""
+"""Applied commands, recovered from the stamps of lines."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,12 @@ from stenod.core.lines import holds_object
 
 
 def applied_in(lines: list[bytes], generation: int, first: int) -> Iterator[tuple[str, Applied]]:
-    """Key and answer of every command all of whose lines are here, and whole.
+    """Yield key and answer of every command whose lines are all present and whole.
 
     Args:
         lines: consecutive lines of one generation.
-        generation: which one.
-        first: number of the first of these lines.
+        generation: the generation.
+        first: number of the first line.
     """
     begun: int | None = None
     expected: Stamp | None = None

@@ -1,4 +1,4 @@
-"""What a session remembers of the keys of its commands, so that each is applied once."""
+"""Idempotency keys of a session's commands, so that each is applied once."""
 
 import re
 from collections.abc import Mapping
@@ -10,28 +10,26 @@ import msgspec
 from steno_protocol import limits
 from steno_protocol.paths import key_time_ms
 from steno_protocol.positions import Position
-from stenod.core.key_budget import KeyRoom
 
 _STAMPED: Final = re.compile(rb'"_id":"([A-Za-z0-9_-]{1,64})(?:\.\d{1,4}/\d{1,4})?"')
-_TOLD: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
+_RECORDED: Final = re.compile(rb'"key":"([A-Za-z0-9_-]{1,64})"')
 
 _INSTANT_CHARS: Final = 13
-"""The bits of a uuid7 that hold its time."""
+"""Characters of a uuid7 that contain its time."""
 
 _HASHES: Final = 6
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):
-    """A command that was applied: enough to give its first answer again.
+    """An applied command, with the facts of its first answer.
 
     Attributes:
         command: its name on the wire.
         first: cursor of its first record; the new head for a rewrite.
         count: records that it appended, 0 for a rewrite.
-        checkpoint_id: the id that a checkpoint got.
-        rotated: name of the file that a rewrite left behind.
-        contents: the fingerprint of what it asked for, see `core.contents`; None if nothing is
-            compared.
+        checkpoint_id: the id of its checkpoint.
+        rotated: the path of the file with the previous generation, for a rewrite.
+        contents: its fingerprint, see `core.contents`; None if nothing is compared.
     """
 
     command: str
@@ -43,21 +41,19 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 
 
 class KeyTable:
-    """The last keys of an open session, and the knowledge which others cannot have been used.
+    """The last keys of an open session, and a test for keys that are certainly unused.
 
-    A uuid7 bears its time, and one that is younger than all that were ever used was never used:
-    that is so whatever clocks said. Where the newest is unknown, one that is younger than the
-    opening was not used before it, unless a clock was wrong; this is not assumed of a repeat.
+    A uuid7 contains its creation time. A key that is newer than every key used so far is unused,
+    whatever the clocks were. If the newest key is unknown, a key that is newer than the opening
+    counts as unused, unless the command is a repeat; a wrong clock could break this assumption.
 
     Args:
-        opened_ms: Unix time in milliseconds when the session was opened.
-        youngest_ms: creation time of the newest key used before that is not added here, 0 without
-            keys; None if unknown.
-        keys_max: how many it remembers, and with an eighth more at most; fewer where `share` has
-            less room.
+        opened_ms: Unix time in milliseconds at which the session was opened.
+        youngest_ms: creation time of the newest key used before, 0 without keys; None if unknown.
+        keys_max: the number of remembered keys, exceeded by an eighth at most.
 
     Attributes:
-        knows_youngest: `youngest_ms` is known; that stays so.
+        knows_youngest: the creation time of the newest key is known.
     """
 
     def __init__(
@@ -65,11 +61,9 @@ class KeyTable:
     ) -> None:
         self._applied: dict[str, Applied] = {}
         self._keys_max = keys_max + keys_max // 8
-        self._most = self._given = self._keys_max
-        self._room: KeyRoom | None = None
         self._opened_ms = opened_ms
         self.knows_youngest = youngest_ms is not None
-        # Of the keys that were used and are not in the table, as far as that is known.
+        # The newest known key among those that were used and are not in the table.
         self._youngest_ms = youngest_ms or 0
         self._filter: KeyFilter | None = None
 
@@ -78,65 +72,30 @@ class KeyTable:
         """The creation time of the newest key ever used, 0 without keys; None if unknown."""
         if not self.knows_youngest:
             return None
-        # A copy: it may be asked for in a thread.
+        # A copy, because a thread may call this.
         return max(self._youngest_ms, *(key_time_ms(key) or 0 for key in list(self._applied)), 0)
 
     def get(self, key: str) -> Applied | None:
-        """The command of this key, if the table has it."""
+        """Return the command of this key, if the table has it."""
         return self._applied.get(key)
 
     def add(self, key: str, applied: Applied) -> None:
-        """Remember an applied command; only after its bytes are where its reply says."""
+        """Remember an applied command; its bytes must have the durability of its reply."""
         self.add_all({key: applied})
 
     def add_all(self, applied: Mapping[str, Applied]) -> None:
-        """As `add`, for several."""
+        """Remember several applied commands."""
         self._applied.update(applied)
         if self._filter is not None:
             for key in applied:
                 self._filter.add(key.encode())
-        if len(self._applied) > self._most:
-            self._fit()
-
-    def share(self, room: KeyRoom) -> None:
-        """Remember only as many from now on as there is room for, until `leave`."""
-        self._room = room
-        room.enter(self)
-        self._give(room.piece)
-        self._fit()
-
-    def leave(self) -> None:
-        """Nothing is added here any more: what room it had is others', and it needs no filter."""
-        self._filter = None
-        if self._room is not None:
-            self._room.leave(self)
-            self._room = None
-
-    def give_back(self, count: int) -> None:
-        """See `Tenant`."""
-        self._give(self._given - count)
-        if len(self._applied) > self._most:
-            self._forget_oldest(len(self._applied) - self._most)
-            # A dict keeps the place of what it had; another one takes as much as it needs.
-            self._applied = dict(self._applied)
+        # Many at once: a dict with deleted first keys skips their slots at each iteration.
+        if len(self._applied) > self._keys_max:
+            self._forget_oldest(len(self._applied) - self._keys_max + self._keys_max // 9)
 
     def drop_filter(self) -> None:
-        """See `Tenant`."""
+        """Release the filter, which a later lookup builds again."""
         self._filter = None
-
-    def _give(self, count: int) -> None:
-        self._given, self._most = count, min(count, self._keys_max)
-
-    def _fit(self) -> None:
-        """Get as much room as is needed, or forget what there is none for."""
-        room = self._room
-        while room is not None and self._most < min(len(self._applied), self._keys_max):
-            if not room.ask(self):
-                break
-            self._give(self._given + room.piece)
-        # Many at once: a dict with deleted first keys skips their slots at each iteration.
-        if len(self._applied) > self._most:
-            self._forget_oldest(len(self._applied) - self._most + self._most // 9)
 
     def _forget_oldest(self, count: int) -> None:
         instant = ""
@@ -151,13 +110,13 @@ class KeyTable:
         return len(self._applied)
 
     def carry_on(self, before: "KeyTable") -> None:
-        """Remember what a table remembered that knew the same file before this one."""
+        """Take over the keys of the previous table of the same file."""
         self.add_all(
             {key: applied for key, applied in before._applied.items() if key not in self._applied}
         )
 
     def must_be_looked_up(self, key: str, *, repeat: bool) -> bool:
-        """True when a key that is not in the table may still be in the files."""
+        """Whether a key that is not in the table may still be in the files."""
         made_ms = key_time_ms(key)
         if made_ms is not None and made_ms > self._youngest_ms:
             is_believed = self.knows_youngest or (not repeat and made_ms > self._opened_ms)
@@ -169,30 +128,28 @@ class KeyTable:
 
     @property
     def needs_filter(self) -> bool:
-        """True until `use_filter`, and again when the filter has become too small."""
+        """Whether a filter is missing, or has become too small."""
         return self._filter is None or self._filter.is_full
 
     def use_filter(self, key_filter: "KeyFilter") -> None:
-        """Take a filter that knows every key in the files, and keep it up to date from now on."""
+        """Use a filter with every key in the files, and add new keys to it from now on."""
         for key in self._applied:
             key_filter.add(key.encode())
         self._filter = key_filter
         self._youngest_ms = max(self._youngest_ms, key_filter.youngest_ms)
         self.knows_youngest = True
-        if self._room is not None:
-            self._room.filtered(self, key_filter.size)
 
 
 class KeyFilter:
-    """A Bloom filter of keys: `in` may say yes for a key it never saw, never no for one it did.
+    """A Bloom filter of keys: `in` may be true for an unknown key, and never false for a known one.
 
-    A false alarm costs a look through all files, so it is made with room for twice the keys.
+    A false positive costs a search of all files, so callers make room for twice the keys.
 
     Args:
-        keys: how many it is made for.
+        keys: the number of keys that it is made for.
 
     Attributes:
-        youngest_ms: as old is the youngest key of the blocks that it saw, 0 if they had none.
+        youngest_ms: creation time of the newest key in the added blocks, 0 without keys.
 
     Source: B. H. Bloom, Space/time trade-offs in hash coding with allowable errors, 1970.
     """
@@ -208,32 +165,27 @@ class KeyFilter:
         self.youngest_ms = 0
 
     @property
-    def size(self) -> int:
-        """Bytes that it takes."""
-        return len(self._bits)
-
-    @property
     def is_full(self) -> bool:
-        """True when it holds more keys than it was made for, and a larger one can be made."""
+        """Whether it has more keys than it was made for and a larger one is allowed."""
         return self._room < 0 and len(self._bits) * 8 < limits.KEY_FILTER_BITS_MAX
 
     def add(self, key: bytes) -> None:
-        """Remember a key."""
+        """Add a key."""
         self._room -= 1
-        for bit in self._places(key):
+        for bit in self._positions(key):
             self._bits[bit >> 3] |= 1 << (bit & 7)
 
     def __contains__(self, key: bytes) -> bool:
-        return all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in self._places(key))
+        return all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in self._positions(key))
 
     def add_block(self, block: bytes) -> None:
-        """Remember every key that a block of context, wire or timeline lines names."""
-        for pattern in (_STAMPED, _TOLD):
+        """Add every key in a block of context, wire or timeline lines."""
+        for pattern in (_STAMPED, _RECORDED):
             for key in set(pattern.findall(block)):
                 self.add(key)
                 self.youngest_ms = max(self.youngest_ms, key_time_ms(key.decode()) or 0)
 
-    def _places(self, key: bytes) -> list[int]:
+    def _positions(self, key: bytes) -> list[int]:
         digest = hash(key)
         step = (digest >> 32) | 1
         return [(digest + number * step) & self._mask for number in range(_HASHES)]

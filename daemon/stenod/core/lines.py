@@ -1,4 +1,4 @@
-"""Bytes as lines: where they end, how many there are, and which of them a tail may keep."""
+"""Whole lines of a file, and the judgement of its tail."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,18 +11,18 @@ from steno_protocol.records import Stamp, stamp_of
 from steno_protocol.wire import Metadata, WireRecord, parse_wire_line
 
 Blocks = Iterable[tuple[int, bytes]]
-"""A file's whole lines: blocks of them, each with its offset."""
+"""Blocks of a file's whole lines, each with its offset."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """What recovery may believe of the end of a file.
+    """The judgement of a file's tail.
 
     Attributes:
-        keep: bytes, from the start of the examined region, that are whole batches of whole lines.
-        damage: why the rest cannot be kept, or None when everything can.
-        unended: the last line is a whole foreign record that only lacks its newline.
+        keep: bytes from the start of the examined region that are whole batches of whole lines.
+        damage: the reason why the rest cannot be kept, None if everything can.
+        unended: the last line is another program's whole record without a newline.
     """
 
     keep: int
@@ -31,12 +31,12 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def whole_lines(data: bytes) -> int:
-    """Bytes of `data` up to the end of its last whole line."""
+    """Return the number of bytes up to the end of the last whole line."""
     return data.rfind(b"\n") + 1
 
 
 def lines_of(blocks: Blocks) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of each line of a file's blocks, in order."""
+    """Yield offset and bytes of each line of a file's blocks, in order."""
     for start, block in blocks:
         offset = start
         for line in split_lines(block):
@@ -45,7 +45,7 @@ def lines_of(blocks: Blocks) -> Iterator[tuple[int, bytes]]:
 
 
 def holds_object(line: bytes) -> bool:
-    """True when the line is one JSON object, which is all that recovery asks of a line."""
+    """Whether a line is one JSON object, the only condition of recovery on a line."""
     if b"\0" in line:
         return False
     try:
@@ -55,11 +55,11 @@ def holds_object(line: bytes) -> bool:
 
 
 def examine_tail(region: bytes, *, marked: bool) -> Tail:
-    """Decide what of a file's last bytes is whole.
+    """Judge the last bytes of a file.
 
-    After a power cut a file that was appended to ends early, or has NULs where pages were lost;
-    whole lines may follow a lost page, but they were never acknowledged. So the tail is torn from
-    the first damage on. What lies behind a line that a foreign program wrote is not cut.
+    After a power cut a file that was appended to ends early, or has NULs where pages were lost.
+    Whole lines may follow a lost page, but they were never acknowledged, so the tail is torn from
+    the first damage on. Damage before a line of another program is not cut.
 
     Args:
         region: bytes from the start of a line to the end of the file.
@@ -78,7 +78,7 @@ def examine_tail(region: bytes, *, marked: bool) -> Tail:
 
 
 def _sound_end(lines: list[bytes], end: int) -> int:
-    """Where to cut if nothing is left from `end` on: the next opening must find nothing torn."""
+    """Return the index before which all lines stay, so that the next opening finds no damage."""
     while end:
         last = lines[end - 1]
         stamp = stamp_of(last)
@@ -89,7 +89,7 @@ def _sound_end(lines: list[bytes], end: int) -> int:
 
 
 def _first_damage(lines: list[bytes], *, marked: bool) -> tuple[int | None, str | None]:
-    """Index of the first line that may not be kept: a damaged one, or the start of a torn batch."""
+    """Return index and reason of the first line to cut: a damaged one or a torn batch's first."""
     batch_start: int | None = None
     expected: Stamp | None = None
     for index, line in enumerate(lines):
@@ -124,7 +124,7 @@ def _is_damaged(line: bytes, *, marked: bool) -> bool:
 
 
 def _is_settled(line: bytes) -> bool:
-    """True for a line that no crash has left like this."""
+    """Whether a line cannot be the result of a crash."""
     return not line.strip() or holds_object(line) or _is_odd(line) or _is_welded(line)
 
 
@@ -135,9 +135,9 @@ def _is_foreign(line: bytes) -> bool:
 
 
 def _is_odd(line: bytes) -> bool:
-    """True for another program's whole line that is no strict JSON and that kimi-cli reads.
+    """Whether a line is another program's whole line that only kimi-cli's lenient parser reads.
 
-    Its last brace and newline are there, and nothing was lost: that would have left NULs.
+    It has its last brace and its newline, and no NULs of a lost page.
     """
     if b"\0" in line or not line.endswith(b"\n") or stamp_of(line) is not None:
         return False
@@ -145,10 +145,10 @@ def _is_odd(line: bytes) -> bool:
 
 
 def _is_welded(line: bytes) -> bool:
-    """True for a line into which another program wrote a whole record behind half a one.
+    """Whether another program wrote a whole record behind a half one into the same line.
 
-    A crash leaves no newline behind a half line, and NULs where it lost something. What bears our
-    stamp was not applied, because that line swallowed it, and is cut with it.
+    A crash leaves no newline behind a half line, and NULs in place of lost pages. If the line ends
+    with a stamp of steno's, that command was not applied, and is cut with the line.
     """
     if b"\0" in line or not line.endswith(b"\n") or stamp_of(line) is not None:
         return False

@@ -1,4 +1,4 @@
-"""What each command makes of a session's context: the decisions of its writer, and no I/O."""
+"""Decisions on the commands of a session's context."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -43,11 +43,11 @@ class Machine(Speculation):
     """The context of one session.
 
     Attributes:
-        mail: the D-Mail that waits.
-        delivered: the id of the one that was delivered last.
+        mail: the pending D-Mail.
+        delivered: the id of the mail that was delivered last.
         checkpoint_floor: the id of the next checkpoint while the file has none.
-        unreserved_id: the first id that no compaction under way keeps for its own checkpoint. It is
-            none of the session's numbers: no line contains it, and no reader sees it.
+        unreserved_id: the first id that no running compaction has reserved. No line contains it,
+            and no reader sees it.
     """
 
     mail: Mail | None = None
@@ -56,23 +56,23 @@ class Machine(Speculation):
     unreserved_id: int = 0
 
     def reserve_checkpoint_id(self) -> int:
-        """Keep the next checkpoint id for a compaction's own checkpoint, until the next rewrite."""
+        """Reserve the next checkpoint id for a compaction, until the next rewrite."""
         number = self.next_checkpoint_id
         self.unreserved_id = number + 1
         return number
 
     def release_checkpoint_id(self, number: int) -> None:
-        """Give a reserved id out again, if no later one was given out."""
+        """Release a reserved id, unless a later one was assigned."""
         if self.unreserved_id == number + 1:
             self.unreserved_id = number
 
     @property
     def next_checkpoint_id(self) -> int:
-        """The id that the next checkpoint gets, a compaction's reserved one left out."""
+        """The id of the next checkpoint, beyond reserved ids."""
         return max(self._tentative.counters.n_checkpoints, self.unreserved_id)
 
     def mailed(self, mail: Mail, applied: Applied) -> Ack:
-        """A D-Mail was sent: it waits, and this is the answer."""
+        """Note a sent D-Mail as pending, and return its ack."""
         self.mail = mail
         self.keys.add(mail.id, applied)
         return ack_of(applied, duplicate=False)
@@ -80,7 +80,7 @@ class Machine(Speculation):
     def rewritten(
         self, key: str, applied: Applied, head: Position, counters: ContextCounters
     ) -> Ack:
-        """A rewrite took place: take its state, and answer it."""
+        """Take over the state after a rewrite, and return its ack."""
         self.keys.add(key, applied)
         self._durable = State(head, counters)
         self._tentative = State(head, counters.copy())
@@ -137,19 +137,19 @@ class Machine(Speculation):
     def _summary(self, data: Sequence[bytes]) -> bytes:
         if len(data) != 1:
             raise BadRequest(
-                f"a compaction is committed with one record, the summary: {len(data)} came",
+                f"compact_commit takes one record, the summary, and got {len(data)}",
                 session=self.session,
             )
         checked = self._check_each(data, records.check_message)[0]
         if records.decode_object(checked.data)["role"] != "user":
-            raise BadRequest("a summary is a message of the role user", session=self.session)
+            raise BadRequest("the summary has to have the role user", session=self.session)
         return checked.data
 
     def _send(self, command: SendDmail) -> Mailing:
         if self.mail is not None and self.mail.id != command.replaces:
             raise Exists(
-                f"the D-Mail {self.mail.id} to checkpoint {self.mail.checkpoint_id} waits already:"
-                " one at a time; deliver it first, or name it in `replaces` to give it up",
+                f"the D-Mail {self.mail.id} to checkpoint {self.mail.checkpoint_id} is pending:"
+                " deliver it first, or name it in `replaces`",
                 session=self.session,
             )
         return Mailing(command)

@@ -1,9 +1,9 @@
-"""The mark: how far a session's file was durable, and its numbers there, for a quick next open.
+"""Recovery points: a durable length of a file, and its numbers.
 
-It may be lost, old or foreign; nothing depends on it but speed and how damage is judged: behind a
-true mark it is a torn tail, before it corruption. It is believed only if the file's generation,
-inode and fingerprint agree, and if it is whole itself: it is never synced, so a power cut may leave
-any part of it. Its first word is the CRC-32 of the rest:
+A recovery point makes opening fast, and separates a torn tail behind it from corruption before it;
+nothing else depends on it, so it may be lost, old or another program's. It is valid if the file's
+generation, inode and fingerprint match, and if it is whole itself: it is never synced, so a power
+cut may leave any part of it. Its first word is the CRC-32 of the rest:
 
     5b1c90e2 {"generation":3,"inode":812,"bytes":4194400,"crc":99182217,"lines":8120,...}
 """
@@ -19,12 +19,12 @@ from stenod.core.seek_index import SeekPoint
 
 
 class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of the first `bytes` bytes of one generation's file.
+    """The numbers of the first `bytes` bytes of one generation's file.
 
     Attributes:
         youngest_key_ms: creation time of the newest key used up to there, 0 without keys; None if
             it was unknown.
-        checksums: CRC-32 of each block of the marked bytes, see `steno_protocol.checksums`.
+        checksums: CRC-32 of each block of these bytes, see `steno_protocol.checksums`.
     """
 
     generation: int
@@ -41,7 +41,7 @@ class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     checksums: list[int | None] = []
 
     def counters(self) -> ContextCounters:
-        """The counters at the mark."""
+        """Return the counters at the recovery point."""
         return ContextCounters(
             token_count=self.token_count,
             pending_chars=self.pending_chars,
@@ -68,7 +68,7 @@ def encode_recovery_point(
     milestones: Iterable[SeekPoint] = (),
     checksums: Iterable[int | None] = (),
 ) -> bytes:
-    """The bytes of a mark."""
+    """Encode a recovery point."""
     body = _encode(
         RecoveryPoint(
             generation=generation,
@@ -89,7 +89,7 @@ def encode_recovery_point(
 
 
 def decode_recovery_point(data: bytes) -> RecoveryPoint | None:
-    """The mark in these bytes, or None when they are no mark."""
+    """Decode a recovery point; None if the bytes are not a whole one."""
     word, body = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
     if word != _check(body):
         return None

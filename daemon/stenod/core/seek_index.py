@@ -1,4 +1,4 @@
-"""What the lines of a file said at some of its offsets: a look at a place need not begin at 0."""
+"""An index of a file, from which replays can begin."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from steno_protocol.context import ContextCounters
 
 
 class SeekPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The numbers of a context at one offset of its file, which is the start of a line."""
+    """The numbers of a context at one offset of its file, the start of a line."""
 
     offset: int
     lines: int
@@ -19,16 +19,17 @@ class SeekPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     has_system_prompt: bool
 
     def counters(self) -> ContextCounters:
-        """The counters there, a copy of the caller's own."""
+        """Return a copy of the counters there."""
         return ContextCounters(
             self.token_count, self.pending_chars, self.n_checkpoints, self.has_system_prompt
         )
 
 
 class SeekIndex:
-    """Milestones of one file in the order of their offsets: a bounded number, evenly apart.
+    """Seek points of one file by offset, at even distances and of bounded number.
 
-    They may be lost, and some may be missing: nothing depends on them but speed.
+    Any of them may be missing: only the speed of a search for a checkpoint depends on them. Without
+    them a search replays the file from its start.
     """
 
     def __init__(self, known: Iterable[SeekPoint] = ()) -> None:
@@ -40,7 +41,7 @@ class SeekIndex:
         return iter(self._known)
 
     def record_offset(self, offset: int, lines: int, counters: ContextCounters) -> None:
-        """The file was seen, or written, up to here; kept if the last one is far enough behind."""
+        """Add the end of the replayed or written lines, if the last point is far enough behind."""
         last = self._known[-1].offset if self._known else 0
         if offset - last < self._step_bytes:
             return
@@ -57,20 +58,20 @@ class SeekIndex:
         self._thin()
 
     def before_checkpoint(self, checkpoint_id: int) -> SeekPoint | None:
-        """The last one before which this checkpoint cannot lie, None for the start of the file.
+        """Return the last point that is certainly before a checkpoint; None for the file's start.
 
-        The number of checkpoints never falls, and no line before a milestone has an id that is as
-        large as that number.
+        The next checkpoint id never falls along a file, and each line before a point has an id
+        below the point's next one.
         """
         found = None
-        for milestone in self._known:
-            if milestone.n_checkpoints > checkpoint_id:
+        for point in self._known:
+            if point.n_checkpoints > checkpoint_id:
                 break
-            found = milestone
+            found = point
         return found
 
     def up_to(self, size: int) -> "SeekIndex":
-        """Those of a new file that begins with the first `size` bytes of this one."""
+        """Return the points for a new file that begins with the first `size` bytes of this one."""
         return SeekIndex(each for each in self._known if each.offset <= size)
 
     def _thin(self) -> None:

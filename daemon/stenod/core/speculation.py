@@ -1,8 +1,8 @@
-"""What decisions on any of a session's files have in common: keys, positions, speculation.
+"""Speculative state of a session's file, common to context and wire file.
 
-The writer asks `decide` for each command of a group. Lines that are decided upon change the
-speculative state at once, so that the next command of the group sees them; `commit` makes it the
-true state once the bytes are on disk, `roll_back` forgets it when they are not.
+The writer calls `decide` for each command of a group. Decided lines change the tentative state at
+once, so that the group's next command sees them. `commit` makes it the durable state once the bytes
+are on disk; `roll_back` drops it if they are not.
 """
 
 from abc import ABC, abstractmethod
@@ -41,13 +41,13 @@ RewriteCommand = (
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """The command was applied before: this is its first answer, and nothing is written."""
+    """The command was applied before; `ack` is its first answer, and nothing is written."""
 
     ack: Ack
 
 
 class Lines(msgspec.Struct, frozen=True, gc=False):
-    """The command appends so many lines, in one piece."""
+    """The command appends lines in one piece."""
 
     data: bytes
     count: int
@@ -55,10 +55,11 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """The command replaces the file; nothing is decided after it before it is done.
+    """The command replaces the file, before any later command is decided.
 
     Attributes:
-        record: the checked record that came with it, if one did.
+        command: the command.
+        record: its checked record, empty without one.
     """
 
     command: RewriteCommand
@@ -66,7 +67,7 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 class Mailing(msgspec.Struct, frozen=True):
-    """The command sends a D-Mail: a line of the timeline, when all before it is durable."""
+    """The command sends a D-Mail: a timeline entry, written once all earlier lines are durable."""
 
     command: SendDmail
 
@@ -75,7 +76,7 @@ Decision = Answered | Lines | Rewrite | Mailing
 
 
 class State(msgspec.Struct):
-    """Where a file ends, what its lines say, and the keys that were decided on since."""
+    """The head of a file, its numbers, and the keys that are not yet durable."""
 
     head: Position
     counters: ContextCounters
@@ -83,14 +84,14 @@ class State(msgspec.Struct):
 
 
 class Speculation(ABC):
-    """One file of a session: its head, its numbers and its keys, durable and decided.
+    """One file of a session: its head, numbers and keys, durable and tentative.
 
     Args:
         session: the session's id, for error messages.
-        head: where the file ends.
-        counters: what its lines say.
-        keys: the keys that are known.
-        stamp: whether lines bear `_id` and `_by`.
+        head: the head of the file.
+        counters: its numbers.
+        keys: its known keys.
+        stamp: whether its lines have `_id` and `_by`.
     """
 
     def __init__(
@@ -111,21 +112,21 @@ class Speculation(ABC):
 
     @property
     def head(self) -> Position:
-        """The end of what is durable."""
+        """The durable head."""
         return self._durable.head
 
     @property
     def tentative_head(self) -> Position:
-        """The end of what was decided, durable or not."""
+        """The head after all decided lines, durable or not."""
         return self._tentative.head
 
     @property
     def counters(self) -> ContextCounters:
-        """The numbers at the end of what is durable."""
+        """The numbers at the durable head."""
         return self._durable.counters
 
     def applied(self, key: str) -> Applied | None:
-        """What is known of a key, the commands that are decided but not yet durable included."""
+        """Return the command of a key, durable or tentative, if it is known."""
         return self._tentative.keys.get(key) or self.keys.get(key)
 
     def decide(
@@ -135,11 +136,11 @@ class Speculation(ABC):
 
         Args:
             command: the command.
-            data: the records that came with it.
-            applied: what a lookup of its key in the files found, if one was made.
+            data: its records.
+            applied: the result of a lookup of its key in the files, if there was one.
 
         Raises:
-            Refused: with the reason; the state is as before.
+            Refused: the command cannot be applied; the state is unchanged.
         """
         known = self.applied(command.key) or applied
         if known is not None:
@@ -147,13 +148,13 @@ class Speculation(ABC):
         return self.decide_new(command, data)
 
     def decide_new(self, command: Mutation, data: Sequence[bytes]) -> Decision:
-        """As `decide`, for a command with a new key."""
+        """Decide on one command with a new key."""
         if command.expect is not None:
             self._check_expected(command.expect)
         return self._decide(command, data)
 
     def commit(self, size: int | None = None) -> Position:
-        """All that was decided is durable now; returns the new head.
+        """Make the tentative state the durable one, and return the new head.
 
         Args:
             size: bytes of the file up to there, if they are known.
@@ -168,28 +169,28 @@ class Speculation(ABC):
         return durable.head
 
     def keep_but(self, failed: Collection[str]) -> None:
-        """What was decided is durable now, but for the commands of these keys; `roll_back` follows.
+        """Remember the decided keys except those that failed; `roll_back` follows.
 
-        Where the lines end then is for the next opening to find; their keys may stand nowhere else.
+        The next opening determines the head; these keys may be recorded nowhere else.
         """
         tentative_keys = self._tentative.keys.items()
         self.keys.add_all({key: applied for key, applied in tentative_keys if key not in failed})
 
     def roll_back(self) -> None:
-        """Forget what was decided and is not durable."""
+        """Drop the tentative state."""
         self._tentative = State(self._durable.head, self._durable.counters.copy())
 
     def written(self, command: Mutation, data: Sequence[bytes]) -> bytes:
-        """The lines of these checked records as this session writes them: one batch."""
+        """Return the lines of these checked records as one batch."""
         return self._stamped(command, data, b"")
 
     @abstractmethod
     def _gated(self, data: Sequence[bytes]) -> Sequence[bytes]:
-        """The records of a command as the gate lets them pass; Refused if it does not."""
+        """Check the records of a command; raises Refused."""
 
     @abstractmethod
     def _contents(self, command: Mutation, data: Sequence[bytes]) -> int | None:
-        """The fingerprint of a command with these gated records, see `contents`."""
+        """Return the fingerprint of a command with these checked records, see `contents`."""
 
     @abstractmethod
     def _decide(self, command: Mutation, data: Sequence[bytes]) -> Decision:
@@ -198,7 +199,7 @@ class Speculation(ABC):
     def _check_each(
         self, data: Sequence[bytes], check: Callable[[bytes], Checked]
     ) -> list[Checked]:
-        """Pass each record of a batch through a gate; an error says which record it was."""
+        """Check each record of a batch; an error names the record."""
         checked: list[Checked] = []
         try:
             for record in data:
@@ -224,9 +225,9 @@ class Speculation(ABC):
             command: the command.
             data: its records.
             contents: its fingerprint, see `contents`.
-            checkpoint_id: the id that a checkpoint gets.
+            checkpoint_id: the id of a checkpoint.
             header: a line before the records.
-            facts: keys that are put into each record.
+            facts: keys that are inserted into each record.
         """
         state = self._tentative
         first = state.head
@@ -265,7 +266,7 @@ class Speculation(ABC):
         if applied.command != name:
             raise BadRequest(
                 f"the key {command.key!r} belongs to a command {applied.command!r} at"
-                f" {applied.first}: a key names one command for ever; use a new one for this"
+                f" {applied.first}: a key names one command for ever; use a new key for this"
                 f" {name!r}",
                 session=self.session,
             )
@@ -280,7 +281,7 @@ class Speculation(ABC):
         return ack_of(applied, duplicate=True)
 
     def _asked(self, command: Mutation, data: Sequence[bytes]) -> int | None:
-        """The fingerprint of what a repeat asks for; None for records that the gate refuses."""
+        """Return the fingerprint of a repeat; None if its records are invalid."""
         try:
             return self._contents(command, self._gated(data))
         except Refused:
@@ -288,8 +289,8 @@ class Speculation(ABC):
 
 
 def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
-    """The ack of an applied command."""
-    # As text at once: positions that only become text cost as much as the rest of a decision.
+    """Return the ack of an applied command."""
+    # Formatted directly: creating `Position` objects costs as much as the rest of a decision.
     (generation, line), count = applied.first, applied.count
     first = f"{generation}:{line}"
     return Ack(
@@ -303,7 +304,7 @@ def ack_of(applied: Applied, *, duplicate: bool) -> Ack:
 
 
 def moved(ack: Ack, lines: int, *, overtaken: bool) -> Ack:
-    """The ack of a command, moved down by some lines."""
+    """Return the ack of a command whose lines are `lines` lines further down."""
     first, last, head = (Position.parse(text) for text in (ack.first, ack.last, ack.head))
     return msgspec.structs.replace(
         ack,

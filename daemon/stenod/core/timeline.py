@@ -1,7 +1,7 @@
-"""The lines of `timeline.jsonl`: what happened to a session, and the intent of each rewrite.
+"""Lines of `timeline.jsonl`: history and intents of rewrites.
 
-The line of a rewrite is written before the rewrite, with the fingerprints of the file before and
-after it; a `voided` line takes it back.
+The entry of a rewrite is written before the rewrite, with the fingerprints of the old and the new
+file; a `voided` entry cancels it.
 """
 
 import zlib
@@ -28,17 +28,17 @@ _decoder = msgspec.json.Decoder(TimelineEntry)
 
 
 def fingerprint(size: int, tail: bytes) -> Fingerprint:
-    """The fingerprint of a file of `size` bytes whose end is `tail`."""
+    """Return the fingerprint of a file of `size` bytes that ends with `tail`."""
     return size, zlib.crc32(tail[-limits.FINGERPRINT_BYTES :])
 
 
-def encode(happening: TimelineEntry) -> bytes:
-    """One line of the timeline."""
-    return _encode(happening) + b"\n"
+def encode(entry: TimelineEntry) -> bytes:
+    """Encode one line of the timeline."""
+    return _encode(entry) + b"\n"
 
 
 def decode(data: bytes) -> list[TimelineEntry]:
-    """Every entry that can be read, oldest first, the ones taken back left out."""
+    """Decode all readable entries, oldest first, without voided rewrites."""
     entries: list[TimelineEntry] = []
     for line in data.split(b"\n"):
         entry = _decode(line)
@@ -60,11 +60,11 @@ def _decode(line: bytes) -> TimelineEntry | None:
 
 
 def in_doubt(data: bytes) -> TimelineEntry | None:
-    """The newest rewrite of a timeline, the only one that a crash can have left in doubt.
+    """Return the newest rewrite of a timeline, the only one that a crash can have left in doubt.
 
-    None when that one was taken back: those before it were settled before it was begun, and a file
-    that has come to harm since says nothing against them. Nor against one behind which something
-    has a later entry: the writer of that entry had recovered it and found that it took place.
+    Earlier rewrites were settled before it began, so later damage to a file does not cast doubt on
+    them. Returns None if the newest one was voided, or if a later entry follows it: the writer of
+    that entry had recovered the session and found that the rewrite took place.
     """
     found = None
     for line in data.split(b"\n"):
@@ -72,25 +72,25 @@ def in_doubt(data: bytes) -> TimelineEntry | None:
         if entry is not None and entry.kind in timeline_entries.REWRITES:
             found = entry
         elif entry is not None and found is not None and entry.generation >= found.generation:
-            # What takes it back is of its generation, too.
+            # A `voided` entry has the rewrite's generation, too.
             found = None
     return found
 
 
 def voided(rewrite: TimelineEntry) -> TimelineEntry:
-    """What takes a rewrite back that did not take place."""
+    """Return the entry that cancels a rewrite which did not take place."""
     return TimelineEntry(
         kind=timeline_entries.VOIDED, generation=rewrite.generation, key=rewrite.key
     )
 
 
 def with_inferred(entries: list[TimelineEntry], rotated: dict[int, float]) -> list[TimelineEntry]:
-    """The entries, with an inferred one for each unrecorded rotation (kimi-cli's own reverts).
+    """Add an inferred entry for each unrecorded rotation (kimi-cli's own reverts).
 
     Args:
-        entries: what the timeline has.
-        rotated: for each generation that began with a rotation, when the file before it last
-            changed, in Unix seconds.
+        entries: the entries of the timeline.
+        rotated: for each generation that began with a rotation, the last change of the file before
+            it, in Unix seconds.
     """
     recorded = {entry.generation for entry in entries if entry.kind in timeline_entries.REWRITES}
     inferred = [
@@ -100,14 +100,14 @@ def with_inferred(entries: list[TimelineEntry], rotated: dict[int, float]) -> li
     ]
     merged = list(entries)
     for entry in inferred:
-        # Not by their times: a file's time is a few ms behind the clock.
+        # Ordered by generation, because a file's time is a few ms behind the clock.
         later = (at for at, each in enumerate(merged) if each.generation >= entry.generation)
         merged.insert(next(later, len(merged)), entry)
     return merged
 
 
 def fingerprint_of(entry: TimelineEntry, which: str) -> Fingerprint | None:
-    """The `old` or `new` fingerprint of a rewrite, None if the entry has none."""
+    """Return the `old` or `new` fingerprint of a rewrite, None if the entry has none."""
     value: Any = entry.details.get(which)
     try:
         size, crc = value
@@ -117,9 +117,9 @@ def fingerprint_of(entry: TimelineEntry, which: str) -> Fingerprint | None:
 
 
 def applied_of(entry: TimelineEntry, rotated: str) -> Applied:
-    """The answer that a rewrite's command got."""
+    """Return the first answer of a rewrite's command, from its timeline entry."""
     head = Position(entry.generation, whole_number(entry.details.get("lines")))
-    # Only these set a checkpoint; a revert's is the one that it went back to.
+    # Only these set a checkpoint; the id in a revert's entry is its target.
     number = entry.details.get("checkpoint_id") if entry.kind in _SETTING_CHECKPOINTS else None
     checkpoint_id = number if isinstance(number, int) else None
     asked = contents.of_entry(entry)
@@ -129,16 +129,16 @@ def applied_of(entry: TimelineEntry, rotated: str) -> Applied:
 def lineage(
     entries: Iterable[TimelineEntry], present: int, checkpoint_id: int | None = None
 ) -> list[int]:
-    """The generations in which a checkpoint of the present one can lie, the present one first.
+    """Return the generations that can contain a checkpoint of the present one, newest first.
 
-    A compaction continues the ids of the generation that it left behind, so that one is searched
-    too; what a revert, a clear or a restore left behind is not. It keeps what was set since it
-    began: such an id, which is above its own, lies in what it made, or was cut since.
+    A compaction continues the ids of its source, so the source is searched, too; the sources of a
+    revert, a clear or a restore are not. A compaction keeps the checkpoints that were set after it
+    began. Their ids are above its own, so they are in its result or were cut since.
 
     Args:
-        entries: of the timeline.
-        present: the generation.
-        checkpoint_id: the one that is looked for; None for any.
+        entries: the timeline.
+        present: the present generation.
+        checkpoint_id: the wanted checkpoint; None for any.
     """
     rewrites = {
         entry.generation: entry for entry in entries if entry.kind in timeline_entries.REWRITES
@@ -157,7 +157,7 @@ def lineage(
 
 
 def unreserved_id(entries: Iterable[TimelineEntry], present: int) -> int:
-    """The first id that no compaction of a generation keeps for its own checkpoint."""
+    """Return the first id that no compaction of a generation has reserved."""
     kept = (
         whole_number(entry.details.get("checkpoint_id")) + 1
         for entry in entries
@@ -167,7 +167,7 @@ def unreserved_id(entries: Iterable[TimelineEntry], present: int) -> int:
 
 
 def first_lines_of(entries: Iterable[TimelineEntry], generation: int) -> int:
-    """Lines that a generation had when a rewrite made it; lines below were written before."""
+    """Return the number of lines with which a rewrite created a generation."""
     for entry in entries:
         if entry.kind in timeline_entries.REWRITES and entry.generation == generation:
             return whole_number(entry.details.get("lines"))
@@ -175,12 +175,12 @@ def first_lines_of(entries: Iterable[TimelineEntry], generation: int) -> int:
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """How a generation began.
+    """The beginning of a generation.
 
     Attributes:
-        at: when, in Unix seconds.
-        lines: how many the rewrite that made it put there.
-        is_inferred: another program made it; `at` is when the file before it last changed.
+        at: its Unix time in seconds.
+        lines: the number of lines that the rewrite put there.
+        is_inferred: another program created it; `at` is the last change of the file before it.
     """
 
     at: float
@@ -189,7 +189,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 def beginnings(entries: Iterable[TimelineEntry], present: int) -> list[Beginning | None]:
-    """The entries that began the generations up to the present one; None where there is none."""
+    """Return the beginning of each generation up to the present one; None if it is unknown."""
     found: list[Beginning | None] = [Beginning(0.0, 0, is_inferred=False), *[None] * present]
     for entry in entries:
         if entry.kind in {*timeline_entries.REWRITES, timeline_entries.ROTATED} and (
@@ -201,14 +201,14 @@ def beginnings(entries: Iterable[TimelineEntry], present: int) -> list[Beginning
 
 
 def is_inferred(entries: Iterable[TimelineEntry], generation: int) -> bool:
-    """True when a generation has no entry: another program rotated or kept the file."""
+    """Whether a generation has no entry, because another program rotated or kept the file."""
     makers = {*timeline_entries.REWRITES, timeline_entries.FORKED}
     recorded = (entry.generation for entry in entries if entry.kind in makers)
     return generation > 0 and generation not in recorded
 
 
 def incarnation_of(entries: Iterable[TimelineEntry]) -> str | None:
-    """The incarnation of the session; None if no entry has it."""
+    """Return the incarnation of the session; None if no entry has it."""
     for entry in entries:
         value = entry.details.get("incarnation")
         if isinstance(value, str):

@@ -1,9 +1,9 @@
-"""Where turns without `_at` began in a context that was rewritten.
+"""Positions of turns without `_at` in a rewritten context.
 
-A rewrite leaves messages of the user in a file that began no turn there: the summary of a
-compaction, what it preserved, a D-Mail. So the number of a turn names no message. What is used
-instead is the time of its `TurnBegin` event, which says the generation, and the text in it, which
-the message of the turn repeats. A turn that these do not place is not placed at all.
+A rewrite leaves user messages that began no turn: the summary of a compaction, preserved messages,
+a D-Mail. The number of a turn therefore identifies no message. Instead, the time of its `TurnBegin`
+event gives the generation, and the event's text, which the turn's message repeats, gives the line.
+A turn that these do not identify stays unplaced.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from stenod.core.turns import Turn, UserMessage
 
 
 class Unplaced(msgspec.Struct, frozen=True):
-    """Why it cannot be known where a turn began, to be read after "because"."""
+    """The reason why the position of a turn is unknown, as a clause after "because"."""
 
     why: str
 
@@ -24,11 +24,11 @@ class Unplaced(msgspec.Struct, frozen=True):
 def generations_of(
     turns: Sequence[Turn], beginnings: Sequence[Beginning | None]
 ) -> list[int | None]:
-    """The generation in which each turn began; None where that cannot be known.
+    """Return the generation in which each turn began; None if it is unknown.
 
     Args:
-        turns: of the wire file.
-        beginnings: of all generations, the first one's included.
+        turns: the turns of the wire file.
+        beginnings: the beginnings of all generations.
     """
     times = [beginning.at if beginning is not None else None for beginning in beginnings[1:]]
     starts = [time for time in times if time is not None]
@@ -65,25 +65,26 @@ def place(
     *,
     is_recorded: bool,
 ) -> UserMessage | Unplaced | None:
-    """The message that a turn began with; None if it left none and nothing came after it.
+    """Return the message with which a turn began.
 
     Args:
-        turns: those that began in the generation, in order.
-        number: which of them.
-        messages: of the user in the generation, without those that a rewrite put there.
+        turns: the turns that began in the generation, in order.
+        number: the index of the turn.
+        messages: the user messages of the generation, without those that a rewrite put there.
         generation: its number.
-        is_recorded: the timeline has the times at which it and the next one began, so `turns` is
+        is_recorded: the timeline has the beginnings of this and the next generation, so `turns` is
             certain.
 
     Returns:
-        For a turn that left no message, the first one of a later turn.
+        The message; for a turn without a message the first one of a later turn, or None if there
+        is none.
     """
     own = matched(turns, messages)
     if number in own:
         return own[number]
     if generation == 0 and not own and is_recorded:
-        # Of a program that puts other texts in the two files: counted as in a session without
-        # rewrites, since no rewrite put a message into this generation.
+        # The program writes different texts to the two files. No rewrite put a message into this
+        # generation, so turns are counted as in a session without rewrites.
         return messages[number] if number < len(messages) else None
     content = turns[number].content
     if content is not None and any(message.content == content for message in messages):
@@ -104,9 +105,9 @@ def place(
 
 
 def matched(turns: Sequence[Turn], messages: Sequence[UserMessage]) -> dict[int, UserMessage]:
-    """The messages of the turns that their text identifies, by turn number.
+    """Return the messages of the turns that their text identifies, by turn number.
 
-    A text says so when as many messages as turns have it.
+    A text identifies its turns if as many messages as turns have it.
     """
     given = Counter(turn.content for turn in turns)
     held = Counter(message.content for message in messages)

@@ -1,7 +1,7 @@
-"""Turns and instants in the lines of a session: which of them came before which.
+"""Turns in the lines of a session's wire file and context.
 
-A turn of a wire file begins with a `TurnBegin` event, a turn of a context with a message of the
-user that is no checkpoint's notice. What joins the two files is `_at` in each event.
+A turn of a wire file begins with a `TurnBegin` event, a turn of a context with a user message that
+is not a checkpoint notice. `_at` in each event joins the two files.
 """
 
 import hashlib
@@ -13,24 +13,23 @@ import msgspec
 from steno_protocol._json import is_array, is_number, is_object
 from steno_protocol.errors import BadRequest
 from steno_protocol.positions import Position
-from steno_protocol.records import Stamp, stamp_of
+from steno_protocol.records import Stamp, shows_checkpoint, stamp_of
 from stenod.core.lines import Blocks, lines_of
-from stenod.core.messages import is_notice
 
 _TURN: Final = "TurnBegin"
 
 
 class Turn(msgspec.Struct):
-    """Where a turn of a wire file begins.
+    """The beginning of a turn in a wire file.
 
     Attributes:
-        offset: bytes before its first event.
-        line: lines before it.
+        offset: the offset of its first event.
+        line: the number of lines before it.
         stamp: the stamp of that event.
-        at: the head of the context then; None if it was not recorded.
-        before: where the context ended at the first event from there on of which that is known.
-        began: when its event was, in Unix seconds; None if the event does not say.
-        content: digest of what the user gave it; None if that is nothing.
+        at: the head of the context at that event; None if it is not recorded.
+        before: the head of the context at the next event that records it.
+        began: the event's Unix time in seconds; None if it has none.
+        content: digest of the user's input; None if it is empty.
     """
 
     offset: int
@@ -43,11 +42,11 @@ class Turn(msgspec.Struct):
 
 
 class UserMessage(msgspec.Struct, frozen=True):
-    """A message of the user in a context.
+    """A user message in a context.
 
     Attributes:
-        offset: bytes before it.
-        line: lines before it.
+        offset: its offset.
+        line: the number of lines before it.
         content: digest of its content; None if it is empty.
     """
 
@@ -57,16 +56,16 @@ class UserMessage(msgspec.Struct, frozen=True):
 
 
 class WireScan(msgspec.Struct):
-    """What a wire file says of turns and instants.
+    """The turns of a wire file, and its cut at an instant.
 
     Attributes:
         turns: its turns.
-        later: offset and line of the first event after the instant that was asked for.
-        joined: offset behind the last event of which the instant is known and not later.
-        joined_lines: lines up to there.
+        later: offset and line of the first event after the wanted instant.
+        joined: offset behind the last event that is known to be not later.
+        joined_lines: the number of lines up to there.
         unjoined: an event has no recorded position in the context.
-        size: bytes of all its lines.
-        lines: all its lines.
+        size: bytes of all lines.
+        lines: the number of all lines.
     """
 
     turns: list[Turn]
@@ -84,7 +83,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """The fields of an event that contain its time."""
+    """The fields of an event that place it in time."""
 
     message: _Message
     timestamp: Any = None
@@ -97,11 +96,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
-    """Go through a wire file.
+    """Scan a wire file.
 
     Args:
         blocks: its lines.
-        until: an instant of the context; the first event after it is looked for.
+        until: a position of the context; the scan finds the first event after it.
     """
     scan = WireScan([])
     waiting: list[Turn] = []
@@ -125,7 +124,7 @@ def scan_wire(blocks: Blocks, until: Position | None = None) -> WireScan:
 
 
 def user_messages(blocks: Blocks) -> Iterator[UserMessage]:
-    """Each message of the user in a context that is no checkpoint's notice, in order."""
+    """Yield each user message of a context that is not a checkpoint notice, in order."""
     for number, (offset, line) in enumerate(lines_of(blocks)):
         record = _user_record(line) if b'"user"' in line else None
         if record is not None:
@@ -135,7 +134,7 @@ def user_messages(blocks: Blocks) -> Iterator[UserMessage]:
 def _place(
     scan: WireScan, at: Position | None, until: Position | None, offset: int, size: int
 ) -> None:
-    """Take an event into account that lies at an offset and was at an instant."""
+    """Note an event at an offset, with the context's head at that event."""
     if at is None:
         scan.unjoined = True
     elif until is not None and scan.later is None:
@@ -172,7 +171,7 @@ def _input_of(payload: msgspec.Raw) -> bytes | None:
 
 
 def _digest(content: object) -> bytes | None:
-    """A digest that a text and a list with only that text as a part have in common."""
+    """Return a digest that is equal for a text and for a list with that text as its only part."""
     parts: list[tuple[object, object]] = []
     if isinstance(content, str):
         parts = [("text", content)]
@@ -184,10 +183,10 @@ def _digest(content: object) -> bytes | None:
 
 
 def _user_record(line: bytes) -> dict[str, Any] | None:
-    """The record of a line that is a message of the user and no checkpoint's notice."""
+    """Return the record of a user message that is not a checkpoint notice, else None."""
     try:
         record: Any = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     is_message = is_object(record) and record.get("role") == "user"
-    return record if is_message and not is_notice(record) else None
+    return record if is_message and not shows_checkpoint(record) else None

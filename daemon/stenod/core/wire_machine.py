@@ -1,4 +1,4 @@
-"""What `append_wire` makes of a session's wire file: events behind one header."""
+"""Decisions on the commands of a session's wire file."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,12 +20,12 @@ class WireMachine(Speculation):
 
     Args:
         session: the session's id, for error messages.
-        head: where the file ends.
-        keys: the keys that are known.
-        stamp: whether lines bear `_at`, `_by` and `_id`.
-        context_head: returns the context's durable head, which joins each event to it.
-        floor: what the last event was joined to: another program can cut the context, and even
-            then no event is joined to an earlier place than the one before it.
+        head: the head of the file.
+        keys: its known keys.
+        stamp: whether lines have `_at`, `_by` and `_id`.
+        context_head: returns the context's durable head, the `_at` of each event.
+        floor: the `_at` of the last event. `_at` never falls, even if another program cuts the
+            context.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class WireMachine(Speculation):
         if not isinstance(command, AppendWire):
             raise BadRequest(f"the command {command_name(command)!r} is not for the wire file")
         checked = self._check_each(data, check_event)
-        # The header is written exactly once: only the one writer ever sees the file empty.
+        # The header is written exactly once, because there is only one writer.
         begun = metadata_line(command.header)
         header = begun if self._tentative.head.line == 0 else b""
         self._floor = max(self._floor, self._context_head())

@@ -27,7 +27,7 @@ class RewriteEffect(NamedTuple):
 
 
 class RewriteHistory:
-    """The newest rewrites of a file, `RESETS_MAX` at most, by the generation that each made."""
+    """The newest rewrites of a file, at most `REWRITE_HISTORY_MAX`, by the generation of each."""
 
     def __init__(self) -> None:
         self._made: dict[int, RewriteEffect] = {}
@@ -38,7 +38,7 @@ class RewriteHistory:
     def add(self, generation: int, rewritten: RewriteEffect) -> None:
         """Add the rewrite that made a generation."""
         self._made[generation] = rewritten
-        while len(self._made) > limits.RESETS_MAX:
+        while len(self._made) > limits.REWRITE_HISTORY_MAX:
             del self._made[next(iter(self._made))]
 
     def add_all(self, found: dict[int, RewriteEffect]) -> None:
@@ -59,7 +59,7 @@ class RewriteHistory:
 def read_rewrites(data: bytes, first: int) -> dict[int, RewriteEffect]:
     """Returns the rewrites that made `first` and the generations after it, from a timeline.
 
-    At most `RESETS_READ_MAX` generations are returned, because a subscriber reads them step by
+    At most `REWRITES_READ_MAX` generations are returned, because a subscriber reads them step by
     step. A generation that another program made has no entry: it is returned only if it is `first`.
 
     Args:
@@ -69,7 +69,7 @@ def read_rewrites(data: bytes, first: int) -> dict[int, RewriteEffect]:
     entries = timeline.decode(data)
     next_ids, made = NextCheckpointIds(entries), _made(entries)
     found = {first: RewriteEffect(0, timeline_entries.FOREIGN, 0)}
-    for generation in range(first, first + limits.RESETS_READ_MAX):
+    for generation in range(first, first + limits.REWRITES_READ_MAX):
         if generation in made:
             kept, why = made[generation]
             found[generation] = RewriteEffect(kept, why, next_ids.of(generation))

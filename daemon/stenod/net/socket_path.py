@@ -24,7 +24,7 @@ class SocketPath:
 
     @property
     def is_reachable(self) -> bool:
-        """False when the socket was removed or replaced, so that no client can connect."""
+        """Whether clients can connect; False once the socket was removed or replaced."""
         try:
             return self._path.stat().st_ino == self._inode
         except OSError:

@@ -1,1 +1,1 @@
-"""Plans of rewrites: the bytes of the new file, decided before the file is touched."""
+"""Plans of rewrites, made before any file is changed."""

@@ -1,4 +1,4 @@
-"""Compaction in the files: where a summary may stand, and the rewrite that puts it there."""
+"""Compaction: the choice of the cut, and the plan of the rewrite."""
 
 from itertools import islice
 
@@ -24,7 +24,7 @@ from stenod.store.log import Copy, Log, View
 
 
 def choose_cut(view: View, preserve: int, lines: int) -> Cut | None:
-    """Where to cut the first `lines` lines of a generation; reads all of them."""
+    """Choose the cut in the first `lines` lines of a generation; reads all of them."""
     conversation = Conversation()
     for number, (_, line) in enumerate(lines_of(blocks_of(view.read))):
         if number >= lines:
@@ -34,14 +34,14 @@ def choose_cut(view: View, preserve: int, lines: int) -> Cut | None:
 
 
 def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary: bytes) -> Plan:
-    """Plan the rewrite that puts a summary in place of what it summarises.
+    """Plan the rewrite that replaces the summarised lines with a summary.
 
-    What came after the compaction began is kept whole and in its order; of what it preserved the
-    control records are dropped, because their numbers speak of the messages that are gone.
+    Lines that were appended after the compaction began are kept whole and in order. The control
+    records among the preserved lines are dropped, because they count the summarised messages.
 
     Raises:
-        Conflict: another rewrite came between, or the reserved id was given out.
-        BadRequest: the positions are not those of a compaction of this session.
+        Conflict: another rewrite came between, or the reserved id was assigned.
+        BadRequest: the positions do not belong to a compaction of this session.
     """
     cut, at = _lines_named(log, machine, command)
     kept = _survey(log, cut, at, machine.session)
@@ -52,7 +52,7 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
         tokens = checked.text_chars // CHARS_PER_TOKEN
     tokens += kept.chars // CHARS_PER_TOKEN
     begin = [records.checkpoint_record(number), checked.data]
-    # A line of its own, because another record may stand before it at which a revert ends.
+    # A line of its own, because a checkpoint may precede it, and a revert cuts there.
     usage = machine.written(command, [records.usage_record(tokens)])
     return Plan(
         kind=timeline_entries.COMPACTED,
@@ -69,36 +69,36 @@ def plan_compaction(log: Log, machine: Machine, command: CompactCommit, summary:
 
 
 def _lines_named(log: Log, machine: Machine, command: CompactCommit) -> tuple[int, int]:
-    """The lines that a commit names, which have to be of the present generation."""
+    """Return the lines `cut` and `at` of a commit, which have to be in the present generation."""
     cut, at = Position.parse(command.cut), Position.parse(command.at)
     if {cut.generation, at.generation} != {log.generation}:
         raise Conflict(
-            f"the session was rewritten while the summary of {command.cut} was being made: it is"
-            f" at {machine.head} now, begin the compaction again",
+            f"the session was rewritten while the summary of {command.cut} was being written: its"
+            f" head is {machine.head} now, begin the compaction again",
             session=machine.session,
             head=str(machine.head),
         )
     if not 0 < cut.line <= at.line <= machine.head.line:
         raise BadRequest(
-            f"cut {cut} and at {at} are not those of a compaction of a session that ends at"
-            f" {machine.head}: give what compact_begin answered",
+            f"cut {cut} and at {at} do not belong to a compaction of a session with the head"
+            f" {machine.head}: use the values of the reply to compact_begin",
             session=machine.session,
         )
     return cut.line, at.line
 
 
 class _Kept(msgspec.Struct):
-    """What a compaction keeps, and what it has to know of the rest.
+    """The lines that a compaction keeps.
 
     Attributes:
-        cut: the line that everything before is left out of.
+        cut: the first line that may be kept.
         prompt: the line of the system prompt, if there is one.
-        pieces: what follows the summary.
+        pieces: the pieces after the summary.
         lines: lines in them.
         chars: characters of text in them.
-        newest_before: the largest checkpoint id of what the compaction found, -1 if none.
-        newest_later: the largest one of what came since, -1 if none.
-        oldest_later: the smallest one of what came since, None if none.
+        newest_before: the largest checkpoint id before the compaction began, -1 without one.
+        newest_later: the largest id since, -1 without one.
+        oldest_later: the smallest id since, None without one.
     """
 
     cut: int
@@ -111,7 +111,7 @@ class _Kept(msgspec.Struct):
     oldest_later: int | None = None
 
     def keep(self, line: Copy) -> None:
-        """Keep a line, as one piece with the line before it if they touch."""
+        """Keep a line, and merge it with the previous piece if they touch."""
         self.lines += 1
         last = self.pieces[-1] if self.pieces else None
         if last is not None and last.offset + last.size == line.offset:
@@ -120,7 +120,7 @@ class _Kept(msgspec.Struct):
             self.pieces.append(line)
 
     def note(self, control: Control, line: Copy, *, is_later: bool) -> None:
-        """Take in what a control record says, kept or not."""
+        """Note a control record, whether its line is kept or not."""
         if isinstance(control, SystemPrompt) and not is_later:
             self.prompt = [line]
         elif isinstance(control, Checkpoint) and is_later:
@@ -132,10 +132,10 @@ class _Kept(msgspec.Struct):
 
 
 def _survey(log: Log, cut: int, at: int, session: str) -> _Kept:
-    """What a compaction at line `cut`, begun when there were `at` lines, keeps.
+    """Return the lines that a compaction at line `cut` keeps, which began at line `at`.
 
     Raises:
-        BadRequest: none was begun then, inside a batch.
+        BadRequest: line `at` is inside a batch, where no compaction begins.
     """
     conversation, last = Conversation(), b""
     lines = enumerate(line for _, line in lines_of(blocks(log, log.generation)))
@@ -144,7 +144,7 @@ def _survey(log: Log, cut: int, at: int, session: str) -> _Kept:
     _check_batch(last, Position(log.generation, at), session)
     for number, line in lines:
         conversation.feed(number, line)
-    # A result that came meanwhile may answer a call that was to be summarised.
+    # A result that came meanwhile may answer a call before the cut.
     cut = conversation.whole(cut)
     kept = _Kept(cut, chars=conversation.chars_from(cut))
     for number, (offset, line) in enumerate(lines_of(blocks(log, log.generation))):
@@ -163,19 +163,19 @@ def _check_batch(last: bytes, at: Position, session: str) -> None:
     if stamp is not None and stamp.index + 1 < stamp.size:
         begin = at.line - stamp.index - 1
         raise BadRequest(
-            f"at {at} is inside the batch {stamp.key!r}, and no compaction begins there: give what"
-            f" compact_begin answered, and not between {at.generation}:{begin} and"
-            f" {at.generation}:{begin + stamp.size}",
+            f"at {at} is inside the batch {stamp.key!r} from {at.generation}:{begin} to"
+            f" {at.generation}:{begin + stamp.size}, where no compaction begins: use the values of"
+            " the reply to compact_begin",
             session=session,
         )
 
 
 def _own_checkpoint(machine: Machine, command: CompactCommit, kept: _Kept) -> int:
-    """The id of the compaction's own checkpoint: ids only rise in a file."""
+    """Return the id of the compaction's own checkpoint; ids rise in a file."""
     reserved = command.checkpoint_id
     least = max(kept.newest_before + 1, machine.checkpoint_floor)
     following = kept.oldest_later
-    # Also behind an earlier compaction's, which was given up: what was promised is kept.
+    # The reserved id is used even if an abandoned compaction has reserved a lower one.
     if least <= reserved < (machine.next_checkpoint_id if following is None else following):
         return reserved
     if following is None:

@@ -1,4 +1,4 @@
-"""D-Mail in the files: sent as a line of the timeline, delivered as one rewrite."""
+"""D-Mail: sent as a timeline entry, delivered by a rewrite."""
 
 from steno_protocol import records, timeline_entries
 from steno_protocol.commands import DeliverDmail, SendDmail
@@ -15,12 +15,15 @@ from stenod.store.log import Log
 
 
 def send(log: Log, machine: Machine, command: SendDmail, now: float) -> TimelineEntry:
-    """Keep a mail until it is delivered; durable on return, the timeline's entry of it.
+    """Record a mail in the timeline until it is delivered; durable on return.
+
+    Returns:
+        The timeline entry of the mail.
 
     Raises:
-        NotFound: there is no such checkpoint.
-        BadRequest: it lies inside a batch, so that no delivery could ever end before it.
-        OSError: the disk refused; the mail was not sent.
+        NotFound: the checkpoint does not exist.
+        BadRequest: the checkpoint is inside a batch, so that no rewrite may end before it.
+        OSError: the disk failed; the mail was not sent.
     """
     count = machine.counters.n_checkpoints
     found = locate(log, command.checkpoint_id, count, machine.session, machine.milestones)
@@ -40,14 +43,14 @@ def send(log: Log, machine: Machine, command: SendDmail, now: float) -> Timeline
 
 
 def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
-    """Plan the rewrite that is a mail's delivery.
+    """Plan the rewrite that delivers a mail.
 
     Raises:
-        NotFound: the mail does not wait; the message says what became of it.
+        NotFound: the mail is not pending; the message has the reason.
     """
     mail = machine.mail
     if mail is None or mail.id != command.mail_id:
-        raise _does_not_wait(log, machine, command.mail_id)
+        raise _not_pending(log, machine, command.mail_id)
     count = machine.counters.n_checkpoints
     found = locate(log, mail.checkpoint_id, count, machine.session, machine.milestones)
     check_batch_end(log, found.generation, found.size, machine.session)
@@ -72,8 +75,8 @@ def plan_delivery(log: Log, machine: Machine, command: DeliverDmail) -> Plan:
     )
 
 
-def _does_not_wait(log: Log, machine: Machine, mail_id: str) -> NotFound:
-    became = dmail.what_became_of(timeline.decode(log.timeline()), mail_id)
-    waiting = machine.mail
-    now = f"the mail {waiting.id} waits" if waiting is not None else "no mail waits"
-    return NotFound(f"D-Mail {mail_id} does not wait: {became}; {now}", session=machine.session)
+def _not_pending(log: Log, machine: Machine, mail_id: str) -> NotFound:
+    reason = dmail.what_became_of(timeline.decode(log.timeline()), mail_id)
+    pending = machine.mail
+    now = f"the mail {pending.id} is pending" if pending is not None else "no mail is pending"
+    return NotFound(f"D-Mail {mail_id} is not pending: {reason}; {now}", session=machine.session)

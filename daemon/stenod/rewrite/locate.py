@@ -1,4 +1,4 @@
-"""Where a checkpoint lies: looked up along the lineage of the present generation."""
+"""Search for a checkpoint along the lineage of the present generation."""
 
 import msgspec
 
@@ -14,12 +14,12 @@ from stenod.store.log import Copy, Log
 
 
 class Located(msgspec.Struct, frozen=True):
-    """The line of a checkpoint, and all that is before it.
+    """The line of a checkpoint, and the numbers before it.
 
     Attributes:
-        generation: the generation it lies in.
+        generation: its generation.
         size: bytes before it.
-        replay: what the lines before it say.
+        replay: the replay of the lines before it.
     """
 
     generation: int
@@ -45,12 +45,12 @@ def locate(
     Args:
         log: the session's files.
         checkpoint_id: its id.
-        count: how many ids the session has given out.
-        session: its id, for messages.
-        milestones: of the present generation, if any are known.
+        count: the number of ids that the session has assigned.
+        session: the session's id, for messages.
+        milestones: known points of the present generation, if there are any.
 
     Raises:
-        NotFound: it does not exist; the message names those that do.
+        NotFound: the checkpoint does not exist; the message names existing ids.
     """
     if not 0 <= checkpoint_id < count:
         valid = f"0 to {count - 1} exist" if count else "the session has none yet"
@@ -59,17 +59,17 @@ def locate(
     if found is None:
         raise NotFound(
             f"checkpoint {checkpoint_id} is not in the session although ids go up to {count - 1}:"
-            " `steno timeline` shows which generation may hold it",
+            " `steno timeline` shows which generation may contain it",
             session=session,
         )
     return found
 
 
 def check_batch_end(log: Log, generation: int, size: int, session: str) -> None:
-    """Refuse to end a session after `size` bytes of a generation if that is inside a batch.
+    """Refuse to cut a generation after `size` bytes if that splits a batch.
 
     Raises:
-        BadRequest: it is.
+        BadRequest: the cut is inside a batch.
     """
     if size == 0:
         return
@@ -83,7 +83,7 @@ def check_batch_end(log: Log, generation: int, size: int, session: str) -> None:
 
 
 def _last_line(log: Log, generation: int, size: int) -> bytes:
-    """The end of the last line before `size`: all of it, or as much as shows its stamp."""
+    """Return the last line before `size`, or at least its end with the stamp."""
     start = max(0, size - limits.FINGERPRINT_BYTES)
     return split_lines(log.read(generation, start, size - start))[-1]
 
@@ -92,7 +92,7 @@ def _find(log: Log, checkpoint_id: int, milestones: SeekIndex) -> Located | None
     entries = timeline.decode(log.timeline())
     for generation in timeline.lineage(entries, log.generation, checkpoint_id):
         if generation != log.generation and generation not in log.generations():
-            continue  # `gc` gave it up, with the checkpoints in it
+            continue  # `gc` removed it, with the checkpoints in it
         replay, begin = Replay(), 0
         known = milestones.before_checkpoint(checkpoint_id)
         if generation == log.generation and known is not None:
@@ -100,7 +100,7 @@ def _find(log: Log, checkpoint_id: int, milestones: SeekIndex) -> Located | None
         for offset, block in blocks(log, generation, begin):
             start = replay.feed(block, before=checkpoint_id)
             if start is not None:
-                # Its id is the next one once it is cut off, whatever ids the lines before it have.
+                # The cut frees its id, which is the next one unless earlier lines have a higher.
                 counters = replay.counters
                 counters.n_checkpoints = max(counters.n_checkpoints, checkpoint_id)
                 return Located(generation, offset + start, replay)

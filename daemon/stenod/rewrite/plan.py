@@ -1,4 +1,4 @@
-"""What a rewrite is going to do, once it has been decided."""
+"""The plan of a rewrite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from stenod.store.log import Piece
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A rewrite that has been decided.
+    """The plan of a rewrite.
 
     Attributes:
-        kind: what the timeline calls it.
-        pieces: what the new file is made of, in order.
-        kept: how many first lines of the present generation live on at the same place.
-        head: the position after the rewrite.
+        kind: its kind in the timeline.
+        pieces: the pieces of the new file, in order.
+        kept: the number of first lines of the present generation that the new one begins with.
+        head: the head after the rewrite.
         counters: the numbers there.
         checkpoint_floor: the id of the next checkpoint if the new file has none.
         details: the details of its timeline entry.

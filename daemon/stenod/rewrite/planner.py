@@ -1,6 +1,6 @@
-"""Plans of rewrites: which bytes the new file is made of, and what is true at its end.
+"""Planning of rewrites from the command and the session's files.
 
-A plan is made from the files and the command; carrying it out is the log's business.
+A plan has the pieces of the new file and the numbers at its end; the log executes it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,12 +42,12 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
     """Plan a rewrite of a session; all of its lines are durable.
 
     Raises:
-        NotFound: the checkpoint or generation does not exist; the message names those that do.
-        BadRequest: the rewrite would end inside a batch.
-        Conflict: a compaction was overtaken by another rewrite, or a repair by what it repairs.
+        NotFound: the checkpoint or generation does not exist; the message names existing ones.
+        BadRequest: the rewrite would split a batch.
+        Conflict: another rewrite overtook a compaction, or the file is not the verified one.
     """
     chosen = _plan(log, machine, decision)
-    # Without it, the size of the past generation is known only by counting its lines.
+    # Without this detail the lines of the past generation would have to be counted.
     details = {**chosen.details, "old_lines": machine.head.line}
     expired = expired_mail(machine, chosen)
     if expired is not None:
@@ -56,7 +56,7 @@ def plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
 
 
 def expired_mail(machine: Machine, chosen: Plan) -> Mail | None:
-    """The D-Mail that expires with a plan, because the plan removes its checkpoint."""
+    """Return the pending D-Mail if the plan removes its checkpoint, so that it expires."""
     mail = machine.mail
     if mail is None or chosen.kind == timeline_entries.DELIVERED:
         return None
@@ -87,7 +87,7 @@ def _plan(log: Log, machine: Machine, decision: Rewrite) -> Plan:
 
 
 def intent(log: Log, chosen: Plan, command: RewriteCommand, now: float) -> TimelineEntry:
-    """The timeline's entry for a plan, written before it is carried out."""
+    """Return the timeline entry of a plan, which is written before the plan is executed."""
     reason = None if isinstance(command, WriteSystemPrompt | DeliverDmail) else command.why
     size = log.length(log.generation)
     old = timeline.fingerprint(size, _tail(log, Copy(log.generation, 0, size)))
@@ -128,7 +128,7 @@ def _revert(log: Log, machine: Machine, command: RevertTo) -> Plan:
 
 
 class _Kept(msgspec.Struct):
-    """What a revert keeps: its pieces, the lines before the first gap, and all lines."""
+    """The lines that a revert keeps: pieces, lines before the first gap, and all lines."""
 
     pieces: list[Piece]
     first_lines: int = 0
@@ -136,7 +136,7 @@ class _Kept(msgspec.Struct):
 
 
 def _without_damaged(log: Log, generation: int, size: int) -> _Kept:
-    """The lines before `size` that are blank or that kimi-cli reads, which shows them, too."""
+    """Keep the lines before `size` that are blank or that kimi-cli reads."""
     kept, begin, end = _Kept([]), 0, 0
     for line in _lines_before(log, generation, size):
         if isinstance(parse_tolerantly(line), Damaged):
@@ -145,7 +145,7 @@ def _without_damaged(log: Log, generation: int, size: int) -> _Kept:
             begin = end + len(line)
         else:
             kept.lines += 1
-            # Nothing was cut out yet, so the line keeps its place.
+            # Nothing was cut out yet, so the line keeps its number.
             kept.first_lines += not kept.pieces and begin == 0
         end += len(line)
     if begin < end:
@@ -161,10 +161,10 @@ def _lines_before(log: Log, generation: int, size: int) -> Iterator[bytes]:
 
 
 def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) -> Plan:
-    """The new prompt, and all lines that are none: of several prompts readers take the last one."""
+    """Put the new prompt before all other lines and drop old ones, since readers use the last."""
     line = machine.written(command, [records.system_prompt_record(command.prompt)])
     kept, begin, replaced = list[Piece](), 0, 0
-    # Without one no line has to be looked at.
+    # Without an old prompt no line has to be read.
     for offset, size in _prompts(log) if machine.counters.has_system_prompt else ():
         kept += _between(log, begin, offset)
         begin, replaced = offset + size, replaced + 1
@@ -183,7 +183,7 @@ def _put_prompt_first(log: Log, machine: Machine, command: WriteSystemPrompt) ->
 
 
 def _prompts(log: Log) -> Iterator[tuple[int, int]]:
-    """Place and length of each line that sets the system prompt."""
+    """Yield offset and length of each line that sets the system prompt."""
     for offset, line in lines_of(blocks(log, log.generation)):
         if isinstance(control_of(line), SystemPrompt):
             yield offset, len(line)
@@ -198,7 +198,7 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
     if generation not in past:
         known = ", ".join(map(str, past)) or "none yet"
         raise NotFound(
-            f"generation {generation} was not left behind: there are {known}",
+            f"generation {generation} is not a past generation: there are {known}",
             session=machine.session,
         )
     size, replay = 0, Replay()
@@ -220,9 +220,9 @@ def _restore(log: Log, machine: Machine, generation: int) -> Plan:
 
 
 def _sound_blocks(log: Log, generation: int) -> Iterator[bytes]:
-    """A generation's lines without what the next opening would take for a torn end.
+    """Yield a generation's lines without a tail that the next opening would repair.
 
-    Another program may have left the file in the middle of a line, or behind one that is none.
+    Another program may have left the file with a half or damaged last line.
     """
     held = b""
     for _, block in blocks(log, generation):

@@ -1,7 +1,6 @@
-"""Planning the repair of a damaged session: whole records stay, in order, each on its own line.
+"""Planning of a repair that keeps whole records.
 
-What is left out stays where it was: the repair is a rewrite, and leaves the damaged file behind as
-a generation.
+A repair is a rewrite, so the damaged file stays as a past generation, and no byte is lost.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,11 +24,11 @@ from stenod.store.log import Copy, Log, Piece
 
 
 def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
-    """Plan what was found by `verify`.
+    """Plan the repair of the damage that `verify` found.
 
     Raises:
-        Conflict: the file is not what was verified.
-        BadRequest: there is nothing to repair in what was verified.
+        Conflict: the file does not begin with the verified bytes.
+        BadRequest: the verified bytes need no repair.
         TooLarge: more places are damaged than one repair changes.
     """
     edits = _checked(log, machine, command)
@@ -49,7 +48,7 @@ def plan_repair(log: Log, machine: Machine, command: Repair) -> Plan:
 
 
 def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
-    """What the repair changes, if the file still begins with what was verified."""
+    """Return the edits of the repair, if the file still begins with the verified bytes."""
     scanner, edits = edits_of(
         _range(log, Copy(log.generation, 0, command.bytes)),
         ContextSchema(),
@@ -58,8 +57,8 @@ def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
     verified = (command.generation, command.bytes, command.crc)
     if verified != (log.generation, scanner.size, scanner.crc):
         raise Conflict(
-            "the session is not what was verified: verify it again, look at what was found, and"
-            " repair that",
+            "the session changed after it was verified: verify it again, read the findings, then"
+            " repair it",
             session=machine.session,
             head=str(machine.head),
         )
@@ -73,10 +72,10 @@ def _checked(log: Log, machine: Machine, command: Repair) -> list[Edit]:
 
 
 def _edits(log: Log, finding: Finding) -> list[Edit]:
-    """What is done about a finding: no command becomes visible that was applied elsewhere.
+    """Return the edits for a finding, without making a command visible twice.
 
-    A record of ours that another program's half line swallowed was not applied; its client was told
-    so and sent it again. Parting it from the half line would have it there twice.
+    If another program's half line swallowed a record of steno's, the command was not applied, and
+    its client sent it again. The swallowed copy is cut as well, so that it is not there twice.
     """
     if finding.remedy != "split":
         return list(finding.edits)
@@ -106,7 +105,7 @@ def _pieces(log: Log, edits: list[Edit]) -> list[Piece]:
 
 
 def _replay(log: Log, pieces: Iterable[Piece]) -> Replay:
-    """What the new file says, read block by block before it is made."""
+    """Replay the new file block by block before it is written."""
     replay, rest = Replay(), b""
     for data in _contents(log, pieces):
         held = rest + data
@@ -124,7 +123,7 @@ def _contents(log: Log, pieces: Iterable[Piece]) -> Iterator[bytes]:
         for data in [piece] if isinstance(piece, bytes) else _range(log, piece):
             gathered.append(data)
             size += len(data)
-            # Damage can be every few bytes: what lies between is put together first.
+            # Damage may occur every few bytes, so small pieces are joined first.
             if size >= limits.BLOCK_BYTES:
                 yield b"".join(gathered)
                 gathered, size = [], 0

@@ -1,1 +1,1 @@
-"""What the daemon runs on: configuration, threads, logs, limits and counters."""
+"""Services of the daemon: configuration, threads, logs, limits and counters."""

@@ -1,4 +1,4 @@
-"""What a daemon goes by: its root and socket for life, and the options of `config.toml`."""
+"""The configuration of a daemon: root, socket, mounts and options."""
 
 import os
 import stat
@@ -14,11 +14,11 @@ from steno_protocol.settings import OPTIONS, Settings, read_settings
 
 
 class Config(msgspec.Struct):
-    """What one daemon goes by; its settings are replaced when it reads them again.
+    """The configuration of one daemon; a reload replaces its settings.
 
     Attributes:
         root: its folder, absolute, symbolic links resolved.
-        socket: path of its socket.
+        socket: the path of its socket.
         mounts: folders outside the root that hold session trees, by name.
         settings: the options in force.
     """
@@ -34,13 +34,13 @@ class Config(msgspec.Struct):
         return f"ipc://{self.socket}"
 
     def adopt(self, found: Settings) -> list[str]:
-        """Take over what may change while the daemon runs.
+        """Apply the new settings that may change while the daemon runs.
 
-        A mount may be added; sessions of one that moved or went away may be open, so that waits for
-        the next start, as what is bound at the start does.
+        A mount may be added. A changed or removed mount waits for the next start, because its
+        sessions may be open; so do the options that are bound at the start.
 
         Returns:
-            What has to wait for the next start, in words.
+            A phrase for each change that waits for the next start.
         """
         before = self.settings
         kept = [option.name for option in OPTIONS if not option.is_live]
@@ -66,17 +66,17 @@ class Config(msgspec.Struct):
 
 
 def load(root: Path, socket: str, environ: Mapping[str, str] = os.environ) -> Config:
-    """What `config.toml` in the root and the environment say.
+    """Load the configuration from `config.toml` in the root and from the environment.
 
     Raises:
-        BadRequest: something there is not valid; the message names line, option and remedy.
+        BadRequest: a value is not valid; the message names file, option and remedy.
     """
     settings = read(root, environ)
     return Config(root, Path(socket), _folders(settings), settings)
 
 
 def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings that the file of a root and the environment ask for; raises as `load`."""
+    """Read the settings of a root's file and the environment; raises as `load`."""
     path = root / paths.CONFIG
     try:
         text = _read_regular(path).decode()
@@ -88,7 +88,7 @@ def read(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _read_regular(path: Path) -> bytes:
-    """All of a file; a FIFO in its place would be waited for, and none other ever ends."""
+    """Read a whole regular file; a FIFO would block, and a device may never end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
@@ -99,5 +99,5 @@ def _read_regular(path: Path) -> bytes:
 
 
 def _folders(settings: Settings) -> dict[str, Path]:
-    # Not `Path.resolve`, which raises where links lead in a circle.
+    # `Path.resolve` raises for a circle of links.
     return {name: Path(os.path.realpath(folder)) for name, folder in settings.folders.items()}

@@ -1,8 +1,9 @@
-"""The daemon's own log: one event a line with its fields, and never what is in a record.
+"""The daemon's log: one event a line with its fields.
 
     2026-01-02 03:04:05,678 INFO rewritten session="demo" kind="reverted" head="3:17"
 
-Values are JSON, so a line never ends inside one and can be taken apart again.
+No event contains a record. Values are JSON, so no value contains a line end and each line can be
+parsed.
 """
 
 import json
@@ -29,11 +30,11 @@ _ERRORS: Final = frozenset({"internal", "cannot_start", "outcome_unknown", "conf
 
 
 def start(path: Path | None, outputs: tuple[int, ...] = ()) -> None:
-    """Write events to a file that is rotated, or to stderr without one.
+    """Write events to a rotated file, or to stderr.
 
     Args:
-        path: of the file.
-        outputs: handles of this process that are to lead to the file, too.
+        path: the path of the file, None for stderr.
+        outputs: handles of this process to redirect to the file.
     """
     handler = logging.StreamHandler(sys.stderr) if path is None else LogFile(path, outputs)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -43,7 +44,7 @@ def start(path: Path | None, outputs: tuple[int, ...] = ()) -> None:
 
 
 def adopt(settings: Settings) -> None:
-    """Go by these settings from now on."""
+    """Apply these settings from now on."""
     _logger.setLevel(settings.text("log.level").upper())
     for handler in _logger.handlers:
         if isinstance(handler, LogFile):
@@ -52,7 +53,7 @@ def adopt(settings: Settings) -> None:
 
 
 def log(event: str, **fields: object) -> None:
-    """Note an event: its name, then field=value, values as JSON."""
+    """Log an event with its fields."""
     level = _level_of(event)
     if _logger.isEnabledFor(level):
         text = " ".join(

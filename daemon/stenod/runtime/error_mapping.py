@@ -1,4 +1,4 @@
-"""Errors of a writer as replies for clients and entries for the log."""
+"""Mapping of a writer's errors to error replies and log entries."""
 
 import errno
 from collections.abc import Callable
@@ -25,11 +25,11 @@ _NO_LINKS: Final = "put the root on a file system with hard links, which rewrite
 _HANDLES: Final = "let the daemon have more open files (`ulimit -n`, LimitNOFILE of systemd)"
 
 _REMEDIES: Final = {
-    errno.EIO: "mend the disk (the kernel's log says what is wrong with it)",
-    errno.ENOSPC: "make room (`df` and `df -i` say whether bytes or inodes are short)",
+    errno.EIO: "repair the disk (the kernel's log has the cause)",
+    errno.ENOSPC: "make room (`df` and `df -i` show whether bytes or inodes are short)",
     errno.EDQUOT: "make room in the user's quota",
     errno.EFBIG: "let the daemon write larger files (`ulimit -f`, LimitFSIZE of systemd)",
-    errno.EROFS: "mount it for writing again (the kernel's log says why it is not)",
+    errno.EROFS: "mount it for writing again (the kernel's log has the cause)",
     errno.EACCES: _OWNER,
     errno.EPERM: _OWNER,
     errno.EMFILE: _HANDLES,
@@ -38,18 +38,18 @@ _REMEDIES: Final = {
 }
 
 _LINKLESS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
-"""How a file system says that its files have one name only, as exFAT's."""
+"""Errors of a file system without hard links, such as exFAT."""
 
 
 class ErrorMapping:
-    """Words the errors of one session.
+    """Maps the errors of one session.
 
     Args:
         session: its id.
         log: logs an event with fields.
 
     Attributes:
-        last_error: what went wrong last, if anything ever did.
+        last_error: the text of the last error, None if there was none.
     """
 
     def __init__(self, session: str, log: Callable[..., None]) -> None:
@@ -58,7 +58,7 @@ class ErrorMapping:
         self._log = log
 
     def of(self, error: Exception) -> StenoError:
-        """The reply for an error before any write."""
+        """Map an error before any write."""
         match error:
             case StenoError():
                 return forget_way(error)
@@ -68,42 +68,42 @@ class ErrorMapping:
                 return self.internal(error)
 
     def storage_failed(self, error: OSError, path: str | None = None) -> StorageFailed:
-        """The disk refused, and nothing of the command is left on it.
+        """Map a disk error after which nothing of the command is on the disk.
 
         Args:
-            error: what it said.
-            path: of the file that it happened to, which the error may name shortly or not at all.
+            error: the disk's error.
+            path: the path of the file, which the error may lack or shorten.
         """
         text = str(error) if path is None else f"[Errno {error.errno}] {error.strerror}: {path!r}"
         self._note("storage_failed", text)
         return StorageFailed(
-            f"the disk refused: {text}; nothing of the command was kept, {remedy_of(error)} and"
+            f"the disk failed: {text}; nothing of the command was kept, {remedy_of(error)} and"
             " send it again",
             session=self._session,
         )
 
     def not_rewritten(self, error: OSError) -> StenoError:
-        """A rewrite did not take place."""
+        """Map the error of a rewrite that did not take place."""
         if not isinstance(error, Replaced):
             return self.storage_failed(error)
         return Busy(
-            f"another program was replacing the session's file: {error}; nothing was rewritten,"
+            f"another program is replacing the session's file: {error}; nothing was rewritten,"
             " try again",
             session=self._session,
         )
 
     def unknown(self, what: str, key: str | None = None) -> OutcomeUnknown:
-        """The reply for a command that may or may not be on the disk."""
+        """Map the error of a command that may or may not be on the disk."""
         self._note("outcome_unknown", what)
         return OutcomeUnknown(
-            f"{what}: whether the command was applied shows when it is sent again with its key",
+            f"{what}: send the command again with its key to learn whether it was applied",
             session=self._session,
             code=ErrorCode.STORAGE_FAILED,
             key=key,
         )
 
     def internal(self, error: Exception) -> Internal:
-        """A fault of steno itself, met before anything was written."""
+        """Map an internal error before any write."""
         self._note("internal", fault_of(error))
         return Internal(
             f"steno itself failed ({type(error).__name__}); nothing was written: please report it"
@@ -112,7 +112,7 @@ class ErrorMapping:
         )
 
     def expired(self, late_s: float) -> Expired:
-        """The command reached its writer after its deadline."""
+        """Return the error of a command that reached its writer after its deadline."""
         return Expired(
             f"the command came {late_s:.3f} s after its deadline: send it again with a later one",
             session=self._session,
@@ -124,20 +124,20 @@ class ErrorMapping:
 
 
 def forget_way(error: StenoError) -> StenoError:
-    """The error without its traceback, which is not used.
+    """Return the error without its traceback.
 
-    They hold the message that was refused, and through their callers the error itself: a cycle,
-    which keeps up to 64 MiB until the collector looks for it, and that is seldom.
+    The frames of the traceback hold the refused message and the error itself: a cycle, which keeps
+    up to 64 MiB until the garbage collector runs, and it runs rarely.
     """
     error.__traceback__ = error.__context__ = error.__cause__ = None
     return error
 
 
 def remedy_of(error: OSError) -> str:
-    """The remedy of a disk error, for the operator of the machine."""
+    """Return the remedy of a disk error, for the operator of the machine."""
     if error.errno in _LINKLESS and _is_generation(error.filename2):
         return _NO_LINKS
-    return _REMEDIES.get(error.errno or 0, "make room or mend the disk")
+    return _REMEDIES.get(error.errno or 0, "make room or repair the disk")
 
 
 def _is_generation(name: object) -> bool:
@@ -145,29 +145,29 @@ def _is_generation(name: object) -> bool:
 
 
 def draining() -> ShuttingDown:
-    """The daemon takes no more commands; the next one finds what this one leaves."""
+    """Return the error for a command that reaches a draining daemon."""
     return ShuttingDown("the daemon is ending: the next one takes the command, try again")
 
 
 def ended(session: str) -> ShuttingDown:
-    """The writer has ended; the next command finds another one."""
+    """Return the error for a command that reaches a writer that has ended."""
     return ShuttingDown("the session is being closed: try again", session=session)
 
 
 def with_key(error: StenoError, key: str) -> StenoError:
-    """The error of a group, for one of its commands."""
+    """Return a group's error for one of its commands."""
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(error.message, session=error.session, code=error.code, key=key)
     return error
 
 
 def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -> StenoError:
-    """The error of a command with a failed key lookup: it may have been applied before.
+    """Return the error of a command with a failed key lookup: it may have been applied before.
 
     Args:
-        error: why it could not.
-        command: what was asked for.
-        is_deleted: there is no such session because it was deleted.
+        error: the error of the lookup.
+        command: the command.
+        is_deleted: the session does not exist because it was deleted.
     """
     if not command.repeat or isinstance(error, (Expired, OutcomeUnknown)):
         return error
@@ -175,15 +175,15 @@ def doubted(error: StenoError, command: Mutation, *, is_deleted: bool = False) -
         if not is_deleted:
             return error
         return OutcomeUnknown(
-            f"{error.message}; it was deleted, and whether the command was applied before only its"
-            " files in the trash show",
+            f"{error.message}; the session was deleted, and only its files in the trash show"
+            " whether the command was applied before",
             session=error.session,
             code=error.code,
             key=command.key,
         )
     return OutcomeUnknown(
-        f"the command may have been applied when it was sent before, and the lookup failed just"
-        f" now ({error.message}): what became of it shows when it is sent again with its key",
+        f"the command may have been applied when it was sent before, and the lookup of its key"
+        f" failed ({error.message}): send it again with its key to learn its outcome",
         session=error.session,
         code=error.code,
         key=command.key,

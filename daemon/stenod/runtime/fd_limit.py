@@ -1,4 +1,4 @@
-"""How many file handles the process may still take, so that some are left for what has to go on."""
+"""The limit of open file handles, with a reserve for essential work."""
 
 import os
 import resource
@@ -16,29 +16,29 @@ _RESERVE_SHARE: Final = 8
 
 
 def open_handles() -> int:
-    """How many handles this process has, but for the one that the question takes.
+    """Count the open handles of this process, without the one that counting takes.
 
     Raises:
-        FileNotFoundError: the system does not report it.
-        OSError: none is left to ask with.
+        FileNotFoundError: the system does not report them.
+        OSError: no handle is left for counting.
     """
     return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 (a count: no Paths are made)
 
 
 class HandleLimit:
-    """Code that asks before it takes handles leaves some to code that does not.
+    """Limit for code that asks before it takes handles; a reserve is left to code that does not.
 
-    An eighth, of `HANDLES_RESERVE_MAX` at most, is kept for reads and rewrites, and for new
-    connections: libzmq accepts them by itself, and ends a process that has no handle for one.
+    The reserve is an eighth, and at most `HANDLES_RESERVE_MAX`. Reads and rewrites use it, and so
+    do new connections: libzmq accepts them by itself, and aborts the process without a handle.
 
-    Handles are counted only when those that were left at the last count may have been taken by now.
+    Handles are counted again only when those that were free at the last count may be taken.
 
     Args:
-        most: handles that the process may have.
-        count: how many it has.
+        most: the number of handles that the process may have.
+        count: returns the number of open handles.
 
     Attributes:
-        most: handles that the process may have.
+        most: the number of handles that the process may have.
     """
 
     def __init__(self, most: int = sys.maxsize, count: Count = open_handles) -> None:
@@ -48,7 +48,7 @@ class HandleLimit:
         self._left = 0
 
     def take(self, handles: int) -> bool:
-        """Whether so many more may be taken; if so, they count as taken from now on."""
+        """Reserve this many handles; False if they are not free."""
         if self._left < handles:
             self._left = self.most - self._reserve - self._taken()
         if self._left < handles:
@@ -66,21 +66,21 @@ class HandleLimit:
 
 
 def process_limit() -> HandleLimit:
-    """The limit that the system sets this process."""
+    """Return the limit of this process."""
     return HandleLimit(_soft_limit())
 
 
 def check_enough() -> None:
-    """Refuse to begin with so few handles that hardly a client could be served.
+    """Refuse to start with too few handles to serve a client.
 
     Raises:
-        StorageFailed: there are fewer than `HANDLES_MIN`.
+        StorageFailed: the limit is below `HANDLES_MIN`.
     """
     most = _soft_limit()
     if most < limits.HANDLES_MIN:
         raise StorageFailed(
-            f"this process may have {most} files open, and a daemon needs {limits.HANDLES_MIN} at"
-            " least: raise the limit (ulimit -n)"
+            f"this process may have {most} files open, and a daemon needs at least"
+            f" {limits.HANDLES_MIN}: raise the limit (ulimit -n)"
         )
 
 

@@ -1,7 +1,6 @@
-"""Reports of internal errors: type and place, never the text.
+"""Descriptions of internal errors by type and place, without their text.
 
-The text of an exception may quote what it was met with, a record for example, and a log is read by
-other people than a session is.
+The text of an exception may quote a record, and more people read the log than the session.
 """
 
 import traceback
@@ -12,7 +11,7 @@ _FRAMES_MAX: Final = 3
 
 
 def fault_of(error: BaseException) -> str:
-    """The type of an exception and the innermost lines that it went through.
+    """Return the type of an exception and its innermost source lines.
 
     >>> try:
     ...     int("secret")

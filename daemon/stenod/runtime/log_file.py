@@ -1,10 +1,9 @@
-"""A log file that is bounded, and stays the one that its name leads to.
+"""A bounded log file that is reopened when its name is gone.
 
-What is behind the name is looked at before each line: a log that was removed or moved away is begun
-anew, so that months of events do not go to a file without a name. All names are looked up in the
-folder that was there at the start: a root that was moved keeps its log, and one that was put in its
-place gets none of it. The standard library's handlers either rotate or look at the name, and one
-whose rename is refused writes no more.
+The name is checked before each line: a log that was removed or moved away is created again, so that
+events do not go to a file without a name. All names are resolved in the folder that was opened at
+the start: a moved root keeps its log, and a new root at the old path gets none of it. The standard
+library's handlers either rotate or check the name, and stop writing when a rename fails.
 """
 
 import logging
@@ -15,25 +14,25 @@ from typing import Final
 
 from steno_protocol import limits
 
-# O_NONBLOCK keeps a FIFO in its place from holding the start for ever.
+# Without O_NONBLOCK a FIFO at this path would block the start for ever.
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _MODE: Final = 0o600
 
 
 class LogFile(logging.Handler):
-    """Writes each event as one line, in one call; what cannot be written is lost.
+    """Writes each event as one line with one call; a line that cannot be written is lost.
 
     Args:
-        path: of the file; old ones are called `path.1` (the newest), `path.2` and so on.
-        outputs: handles that are to lead there, too, such as that of stderr: what libzmq and the
-            interpreter say when they end the process.
+        path: the path of the file; rotated files are `path.1` (the newest), `path.2` and so on.
+        outputs: handles to redirect to the file, such as stderr: libzmq and the interpreter write
+            there when they abort the process.
 
     Attributes:
-        bytes_max: bytes that it may have before it is rotated.
-        files_max: old ones that are kept.
+        bytes_max: the size at which the file is rotated.
+        files_max: the number of rotated files that are kept.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
 
     def __init__(self, path: Path, outputs: tuple[int, ...] = ()) -> None:
@@ -59,17 +58,17 @@ class LogFile(logging.Handler):
                 self._rotate(len(line))
             self._write(line)
         except OSError:
-            # A disk that takes no log also refuses commands, so clients see its error.
+            # A disk that refuses the log refuses commands as well, so clients see the error.
             return
 
     def close(self) -> None:
-        """Close the file; nothing may be written to it any more."""
+        """Close the file; it must not be written to afterwards."""
         super().close()
         os.close(self._file)
         os.close(self._folder)
 
     def _write(self, line: bytes) -> None:
-        # A disk that is full takes a part of a line, and the next event is to be a line again.
+        # A full disk may take a part of a line; the next event begins a new line.
         data = b"\n" + line if self._is_torn else line
         self._is_torn = os.write(self._file, data) < len(data)
 
@@ -85,13 +84,13 @@ class LogFile(logging.Handler):
         try:
             self._begin()
         except OSError:
-            # The folder is gone, or something else has the name: better there than nowhere.
+            # The folder is gone or something else has the name: write to the old file.
             return
 
     def _rotate(self, more: int) -> None:
-        """Begin a new file; where the old ones cannot be renamed, the same one goes on for a while.
+        """Begin a new file; if the old ones cannot be renamed, the present one grows further.
 
-        It ends where all of them together would: a log does not fill the disk.
+        It is emptied at the size of all of them together, so that a log does not fill the disk.
         """
         names = [self._name, *(f"{self._name}.{n}" for n in range(1, self.files_max + 1))]
         try:

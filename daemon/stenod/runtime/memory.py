@@ -1,4 +1,4 @@
-"""What the C library does with freed memory: a daemon that runs for months gives it back."""
+"""Settings of the C library's heap, so that freed memory is returned."""
 
 import ctypes
 from contextlib import suppress
@@ -12,16 +12,16 @@ _M_ARENA_MAX: Final = -8
 """The options' numbers in glibc's malloc.h."""
 
 _HEAPS_MAX: Final = 2
-"""Heaps of all threads together; the threads mostly take turns anyway."""
+"""Heaps of all threads together; only one thread runs at a time anyway."""
 
 
-def give_back() -> None:
-    """Keep glibc from raising two bounds as it goes, to 64 MiB and 32 MiB a heap, and to few heaps.
+def limit_heaps() -> None:
+    """Fix glibc's two thresholds, which it would raise to 64 MiB and 32 MiB, and the heap count.
 
-    After reads of 16 MiB by twenty clients it kept 450 MiB, and keeps 210 MiB with this; a reader
-    of 100 000 lines gets them in two thirds of the time. With a heap for each thread it kept 60 MiB
-    of what thirty clients had left untaken, and keeps 10 MiB with two heaps. Other C libraries are
-    left as they are.
+    After reads of 16 MiB by twenty clients the process retained 450 MiB, and retains 210 MiB with
+    fixed thresholds; a reader of 100 000 lines gets them in two thirds of the time. With a heap for
+    each thread it retained 60 MiB after thirty clients with unread replies, and 10 MiB with two
+    heaps. Other C libraries have no such settings.
 
     Source: mallopt(3), on the dynamic threshold.
     """
@@ -32,12 +32,11 @@ def give_back() -> None:
         mallopt(_M_ARENA_MAX, _HEAPS_MAX)
 
 
-def give_back_free() -> None:
-    """Give back what is free below what is in use, as after a crowd that sent large records.
+def release_free() -> None:
+    """Return free memory below used memory to the system.
 
-    By itself glibc gives back the end of its heap alone: one small thing that came last kept there
-    0.6 GiB of what forty clients had sent. This takes 0.03 ms in a daemon at rest, and 0.2 ms for
-    each MiB.
+    By itself glibc returns only the end of its heap: one late small object kept 0.6 GiB that forty
+    clients had sent. The call takes 0.03 ms in a daemon at rest, and 0.2 ms for each MiB.
 
     Source: malloc_trim(3).
     """

@@ -1,9 +1,9 @@
-"""How much sessions may take: quotas, and a floor of free space, looked at once a group.
+"""Quotas of sessions, and the floor of free space.
 
-What does not fit is refused before anything is written. A quota is a limit set by the operator, so
-it is `too_large`, as every other limit; too little free space is `storage_failed`, what the disk
-would say a little later, and callers can handle a full disk. A repeat of what was applied gets its
-first answer all the same.
+Both are checked once a group, and a command that does not fit is refused before it is written. A
+quota is a limit set by the operator, so its error is `too_large`, as for every other limit. Too
+little free space is `storage_failed`, the error of a full disk a little later. A repeat of an
+applied command gets its first answer all the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,21 +19,21 @@ from stenod.store.usage import session_bytes, tree_bytes
 
 
 class Room(msgspec.Struct):
-    """What is left for one group that does not fit as a whole.
+    """The remaining room for a group that does not fit as a whole.
 
     Attributes:
         left: bytes that still fit.
-        refusal: the reply for the others.
+        refusal: the error for commands that do not fit.
     """
 
     left: float
     refusal: StenoError
 
     def check(self, command: Mutation, size: int) -> None:
-        """Refuse what does not fit; clearing a session hardly adds anything, and is let through.
+        """Refuse a command that does not fit; `clear` hardly adds bytes, and is always allowed.
 
         Raises:
-            TooLarge, StorageFailed: nothing was done.
+            TooLarge, StorageFailed: the command does not fit; nothing was written.
         """
         if isinstance(command, Clear):
             return
@@ -43,7 +43,7 @@ class Room(msgspec.Struct):
 
 
 class _Account(msgspec.Struct):
-    """What was last found out about one session's room."""
+    """The last check of one session's room."""
 
     left: float
     until_s: float
@@ -54,11 +54,11 @@ class Quotas:
     """The room of one daemon's sessions.
 
     Args:
-        settings: the options in force.
+        settings: returns the options in force.
         clock: monotonic seconds.
-        path_of: the folder of a session.
-        folders: the trees that hold sessions.
-        free_bytes: what may still be written on the disk of a folder; looks at once.
+        path_of: returns the folder of a session.
+        folders: returns the trees that hold sessions.
+        free_bytes: returns the free space on the disk of a folder.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Quotas:
         self._is_root_full = False
 
     def room(self, session: str, size: int) -> Room | None:
-        """None if `size` more bytes fit in a session; else what is left."""
+        """Return None if `size` more bytes fit in a session, else the remaining room."""
         account = self._accounts.get(session)
         if account is None or account.left <= size or self._clock() > account.until_s:
-            account = self._look(session)
+            account = self._check(session)
         if account.left > size or account.refusal is None:
             account.left -= size
             if self._root_bytes is not None:
@@ -92,7 +92,7 @@ class Quotas:
 
     @property
     def wants_root(self) -> bool:
-        """Whether the sizes of all sessions have to be known."""
+        """Whether there is a quota for all sessions together."""
         return bool(self._settings().count("disk.root_bytes"))
 
     @property
@@ -101,16 +101,16 @@ class Quotas:
         return self._is_root_full
 
     def measure_root(self) -> int:
-        """Bytes of all sessions, their trash included; blocks."""
+        """Return the bytes of all sessions, their trash included; blocks."""
         return sum(tree_bytes(str(folder)) for folder in self._folders())
 
     def root_measured(self, size: int) -> None:
-        """Go by this measure from now on."""
+        """Use this measurement from now on."""
         self._root_bytes, self._is_root_full = size, False
         self._accounts.clear()
 
-    def _look(self, session: str) -> _Account:
-        """Find out anew what is left for a session."""
+    def _check(self, session: str) -> _Account:
+        """Determine the remaining room of a session."""
         if len(self._accounts) >= limits.OPEN_SESSIONS_MAX:
             self._accounts.clear()
         path = self._path_of(session)
@@ -119,7 +119,7 @@ class Quotas:
              self._root_left(session)),
             key=lambda entry: entry[0],
         )  # fmt: skip
-        account = _Account(left, self._clock() + limits.ROOM_LOOK_S, refusal)
+        account = _Account(left, self._clock() + limits.ROOM_CHECK_S, refusal)
         self._accounts[session] = account
         return account
 
@@ -130,11 +130,11 @@ class Quotas:
         try:
             free = self._free_bytes(path)
         except OSError:
-            # Unknown; the write itself will show it.
+            # The free space is unknown; the write itself will fail if the disk is full.
             return float("inf"), None
         return free - floor, StorageFailed(
-            f"the disk of {path} has {free} bytes left, and disk.free_bytes keeps {floor} of them"
-            " free: make room (`steno gc` says what can go), then send it again",
+            f"the disk of {path} has {free} bytes left, and disk.free_bytes reserves {floor}: make"
+            " room (`steno gc --dry-run` lists what can be removed), then send the command again",
             session=session,
         )
 
@@ -144,8 +144,8 @@ class Quotas:
             return float("inf"), None
         used = session_bytes(path)
         return quota - used, TooLarge(
-            f"the session has {used} bytes, and its quota is {quota}: drop what rewrites left"
-            f" behind with `steno gc --keep-generations 1`, or raise disk.session_bytes",
+            f"the session has {used} bytes, and its quota is {quota}: remove past generations with"
+            " `steno gc --keep-generations 1`, or raise disk.session_bytes",
             session=session,
         )
 
@@ -155,7 +155,7 @@ class Quotas:
             return float("inf"), None
         self._is_root_full |= self._root_bytes >= quota
         return quota - self._root_bytes, TooLarge(
-            f"all sessions have {self._root_bytes} bytes, and their quota is {quota}: delete what"
-            " is not needed and see `steno gc`, or raise disk.root_bytes",
+            f"all sessions have {self._root_bytes} bytes, and their quota is {quota}: delete"
+            " sessions that are not needed and run `steno gc`, or raise disk.root_bytes",
             session=session,
         )

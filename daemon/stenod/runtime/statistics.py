@@ -1,6 +1,6 @@
-"""What a daemon counts: numbers that only rise, and histograms with fixed buckets.
+"""Counters and histograms of a daemon.
 
-A writer counts once a group, never once a record, so that a count costs nothing that is measured.
+A writer counts once a group, not once a record, so that counting costs nothing measurable.
 """
 
 from bisect import bisect_left
@@ -16,17 +16,17 @@ from steno_protocol.replies import HistogramReport
 SYNC_BOUNDS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 )  # fmt: skip
-"""From a fast disk's cache to a disk that hangs."""
+"""Bounds of sync times, from a fast disk's cache to a hanging disk."""
 
 GROUP_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Commands of one group commit, up to `GROUP_COMMANDS_MAX`."""
+"""Bounds of the commands of a group commit, up to `GROUP_COMMANDS_MAX`."""
 
 
 class Histogram:
-    """How often a value fell into which bucket.
+    """A histogram with fixed buckets.
 
     Args:
-        bounds: the upper end of each bucket, which belongs to it; one more has what is above.
+        bounds: the inclusive upper bound of each bucket; one more bucket has the larger values.
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
@@ -40,7 +40,7 @@ class Histogram:
         self._total += value
 
     def report(self) -> HistogramReport:
-        """The buckets as a reply."""
+        """Return the buckets as a part of a reply."""
         return HistogramReport(
             bounds=[float(bound) for bound in self._bounds],
             counts=self._counts.copy(),
@@ -49,13 +49,13 @@ class Histogram:
 
 
 class Statistics(msgspec.Struct):
-    """What a daemon did since it started.
+    """Counters of a daemon since its start.
 
     Attributes:
         slow_sync_s: a sync that takes longer is slow.
         slow_sync_at: Unix time of the last sync that was slower than expected.
-        rewrites: rewrites by their kind.
-        errors: refusals by their code.
+        rewrites: rewrites by kind.
+        errors: error replies by code.
     """
 
     appended_records: int = 0

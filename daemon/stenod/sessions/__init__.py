@@ -1,1 +1,1 @@
-"""Sessions as a whole: which are there, which are open, and what is done with them."""
+"""Sessions as a whole: folders, open sessions, queries and operations."""

@@ -1,4 +1,4 @@
-"""What a reader is given of a file: blocks of whole lines, or leave to read it by itself."""
+"""Reads of session files, as lines or as a file reference."""
 
 from functools import cache
 from pathlib import Path
@@ -15,13 +15,13 @@ from stenod.store.handles import FileView
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """What a reader may be given of one generation of a file.
+    """The readable part of one generation of a file.
 
     Attributes:
         view: its bytes; the reader releases it.
-        generation: which generation.
-        head: where it ends, if that is known without counting lines.
-        path: where the file lay when the view was made.
+        generation: the generation.
+        head: its head, if that is known without counting lines.
+        path: the path of the file when the view was created.
     """
 
     view: FileView
@@ -30,10 +30,10 @@ class Readable(msgspec.Struct, frozen=True):
     path: str
 
     def answer(self, command: Read, *, is_local: bool) -> tuple[Lines, bytes]:
-        """The reply and its block; blocks.
+        """Return the reply and its block; blocks.
 
         Args:
-            command: what is wanted.
+            command: the command.
             is_local: the reader is on this machine, and may get the path of the file.
 
         Raises:
@@ -43,7 +43,7 @@ class Readable(msgspec.Struct, frozen=True):
         line, until = _line(command), _last_line(command, self.generation)
         wanted = command.bytes_max
         if source is not None and command.opened == source.identity:
-            # No lines for a reader that opens the file itself: only their offset.
+            # A reader that has opened the file itself gets the offset without lines.
             until, wanted = line, 1
         block = read_block(self.view, line, command.offset, wanted, until)
         is_end = block.offset == self.view.size
@@ -70,7 +70,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 @cache
 def boot_id() -> str:
-    """An identifier of this machine and its boot; empty if there is none."""
+    """Return an identifier of this machine and its boot; empty if it cannot be read."""
     try:
         return Path(paths.BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
@@ -82,13 +82,14 @@ def _line(command: Read) -> int:
 
 
 def _last_line(command: Read, generation: int) -> int | None:
-    """Number of the line to end before, or None for the end of the generation."""
+    """Return the number of the line to end before, None for the end of the generation."""
     if command.until is None:
         return None
     until = Position.parse(command.until)
     if until.generation != generation:
         raise BadRequest(
-            f"until {until} is in another generation than the lines that are read ({generation}):"
-            " read each generation by itself"
+            f"until {until} is not in generation {generation}, which is read: read each generation"
+            " by itself",
+            session=command.session,
         )
     return until.line

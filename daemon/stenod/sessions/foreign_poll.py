@@ -1,8 +1,8 @@
 """Polls of followed sessions for changes by other programs.
 
-A command takes in by itself what came before it. A follower sends none, so the files are
-looked at for them: every few seconds in a mount, where other programs live, else with the rest of
-the housekeeping. No timer runs here while no session of a mount is followed.
+A command detects earlier changes by itself. A follower sends no commands, so its files are polled:
+every few seconds in a mount, where other programs write, and otherwise with the housekeeping. No
+timer runs while no session of a mount is followed.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from stenod.sessions.registry import Registry
 from stenod.sessions.session import Session
 
 
-class Watch:
-    """Looks at the files of followed sessions now and then.
+class ForeignPoll:
+    """Polls the files of followed sessions.
 
     Args:
         registry: the open sessions.
@@ -33,21 +33,21 @@ class Watch:
 
     def begin(self, session: str) -> None:
         """Start to poll if the followed session is in a mount."""
-        # By its id: a look at all that are open, for each follower, would cost those without mounts
-        # as much as the rest of a subscription.
+        # By the session's id, since checking all open sessions for each follower would cost as much
+        # as the rest of a subscription.
         mount, _ = paths.split_session(session)
         if mount is not None and not self._is_at_mounts:
             self._is_at_mounts = True
             self._spawn(self._watch_mounts)
 
     async def look(self) -> None:
-        """Look at all that is followed, once."""
+        """Poll all followed sessions once."""
         await self._look_at(self._registry.followed)
 
     async def _watch_mounts(self) -> None:
         try:
             while self._in_mounts():
-                await anyio.sleep(limits.FOLLOWED_LOOK_S)
+                await anyio.sleep(limits.FOREIGN_POLL_S)
                 await self._look_at(self._in_mounts())
         finally:
             self._is_at_mounts = False
@@ -56,7 +56,7 @@ class Watch:
         return [session for session in self._registry.followed if session.place.shared]
 
     async def _look_at(self, sessions: Sequence[Session]) -> None:
-        # A mount that hangs, hangs one look and one thread with it, not another one each time.
+        # A hanging mount blocks one poll and its thread, not one more at each interval.
         if self._is_looking:
             return
         self._is_looking = True

@@ -1,8 +1,7 @@
-"""Making a fork: a session built aside, synced, and moved to its place in one instant.
+"""Creation of forks: built aside, synced, and moved into place atomically.
 
-The generations before the one that is cut are whole and never change again, so the fork has them
-under a second name each; positions, `_at` and checkpoint ids mean the same in both sessions.
-Everything here blocks.
+The generations before the cut one never change, so the fork shares their files by hard links.
+Positions, `_at` and checkpoint ids mean the same in both sessions. Everything here blocks.
 """
 
 import contextlib
@@ -24,32 +23,31 @@ from stenod.core.replay import Replay
 from stenod.recovery import crash_recovery
 from stenod.recovery.key_lookup import blocks_of
 from stenod.sessions import metadata
-from stenod.sessions.fork_point import Captured, Instant, cut
+from stenod.sessions.fork_point import Instant, Snapshot, cut
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk, close_with
 from stenod.store.handles import FileView, SharedHandle, write_all
-from stenod.store.names import read_file
-from stenod.store.rmtree import remove_all
+from stenod.store.names import read_file, remove_all
 
 _BUILT: Final = "session"
 _UPLOAD: Final = re.compile(rb'uploads/([^"\\<>\s/]+)')
 _SENT: Final = ".sent"
-"""A list beside uploads of those that the model has seen; kimi-cli sends what is not in it."""
+"""A list beside the uploads of those that the model has seen; kimi-cli sends the others."""
 
 _TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _NO_LINK: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
-"""How the kernel says that a file can have no second name there."""
+"""Errors of a hard link that the file system does not allow."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A fork that is asked for.
+    """A requested fork.
 
     Attributes:
         command: the command.
-        source: where the session lies that it is made of.
-        target: where the new one is to lie.
-        incarnation: the new one's.
-        stamp: whether its lines bear `_id`.
+        source: the place of the source.
+        target: the place of the fork.
+        incarnation: the fork's incarnation.
+        stamp: whether its lines have stamps.
         now: Unix time in seconds.
     """
 
@@ -62,10 +60,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat | None:
-    """The first answer of a fork that was made before, durable now; None if its place is free.
+    """Return the first answer of an earlier, now durable fork; None if its place is free.
 
     Raises:
-        Exists: another session lies there.
+        Exists: another session has this place.
+        BadRequest: the key belongs to a fork of another source.
     """
     try:
         folder = trees.open_folder(wanted.target)
@@ -91,11 +90,11 @@ def find(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat | Non
 
 
 def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
-    """Refuse a key that made another fork, or one that is not there any more.
+    """Refuse a key that created another fork, or one that was deleted.
 
     Raises:
-        BadRequest: it made a fork of another name.
-        NotFound: it made this one, which was deleted since.
+        BadRequest: the key created a fork with another id.
+        NotFound: the key created this fork, which was deleted since.
     """
     entry = _recorded_entry(wanted, entries)
     if entry is None:
@@ -108,26 +107,26 @@ def check_key(wanted: Wanted, entries: list[TimelineEntry]) -> None:
             session=wanted.source.session,
         )
     raise NotFound(
-        f"the fork {made!r} was made with this key and is there no more: use a new key to make it"
+        f"the fork {made!r} was created with this key and was deleted: use a new key to create it"
         " again",
         session=wanted.source.session,
     )
 
 
 def is_recorded(wanted: Wanted, entries: list[TimelineEntry]) -> bool:
-    """Whether the source's timeline has an entry of a fork."""
+    """Whether the source's timeline has an entry of this fork."""
     return _recorded_entry(wanted, entries) is not None
 
 
-def make(disk: Disk, trees: SessionFolders, source: Captured, wanted: Wanted) -> SessionStat:
-    """Make a fork; durable on return, and at every moment either there or not.
+def make(disk: Disk, trees: SessionFolders, source: Snapshot, wanted: Wanted) -> SessionStat:
+    """Create a fork atomically; durable on return.
 
     Raises:
-        BadRequest, NotFound: there is no such instant to cut at, or no session can be made there.
-        Exists: something lies at its place already.
-        Busy: this very fork is being made, or its source was made again meanwhile.
-        OutcomeUnknown: the disk failed when it was at its place.
-        OSError: the disk failed; it was not made.
+        BadRequest, NotFound: the instant does not exist, or the fork's id is not allowed.
+        Exists: the fork's place is taken.
+        Busy: the same fork is being created, or its source was recreated meanwhile.
+        OutcomeUnknown: the disk failed after the fork was in place.
+        OSError: the disk failed; no fork was created.
     """
     trees.check_new(wanted.target)
     chosen = cut(source, wanted.command)
@@ -141,7 +140,7 @@ def make(disk: Disk, trees: SessionFolders, source: Captured, wanted: Wanted) ->
             parent = close_with(held, disk, trees.open_parent(wanted.target, create=True))
             _put_in_place(disk, trees, nest, parent, wanted)
         finally:
-            # What is left over costs room only, and the next start of a daemon removes it.
+            # Leftovers only take room, and the next start of a daemon removes them.
             with contextlib.suppress(OSError):
                 remove_all(disk, nest)
                 disk.remove_folder(forks, wanted.command.key)
@@ -149,27 +148,28 @@ def make(disk: Disk, trees: SessionFolders, source: Captured, wanted: Wanted) ->
 
 
 def _made(disk: Disk, trees: SessionFolders, wanted: Wanted) -> SessionStat:
-    """The answer of a fork that is at its place; now it cannot be undone."""
+    """Return the answer of a fork that is in place and cannot be undone."""
     try:
         answer = find(disk, trees, wanted)
     except OSError as error:
         raise OutcomeUnknown(
-            f"the fork {wanted.target.session!r} is at its place, and the disk refused to keep it"
-            f" there ({error}): send the command again with its key",
+            f"the fork {wanted.target.session!r} is in place, but the disk failed to sync it"
+            f" ({error}): send the command again with its key",
             session=wanted.source.session,
             code=ErrorCode.STORAGE_FAILED,
             key=wanted.command.key,
         ) from None
     if answer is None:
         raise NotFound(
-            f"the fork {wanted.target.session!r} was made, and another program removed it at once",
+            f"the fork {wanted.target.session!r} was created, and another program removed it: fork"
+            " again with a new key",
             session=wanted.source.session,
         )
     return answer
 
 
 def source_entry(wanted: Wanted, made: SessionStat) -> TimelineEntry:
-    """What the source's timeline says of a fork."""
+    """Return the entry of a fork for its source's timeline."""
     return TimelineEntry(
         kind=timeline_entries.FORK,
         generation=Position.parse(made.head).generation,
@@ -181,7 +181,7 @@ def source_entry(wanted: Wanted, made: SessionStat) -> TimelineEntry:
 
 
 def sweep(disk: Disk, tree: int) -> int:
-    """Remove the leftovers of abandoned forks; returns their number."""
+    """Remove the leftovers of abandoned forks, and return their number."""
     try:
         forks = disk.open_folder(tree, paths.FORKS)
     except OSError:
@@ -218,20 +218,20 @@ def _recorded_entry(wanted: Wanted, entries: list[TimelineEntry]) -> TimelineEnt
 
 
 def _own_nest(disk: Disk, forks: int, wanted: Wanted) -> int:
-    """The folder in which this fork is built, locked against other builders."""
+    """Open and lock the folder in which this fork is built."""
     key = wanted.command.key
     nest = disk.open_folder(forks, key, create=True)
     named = disk.stat_name(forks, key)
     if disk.lock(nest) and named is not None and named.inode == disk.stat(nest).inode:
         return nest
     disk.close(nest)
-    raise Busy("this fork is being made: try again in a moment", session=wanted.source.session)
+    raise Busy("this fork is being created: try again in a moment", session=wanted.source.session)
 
 
 def _build(
-    disk: Disk, trees: SessionFolders, source: Captured, chosen: Instant, wanted: Wanted, nest: int
+    disk: Disk, trees: SessionFolders, source: Snapshot, chosen: Instant, wanted: Wanted, nest: int
 ) -> None:
-    """Everything that the new session is to hold, durable but for its place."""
+    """Build the fork's folder; all of it is durable except its place."""
     with contextlib.ExitStack() as held:
         origin = close_with(held, disk, trees.open_folder(wanted.source))
         _check_same(disk, origin, source)
@@ -253,18 +253,18 @@ def _build(
         disk.fsync(folder)
 
 
-def _check_same(disk: Disk, origin: int, source: Captured) -> None:
-    """Refuse to go on with the folder of another session, which came to the place of the source.
+def _check_same(disk: Disk, origin: int, source: Snapshot) -> None:
+    """Refuse to continue if another session has taken the source's place.
 
-    One that is deleted later on is moved, and its open folder with it.
+    A later deletion moves the source, and the open folder stays valid.
 
     Raises:
-        Busy: it is there; nothing was made.
+        Busy: another session is there; nothing was created.
     """
     entries = timeline.decode(read_file(disk, origin, paths.TIMELINE))
     if timeline.incarnation_of(entries) != source.incarnation:
         raise Busy(
-            "the session was deleted and made again while it was being forked: try again",
+            "the session was deleted and created again while it was being forked: try again",
             session=source.session,
         )
 
@@ -272,13 +272,13 @@ def _check_same(disk: Disk, origin: int, source: Captured) -> None:
 def _put_in_place(
     disk: Disk, trees: SessionFolders, nest: int, parent: int, wanted: Wanted
 ) -> None:
-    """The instant in which the fork is there; durable once the parent is synced."""
+    """Move the fork into place atomically; durable once the parent is synced."""
     try:
         disk.move(nest, _BUILT, parent, wanted.target.segments[-1])
     except OSError as error:
         if error.errno in _TAKEN:
             raise _taken(wanted) from None
-        # A disk that fails may have done it all the same.
+        # A failing disk may have moved it all the same.
         if disk.stat_name(nest, _BUILT) is None:
             _made(disk, trees, wanted)
             return
@@ -286,7 +286,7 @@ def _put_in_place(
 
 
 def _sync_place(disk: Disk, trees: SessionFolders, target: Place) -> None:
-    """Sync the new folder: its creator may have died before the sync."""
+    """Sync the name of the fork's folder: its creator may have died before the sync."""
     parent = trees.open_parent(target, create=True)
     try:
         disk.fsync(parent)
@@ -295,9 +295,9 @@ def _sync_place(disk: Disk, trees: SessionFolders, target: Place) -> None:
 
 
 def _share(disk: Disk, origin: int, folder: int, name: str) -> None:
-    """Give a file that never changes again a second name; copy it where that cannot be."""
+    """Share an unchanging file by a hard link; copy it if links are not possible."""
     if disk.stat_name(origin, name) is None:
-        # Another program removed it; the session lacks it, and so does the fork.
+        # Another program removed it, so neither session has it.
         return
     try:
         disk.link(origin, name, name, into=folder)
@@ -334,8 +334,8 @@ def _write(disk: Disk, folder: int, name: str, data: bytes) -> None:
         disk.close(handle)
 
 
-def _entries(source: Captured, chosen: Instant, view: FileView) -> Iterator[TimelineEntry]:
-    """The rewrites that led to the instant: they say where checkpoints and first answers are."""
+def _entries(source: Snapshot, chosen: Instant, view: FileView) -> Iterator[TimelineEntry]:
+    """Yield the rewrites up to the instant, which locate checkpoints and first answers."""
     for entry in source.timeline:
         if entry.kind not in timeline_entries.REWRITES or entry.generation > chosen.at.generation:
             continue
@@ -344,7 +344,7 @@ def _entries(source: Captured, chosen: Instant, view: FileView) -> Iterator[Time
 
 
 def _shortened(entry: TimelineEntry, chosen: Instant, view: FileView) -> TimelineEntry:
-    """The last rewrite, if it wrote more lines than the cut leaves of them."""
+    """Shorten the last rewrite's entry if the cut leaves fewer lines than it wrote."""
     lines: Any = entry.details.get("lines", 0)
     if not isinstance(lines, int) or lines <= chosen.at.line:
         return entry
@@ -355,7 +355,7 @@ def _shortened(entry: TimelineEntry, chosen: Instant, view: FileView) -> Timelin
     return msgspec.structs.replace(entry, kept=kept, details=details)
 
 
-def _first_entry(source: Captured, chosen: Instant, wanted: Wanted, title: str) -> TimelineEntry:
+def _first_entry(source: Snapshot, chosen: Instant, wanted: Wanted, title: str) -> TimelineEntry:
     return TimelineEntry(
         kind=timeline_entries.FORKED,
         generation=chosen.at.generation,
@@ -384,7 +384,7 @@ def _title(disk: Disk, origin: int, wanted: Wanted) -> str:
 
 
 def _mentioned(wire: FileView, size: int) -> set[str]:
-    """Names of uploads that the kept lines of the wire file speak of."""
+    """Return the names of uploads that the kept lines of the wire file mention."""
     found: set[str] = set()
     for offset, block in blocks_of(wire.read):
         for name in _UPLOAD.findall(block[: max(0, size - offset)]):
@@ -413,7 +413,7 @@ def _copied(disk: Disk, uploads: int, copies: int, name: str) -> bool:
     try:
         _copy(disk, uploads, copies, name)
     except PermissionError:
-        # A folder, a link, another user's file: whatever it is, it was not uploaded.
+        # A folder, a link or another user's file is not an upload.
         return False
     return True
 
@@ -425,7 +425,7 @@ def _forked(entries: list[TimelineEntry]) -> TimelineEntry | None:
 def _answer(
     disk: Disk, folder: int, entries: list[TimelineEntry], entry: TimelineEntry, target: Place
 ) -> SessionStat:
-    """The numbers of a fork as it was made, whatever was done to it since."""
+    """Return the numbers of a fork at its creation, whatever changed since."""
     details = entry.details
     at, size = Position.parse(str(details["at"])), int(details["bytes"])
     is_present = crash_recovery.present_generation(disk, folder) == at.generation
@@ -459,6 +459,6 @@ def _answer(
 
 def _taken(wanted: Wanted) -> Exists:
     return Exists(
-        f"{wanted.target.path} is there already: choose another id for the fork",
+        f"{wanted.target.path} exists already: choose another id for the fork",
         session=wanted.target.session,
     )

@@ -1,6 +1,6 @@
-"""Where a fork cuts a session: one instant, as a place in its context and a place in its wire file.
+"""The instant at which a fork cuts context and wire file.
 
-Everything here blocks; nothing is changed.
+Everything here blocks and changes nothing.
 """
 
 from collections.abc import Callable, Generator
@@ -24,21 +24,21 @@ from stenod.recovery.key_lookup import blocks_of
 from stenod.store.handles import FileView
 
 _POSITIONS_NAMED = 5
-"""How many positions an error names at most: the newest, which an undo is after."""
+"""Positions that an error names: the newest ones, since an undo concerns the last turns."""
 
 
-class Captured(msgspec.Struct, frozen=True):
-    """A session as it was at one moment, for as long as its reader wants.
+class Snapshot(msgspec.Struct, frozen=True):
+    """A snapshot of a session.
 
     Attributes:
         session: its id, for messages.
-        generation: its present generation then.
-        context: that generation's durable bytes.
-        wire: the durable bytes of its wire file, which are not younger.
-        checkpoints: how many checkpoint ids it had given out.
-        past: opens the file that a generation was left behind in.
-        timeline: what had happened to it.
-        incarnation: which of the sessions that had its id it was.
+        generation: its present generation.
+        context: the durable bytes of that generation.
+        wire: the durable bytes of its wire file, no newer than the context.
+        checkpoints: the number of assigned checkpoint ids.
+        past: opens a past generation.
+        timeline: its timeline.
+        incarnation: its incarnation.
     """
 
     session: str
@@ -52,10 +52,10 @@ class Captured(msgspec.Struct, frozen=True):
 
     @contextmanager
     def view(self, generation: int) -> Generator[FileView]:
-        """One generation, for a while.
+        """Open one generation until the block ends.
 
         Raises:
-            NotFound: there is no such generation.
+            NotFound: the generation does not exist.
         """
         if generation == self.generation:
             yield self.context
@@ -76,9 +76,9 @@ class Instant(msgspec.Struct, frozen=True):
     """One instant of a session.
 
     Attributes:
-        at: the position of its context.
+        at: the position in the context.
         size: bytes of that generation before it.
-        wire_lines: lines of its wire file before it.
+        wire_lines: lines of the wire file before it.
         wire_size: their bytes.
         next_id: the id of the next checkpoint, unless the lines before the cut have a higher one.
     """
@@ -90,13 +90,13 @@ class Instant(msgspec.Struct, frozen=True):
     next_id: int = 0
 
 
-def cut(source: Captured, command: Fork) -> Instant:
+def cut(source: Snapshot, command: Fork) -> Instant:
     """Find the instant that a fork names.
 
     Raises:
-        BadRequest: it names more than one, or one inside a batch; the message names the nearest.
-            Or it is the begin of a turn that nothing places; the message names positions.
-        NotFound: there is no such position, checkpoint or turn; the message names those that are.
+        BadRequest: the command names several instants or one inside a batch; the message names the
+            nearest ones. Or the position of the named turn is unknown; the message names positions.
+        NotFound: the position, checkpoint or turn does not exist; the message names existing ones.
     """
     named = [command.at, command.checkpoint_id, command.turn, command.undo]
     if sum(name is not None for name in named) > 1:
@@ -114,20 +114,20 @@ def cut(source: Captured, command: Fork) -> Instant:
     return _now(source, scan_wire(blocks_of(source.wire.read)))
 
 
-def _now(source: Captured, wire: WireScan) -> Instant:
+def _now(source: Snapshot, wire: WireScan) -> Instant:
     size, lines = _end(source.context)
     return Instant(Position(source.generation, lines), size, wire.lines, wire.size)
 
 
 def _end(view: FileView) -> tuple[int, int]:
-    """Bytes and number of a view's whole lines."""
+    """Return bytes and number of a view's whole lines."""
     size, lines = 0, 0
     for offset, block in blocks_of(view.read):
         size, lines = offset + len(block), lines + count_lines(block)
     return size, lines
 
 
-def _at_position(source: Captured, at: Position) -> Instant:
+def _at_position(source: Snapshot, at: Position) -> Instant:
     size = _size_before(source, at)
     wire = scan_wire(blocks_of(source.wire.read), at)
     if wire.later is not None:
@@ -138,8 +138,8 @@ def _at_position(source: Captured, at: Position) -> Instant:
     return _by_turn(source, at, size, wire)
 
 
-def _by_turn(source: Captured, at: Position, size: int, wire: WireScan) -> Instant:
-    """Cut a wire file that does not say when its events were: before the turn that is not there."""
+def _by_turn(source: Snapshot, at: Position, size: int, wire: WireScan) -> Instant:
+    """Cut a wire file without `_at`, before the first turn that had not begun."""
     turns = _turns_before(source, at, size, wire)
     if turns >= len(wire.turns):
         return Instant(at, size, wire.lines, wire.size)
@@ -149,8 +149,8 @@ def _by_turn(source: Captured, at: Position, size: int, wire: WireScan) -> Insta
     return Instant(at, size, turn.line, turn.offset)
 
 
-def _turns_before(source: Captured, at: Position, size: int, wire: WireScan) -> int:
-    """How many turns, from the first one on, are known to have begun before a position."""
+def _turns_before(source: Snapshot, at: Position, size: int, wire: WireScan) -> int:
+    """Count the turns, from the first one on, that are known to have begun before a position."""
     if source.generation == 0:
         with source.view(0) as view:
             return sum(message.offset < size for message in user_messages(blocks_of(view.read)))
@@ -166,9 +166,9 @@ def _turns_before(source: Captured, at: Position, size: int, wire: WireScan) -> 
 
 
 class _Survey:
-    """The turns that began in one generation, and the messages of the user in it."""
+    """The turns that began in one generation, and its user messages."""
 
-    def __init__(self, source: Captured, wire: WireScan, generation: int) -> None:
+    def __init__(self, source: Snapshot, wire: WireScan, generation: int) -> None:
         beginnings = timeline.beginnings(source.timeline, source.generation)
         self._turns = wire.turns
         self._generation = generation
@@ -184,10 +184,10 @@ class _Survey:
             ]
             between = [each.line for each in self._messages if not _batch_around(view, each.offset)]
         self.positions = [Position(generation, line) for line in (*between, self._lines)]
-        """Where a fork may be meant at: before messages of the user, and the end."""
+        """Positions to suggest for a fork: before user messages, and the end."""
 
     def begin_of(self, number: int) -> Position | Unplaced:
-        """Where the context ended when a turn of the generation began that has no `_at`."""
+        """Return the head of the context at the beginning of a turn without `_at`."""
         own = [index for index, found in enumerate(self.generations) if found == self._generation]
         found = place(
             [self._turns[index] for index in own],
@@ -205,8 +205,8 @@ class _Survey:
         return Position(self._generation, line)
 
 
-def _size_before(source: Captured, at: Position) -> int:
-    """Bytes before a position, which has to be there and between two batches."""
+def _size_before(source: Snapshot, at: Position) -> int:
+    """Return the bytes before a position, which has to exist and not split a batch."""
     with source.view(at.generation) as view:
         lines, size = seek(view, at.line)
         if lines < at.line:
@@ -219,7 +219,7 @@ def _size_before(source: Captured, at: Position) -> int:
         return size
 
 
-def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> None:
+def _check_batch(source: Snapshot, view: FileView, at: Position, size: int) -> None:
     stamp = _batch_around(view, size)
     if stamp is not None:
         begin = at.line - stamp.index - 1
@@ -232,27 +232,27 @@ def _check_batch(source: Captured, view: FileView, at: Position, size: int) -> N
 
 
 def _batch_around(view: FileView, size: int) -> records.Stamp | None:
-    """The stamp of the line that ends at an offset, if its batch goes on behind it."""
+    """Return the stamp of the line that ends at an offset, if its batch continues behind it."""
     start = max(0, size - limits.STAMP_BYTES_MAX)
     stamp = records.stamp_of(view.read(size - start, start))
     return stamp if stamp is not None and stamp.index + 1 < stamp.size else None
 
 
-def _before_checkpoint(source: Captured, checkpoint_id: int) -> Instant:
+def _before_checkpoint(source: Snapshot, checkpoint_id: int) -> Instant:
     count = source.checkpoints
     if 0 <= checkpoint_id < count:
         for generation in timeline.lineage(source.timeline, source.generation, checkpoint_id):
             found = _lines_before(source, generation, checkpoint_id)
             if found is not None:
                 chosen = _at_position(source, Position(generation, found))
-                # The cut part frees its id, and the first lines of a compaction contain
-                # none before it.
+                # The cut frees this id; the lines before the first checkpoint of a compacted file
+                # contain no lower one.
                 return msgspec.structs.replace(chosen, next_id=checkpoint_id)
     valid = f"0 to {count - 1} exist" if count else "the session has none yet"
     raise NotFound(f"checkpoint {checkpoint_id} does not exist: {valid}", session=source.session)
 
 
-def _lines_before(source: Captured, generation: int, checkpoint_id: int) -> int | None:
+def _lines_before(source: Snapshot, generation: int, checkpoint_id: int) -> int | None:
     replay = Replay()
     with source.view(generation) as view:
         for _, block in blocks_of(view.read):
@@ -261,7 +261,7 @@ def _lines_before(source: Captured, generation: int, checkpoint_id: int) -> int 
     return None
 
 
-def _at_turn(source: Captured, command: Fork) -> Instant:
+def _at_turn(source: Snapshot, command: Fork) -> Instant:
     wire = scan_wire(blocks_of(source.wire.read))
     last = len(wire.turns) - 1
     kept = command.turn if command.turn is not None else last - (command.undo or 0)
@@ -290,14 +290,14 @@ def _no_turn(command: Fork, count: int) -> str:
     return f"{command.undo} turns cannot be undone: the session has {count}"
 
 
-def _context_before(source: Captured, wire: WireScan, number: int) -> tuple[Position, int]:
-    """Where the context ended when a turn began.
+def _context_before(source: Snapshot, wire: WireScan, number: int) -> tuple[Position, int]:
+    """Return position and size of the context at the beginning of a turn.
 
-    Its event says so, or the turn is placed by its time and its text; in a session that was never
-    rewritten turns are counted instead, as kimi-cli does.
+    The position is in the turn's event, or is determined by the event's time and text. In a session
+    that was never rewritten turns are counted instead, as kimi-cli does.
 
     Raises:
-        BadRequest: nothing says where.
+        BadRequest: the position is unknown.
     """
     turn = wire.turns[number]
     if turn.at is None and source.generation > 0:
@@ -307,11 +307,11 @@ def _context_before(source: Captured, wire: WireScan, number: int) -> tuple[Posi
     return at, _size_before(source, at)
 
 
-def _placed(source: Captured, wire: WireScan, number: int) -> Position:
+def _placed(source: Snapshot, wire: WireScan, number: int) -> Position:
     survey = _Survey(source, wire, source.generation)
     generation = survey.generations[number]
     if generation is None:
-        why = "neither the time of its event nor the timeline says in which generation it began"
+        why = "neither the time of its event nor the timeline shows in which generation it began"
         raise _not_placed(source, number, why, survey.positions)
     if generation != source.generation:
         survey = _Survey(source, wire, generation)
@@ -321,22 +321,22 @@ def _placed(source: Captured, wire: WireScan, number: int) -> Position:
     return found
 
 
-def _not_placed(source: Captured, number: int, why: str, positions: list[Position]) -> BadRequest:
+def _not_placed(source: Snapshot, number: int, why: str, positions: list[Position]) -> BadRequest:
     some = list(map(str, positions[-_POSITIONS_NAMED:]))
     named = f"{', '.join(some[:-1])} or {some[-1]}" if len(some) > 1 else some[0]
     return BadRequest(
-        f"nothing says where the context ended when turn {number} began, because its event has no"
-        f" `_at` and {why}: fork at a position instead (`at`, or `steno fork --at`), such as"
-        f" {named}, which are before messages of the user and at the end of that generation",
+        f"the position at which turn {number} began is unknown, because its event has no `_at` and"
+        f" {why}: fork at a position instead (`at`, or `steno fork --at`), such as {named}, which"
+        " are before user messages and at the end of that generation",
         session=source.session,
     )
 
 
-def _counted(source: Captured, turn: Turn, number: int) -> Position:
-    """Where a turn began in a session that was never rewritten, by counting.
+def _counted(source: Snapshot, turn: Turn, number: int) -> Position:
+    """Return the beginning of a turn in a session that was never rewritten, by counting turns.
 
-    It stops where a later event of ours says that the context ended. A context with fewer turns is
-    taken as a whole, since some turns leave nothing in it.
+    The position is at most the `_at` of the next event that has one. If the context has fewer turns
+    the result is its end, since some turns leave no message.
     """
     with source.view(0) as view:
         lines = _end(view)[1]

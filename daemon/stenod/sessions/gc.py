@@ -1,10 +1,10 @@
-"""Giving up what was asked for: old generations of sessions, and what expired in the trash.
+"""Removal of past generations and of expired trash, on command.
 
-1. The timeline gets an entry with the removed generations, synced, so that a later reader finds the
-reason. 2. What may go is looked up again, since a rewrite may have come between. 3. The files are
-removed, the oldest first, and the folder is synced.
+1. The timeline gets a synced entry with the generations to remove, so that a later reader finds the
+reason. 2. The removable generations are determined again, since a rewrite may have come between.
+3. The files are removed, the oldest first, and the folder is synced.
 
-A crash leaves some of them; the next collection removes the rest.
+After a crash the next collection removes the rest.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ from steno_protocol.errors import StenoError
 from steno_protocol.replies import GarbageEntry, GcReport
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, timeline
-from stenod.core.garbage import Past, Wish
+from stenod.core.garbage import Past, Retention
 from stenod.recovery import crash_recovery, file_opening
 from stenod.sessions import trash
 from stenod.sessions.registry import Registry
@@ -27,7 +27,7 @@ from stenod.writer.services import Services
 
 
 class _Found(msgspec.Struct):
-    """What goes, or would."""
+    """The removed files, or with `dry_run` those to be removed."""
 
     entries: list[GarbageEntry] = msgspec.field(default_factory=list[GarbageEntry])
     files: int = 0
@@ -35,10 +35,10 @@ class _Found(msgspec.Struct):
     failed: list[str] = msgspec.field(default_factory=list[str])
 
     def add(self, session: str, file: str, size: int) -> None:
-        """Take one more file, or folder of the trash, into account."""
+        """Count one file, or one folder of the trash."""
         self.files += 1
         self.size += size
-        if len(self.entries) < limits.FINDINGS_TOLD_MAX:
+        if len(self.entries) < limits.FINDINGS_LISTED_MAX:
             self.entries.append(GarbageEntry(session=session, file=file, bytes=size))
 
 
@@ -46,10 +46,10 @@ class Collector:
     """Collects the garbage of one daemon.
 
     Args:
-        trees: where sessions lie.
+        trees: the session trees.
         disk: the disk they lie on.
         registry: the open sessions and their writers.
-        workshop: clocks, threads and settings.
+        services: clocks, threads and settings.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Collector:
         self._services = services
 
     async def collect(self, command: Gc) -> GcReport:
-        """Give up what a command asks for, or only say what that would be.
+        """Remove what a command asks for, or with `dry_run` only report it.
 
-        A session that cannot be opened is left as it is and named in the report.
+        A session that cannot be opened stays as it is and is named in the report.
 
         Raises:
             ShuttingDown: the daemon is ending.
@@ -88,7 +88,7 @@ class Collector:
         )
 
     def _rewritten(self, prefix: str) -> list[str]:
-        """Ids of the sessions that have more than the one generation which always stays."""
+        """List the sessions with more than the one past generation that always stays."""
         found: list[str] = []
         after, more = "", True
         while more:
@@ -99,18 +99,18 @@ class Collector:
         return found
 
     async def _collect_from(self, session: str, command: Gc, found: _Found) -> None:
-        place, wish = self._trees.place(session), self._wish(command)
+        place, retention = self._trees.place(session), self._retention(command)
         try:
-            chosen = await self._services.read(lambda: self._droppable(place, wish))
+            chosen = await self._services.read(lambda: self._droppable(place, retention))
             if chosen and not command.dry_run:
-                chosen = await self._drop(place, wish, chosen)
+                chosen = await self._drop(place, retention, chosen)
         except (StenoError, OSError) as error:
             found.failed.append(f"{session}: {error}")
             return
         for past in chosen:
             found.add(session, paths.generation_file(past.generation + 1), past.size)
 
-    async def _drop(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
+    async def _drop(self, place: Place, retention: Retention, chosen: list[Past]) -> list[Past]:
         writer = await self._registry.writer(place.session, "context")
         entry = TimelineEntry(
             kind=timeline_entries.COLLECTED,
@@ -119,10 +119,10 @@ class Collector:
             details={"generations": [past.generation for past in chosen]},
         )
         await writer.note(entry)  # 1.
-        return await self._services.read(lambda: self._remove(place, wish, chosen))
+        return await self._services.read(lambda: self._remove(place, retention, chosen))
 
-    def _remove(self, place: Place, wish: Wish, chosen: list[Past]) -> list[Past]:
-        still = self._droppable(place, wish)  # 2.
+    def _remove(self, place: Place, retention: Retention, chosen: list[Past]) -> list[Past]:
+        still = self._droppable(place, retention)  # 2.
         going = [past for past in chosen if past in still]
         with self._trees.opened(place) as folder:
             for past in going:  # 3.
@@ -130,7 +130,7 @@ class Collector:
             self._disk.fsync(folder)
         return going
 
-    def _droppable(self, place: Place, wish: Wish) -> list[Past]:
+    def _droppable(self, place: Place, retention: Retention) -> list[Past]:
         with self._trees.opened(place) as folder:
             entries = timeline.decode(read_file(self._disk, folder, paths.TIMELINE))
             present = crash_recovery.present_generation(self._disk, folder)
@@ -140,17 +140,17 @@ class Collector:
                 if generation < present
             ]
             mail = file_opening.pending_mail(self._disk, folder)
-        return garbage.droppable(past, entries, present, mail, wish)
+        return garbage.droppable(past, entries, present, mail, retention)
 
     def _past(self, folder: int, generation: int) -> Past:
         found = stat_generation(self._disk, folder, generation)
-        # A fork may have the same file: what has another name takes room until that goes, too.
+        # A fork may share the file, which takes room until its last name is removed.
         size = found.size if found.links == 1 else 0
         return Past(generation, size, found.modified_s)
 
-    def _wish(self, command: Gc) -> Wish:
+    def _retention(self, command: Gc) -> Retention:
         older_s = command.generations_older_s
-        return Wish(
+        return Retention(
             before=None if older_s is None else self._services.wall() - older_s,
             keep=command.keep_generations or 1,
             with_lineage=command.with_lineage,
@@ -164,7 +164,7 @@ class Collector:
         try:
             tree = self._disk.open_root(folder)
         except OSError:
-            # A tree that is not there has no trash.
+            # A tree that does not exist has no trash.
             return
         now = self._services.wall()
         expiry_s = trash.expiry_of(self._services.settings())

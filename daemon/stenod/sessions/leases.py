@@ -1,7 +1,7 @@
-"""Leases of running compactions: their holders and times of expiry.
+"""Leases of running compactions: holders and times of expiry.
 
-A lease is a courtesy between compactors, kept in memory: what makes a commit right is that the
-session was not rewritten since.
+Leases coordinate compactors and are kept in memory only. A commit is correct without one, because
+it is refused if the session was rewritten since.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from stenod.writer.writer import Writer
 
 
 class _Lease(msgspec.Struct):
-    """One compaction under way; `answer` is None while its cut is being looked for."""
+    """The lease of one compaction; `answer` is None until its cut is chosen."""
 
     name: str
     by: str
@@ -36,7 +36,7 @@ class Compactions:
     """The compactions of one daemon.
 
     Args:
-        run: runs the reading of files.
+        run: runs work that reads files.
         clock: monotonic seconds.
         wall: Unix time in seconds.
     """
@@ -50,20 +50,20 @@ class Compactions:
         self._leases: WeakKeyDictionary[Writer, _Lease] = WeakKeyDictionary()
 
     async def begin(self, writer: Writer, command: CompactBegin) -> Compaction:
-        """Say what to summarise, and hold the session for this compactor.
+        """Choose the lines to summarise, and grant the lease.
 
         Raises:
-            Busy: another compactor is at it.
-            Conflict: the session is being rewritten again and again.
+            Busy: another compactor has the lease.
+            Conflict: the session is being rewritten repeatedly.
             StenoError, OSError: the session cannot be opened or read.
         """
         held = self._live(writer)
         if held is not None:
-            return self._again(writer, held, command)
+            return self._renewed(writer, held, command)
         lease = _Lease(command.lease, command.by or "a client without a name", self._until(command))
         self._leases[writer] = lease
         try:
-            answer = lease.answer = await self._look(writer, command)
+            answer = lease.answer = await self._begin(writer, command)
         except BaseException:
             self._end(writer, lease)
             raise
@@ -72,7 +72,7 @@ class Compactions:
         return answer
 
     def abort(self, writer: Writer, command: CompactAbort) -> None:
-        """Give a compaction up, if it is under way."""
+        """Release the lease of a compaction, if it is held."""
         held = self._leases.get(writer)
         if held is None or held.name != command.lease:
             return
@@ -96,12 +96,12 @@ class Compactions:
         generation = Position.parse(held.answer.at).generation
         return held if generation == writer.feed.head.generation else None
 
-    def _again(self, writer: Writer, held: _Lease, command: CompactBegin) -> Compaction:
+    def _renewed(self, writer: Writer, held: _Lease, command: CompactBegin) -> Compaction:
         if held.name != command.lease or held.answer is None:
             left_s = held.until - self._clock()
             raise Busy(
                 f"{held.by} is compacting the session (lease {held.name}, {left_s:.0f} s left):"
-                " wait for it, or until its lease ends",
+                " wait for it, or until its lease expires",
                 session=writer.session,
             )
         held.until = self._until(command)
@@ -110,8 +110,8 @@ class Compactions:
     def _until(self, command: CompactBegin) -> float:
         return self._clock() + command.lease_ms / 1000
 
-    async def _look(self, writer: Writer, command: CompactBegin) -> Compaction:
-        for _ in range(limits.COMPACTION_LOOKS_MAX):
+    async def _begin(self, writer: Writer, command: CompactBegin) -> Compaction:
+        for _ in range(limits.COMPACTION_ATTEMPTS_MAX):
             opened = await writer.open()
             await writer.rest()
             if writer.opened is opened:
@@ -119,7 +119,7 @@ class Compactions:
                 if answer is not None:
                     return answer
         raise Conflict(
-            "the session is being rewritten again and again: try again later",
+            "the session is being rewritten repeatedly: try again later",
             session=writer.session,
             head=str(writer.feed.head),
         )
@@ -127,17 +127,17 @@ class Compactions:
     async def _cut(
         self, writer: Writer, opened: Opened, command: CompactBegin
     ) -> Compaction | None:
-        """What a session says of a compaction now, None if it was rewritten meanwhile."""
+        """Choose the cut and record it; None if the session was rewritten meanwhile."""
         machine, head = opened.machine, opened.machine.head
         # Only a context is compacted.
         assert isinstance(machine, Machine)
-        # In the same instant as the head: every later checkpoint is to have a larger id.
+        # At the same time as the head, so that every later checkpoint has a larger id.
         number = machine.reserve_checkpoint_id()
         cut, is_recorded = None, False
         try:
             cut = await self._choose(opened, head, command.preserve)
             if cut is not None:
-                # On disk, so that the id is not given to others by the next daemon either.
+                # On disk, so that the next daemon does not assign the id either.
                 await writer.note(self._entry(head, number, command))
                 is_recorded = True
         finally:
@@ -170,7 +170,7 @@ def _answer(head: Position, cut: Cut | None, number: int, command: CompactBegin)
     if cut is None:
         why = f"there is nothing before the last {command.preserve} user and assistant messages"
         if command.preserve <= 0:
-            why = "a compaction that is to preserve nothing would take the task away"
+            why = "a compaction that preserves nothing would remove the task from the context"
         return Compaction(at=str(head), cut=str(Position(head.generation, 0)), why=why)
     return Compaction(
         at=str(head),

@@ -1,10 +1,10 @@
-"""What people know a session by: title, labels and archive, kept in its `state.json`.
+"""Metadata of a session for people: title, labels and archive, in `state.json`.
 
     {"version":1,"custom_title":"a title","archived":true,"archived_at":1764000000.5,
      "labels":["review"],"forked_from":"team/planner-1"}
 
-The names are kimi-cli's where it has them; what else is in the file is kept byte for byte, since
-it is other programs' too. Everything here blocks.
+The names are kimi-cli's where it has them. Other fields belong to other programs, and are kept byte
+for byte. Everything here blocks.
 """
 
 import errno
@@ -29,7 +29,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a `state.json` says that steno knows of."""
+    """The fields of a `state.json` that steno uses."""
 
     title: str = ""
     labels: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Description(msgspec.Struct, frozen=True):
     forked_from: str | None = None
 
     def fits(self, command: List) -> bool:
-        """Whether a list that asks so shows the session."""
+        """Whether the session matches the filters of a `list`."""
         if command.archived != "all" and self.archived != (command.archived == "only"):
             return False
         has_title = command.title.casefold() in self.title.casefold()
@@ -48,7 +48,7 @@ NOTHING: Final = Description()
 
 
 def read(disk: Disk, folder: int) -> Description:
-    """What is known of a session; a damaged file says nothing."""
+    """Read a session's metadata; a damaged file counts as empty."""
     try:
         state = _decode(_content(disk, folder))
     except (OSError, *_UNREADABLE):
@@ -57,11 +57,11 @@ def read(disk: Disk, folder: int) -> Description:
 
 
 def change(disk: Disk, folder: int, command: Describe, path: str, now: float) -> None:
-    """Set what a command names; durable on return, and in one instant.
+    """Set the fields of a command atomically; durable on return.
 
     Raises:
         Corrupt: the file is damaged, and the command does not replace it; nothing was changed.
-        OutcomeUnknown: the disk failed when it was changed.
+        OutcomeUnknown: the disk failed during the change.
         OSError: the disk failed; nothing was changed.
     """
     data = _content(disk, folder)
@@ -74,7 +74,7 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
             raise Corrupt(
                 f"{path}/{paths.STATE} is damaged ({error}), and nothing was changed: `steno"
                 f" repair {command.session} --apply` (from Python: describe(replace_damaged=True))"
-                " keeps it beside a new one; then describe the session again",
+                " moves it aside; then describe the session again",
                 session=command.session,
             ) from None
         _keep_damaged(disk, folder)
@@ -83,14 +83,14 @@ def change(disk: Disk, folder: int, command: Describe, path: str, now: float) ->
         if data and not _names_something(command):
             return
     changed = {**state, **_changes(command, is_archived=is_archived, now=now)}
-    # What kimi-cli takes for its default need not be there.
+    # A missing field has kimi-cli's default.
     _write(disk, folder, {name: value for name, value in changed.items() if value is not None})
     try:
         disk.rename(folder, paths.STATE_NEW, paths.STATE)
         disk.fsync(folder)
     except OSError as error:
         raise OutcomeUnknown(
-            f"the description may be changed, and the disk refused to keep it ({error}): describe"
+            f"the description may be changed, and the disk failed to sync it ({error}): describe"
             " the session again",
             session=command.session,
             code=ErrorCode.STORAGE_FAILED,
@@ -108,7 +108,7 @@ def _names_something(command: Describe) -> bool:
 
 
 def _keep_damaged(disk: Disk, folder: int) -> None:
-    """Give a damaged file a second name, on the disk before its first one gets a new file.
+    """Give a damaged file a second name, synced before a new file replaces the first.
 
     A second name takes no room and copies nothing, however large the file is.
     """
@@ -120,19 +120,19 @@ def _keep_damaged(disk: Disk, folder: int) -> None:
             disk.link(folder, paths.STATE, kept)
         elif damaged is None or there.inode != damaged.inode:
             continue
-        # Also where it has the name already: a repair that died may not have synced it.
+        # Even if the name exists: an interrupted repair may not have synced it.
         disk.fsync(folder)
         return
     raise OSError(
         errno.EEXIST,
-        f"{limits.DAMAGED_STATES_MAX} damaged ones were kept before: remove those that nobody"
-        " needs",
+        f"{limits.DAMAGED_STATES_MAX} damaged copies are kept already: remove those that are not"
+        " needed",
         paths.damaged_state_file(1),
     )
 
 
 def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
-    """Write a session's next `state.json` beside the one that is there, synced."""
+    """Write a session's next `state.json` beside the present one, and sync it."""
     remove(disk, folder, paths.STATE_NEW)
     handle = disk.open_new(folder, paths.STATE_NEW)
     try:
@@ -143,7 +143,7 @@ def _write(disk: Disk, folder: int, state: Mapping[str, Any]) -> None:
 
 
 def _content(disk: Disk, folder: int) -> bytes:
-    """The file's bytes, none if there is none; one that is too large is read as damaged."""
+    """Read the file, empty if it does not exist; one that is too large reads as damaged."""
     try:
         handle = disk.open_read(folder, paths.STATE)
     except FileNotFoundError:
@@ -155,10 +155,10 @@ def _content(disk: Disk, folder: int) -> bytes:
 
 
 def _changes(command: Describe, *, is_archived: bool, now: float) -> dict[str, Any]:
-    """The keys that a command changes; None is for one that goes away."""
+    """Return the fields that a command changes; None removes a field."""
     changes: dict[str, Any] = {}
     if command.title is not None:
-        # The other flag keeps kimi-cli from making a title of its own.
+        # `title_generated` keeps kimi-cli from generating a title.
         changes["custom_title"] = command.title or None
         changes["title_generated"] = True if command.title else None
     if command.labels is not None:
@@ -166,7 +166,7 @@ def _changes(command: Describe, *, is_archived: bool, now: float) -> dict[str, A
     if command.archived is not None and command.archived != is_archived:
         changes["archived"] = command.archived
         changes["archived_at"] = now if command.archived else None
-        # A user who unarchives a session does not want kimi-cli to archive it again.
+        # kimi-cli must not archive a session again that the user has unarchived.
         changes["auto_archive_exempt"] = not command.archived
     return changes
 

@@ -17,7 +17,7 @@ from stenod.recovery.file_opening import Inspection
 from stenod.sessions import fork, metadata, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
-from stenod.sessions.fork_point import Captured
+from stenod.sessions.fork_point import Snapshot
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class Operations:
-    """Looks after the sessions of one daemon.
+    """Operations on the sessions of one daemon.
 
     Args:
-        trees: where sessions lie.
+        trees: the session trees.
         disk: the disk they lie on.
         registry: the open sessions and their writers.
-        looks: looks at them.
-        workshop: clocks and threads.
+        queries: queries about them.
+        services: clocks and threads.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Operations:
         trees: SessionFolders,
         disk: Disk,
         registry: Registry,
-        looks: Queries,
+        queries: Queries,
         services: Services,
     ) -> None:
         self._trees = trees
         self._disk = disk
         self._registry = registry
-        self._looks = looks
+        self._queries = queries
         self._services = services
         self._describing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._verifying = anyio.Semaphore(limits.VERIFICATIONS_MAX)
@@ -58,11 +58,11 @@ class Operations:
         self._under_way: set[tuple[str, str]] = set()
 
     async def serve(self, command: WholeCommand) -> SessionStat | Deleted | Verification:
-        """Carry a command out; the result is durable on return.
+        """Execute a command; its effect is durable on return.
 
         Raises:
-            StenoError: it was refused, or its outcome is unknown.
-            OSError: the disk failed; nothing was done.
+            StenoError: the command was refused, or its outcome is unknown.
+            OSError: the disk failed; nothing was changed.
         """
         match command:
             case Stat():
@@ -83,9 +83,9 @@ class Operations:
                 assert_never(command)
 
     async def sweep_when_due(self) -> None:
-        """Remove what unfinished forks left behind and what expired in the trash, once a day.
+        """Remove leftovers of unfinished forks and expired trash, once a day.
 
-        While more has expired than one sweep removes, it is due again at the next look.
+        If more has expired than one sweep removes, the next call sweeps again.
         """
         now = self._services.monotonic()
         if self._swept_at is not None and now - self._swept_at < limits.TRASH_SWEEP_S:
@@ -105,7 +105,7 @@ class Operations:
         try:
             tree = self._disk.open_root(folder)
         except OSError:
-            # A tree that is not there has nothing to remove.
+            # A tree that does not exist has nothing to remove.
             return 0, 0
         try:
             wall = self._services.wall()
@@ -117,14 +117,14 @@ class Operations:
             self._disk.close(tree)
 
     async def _stat(self, session: str) -> SessionStat:
-        inspection, view = await self._looks.inspect(session)
+        inspection, view = await self._queries.inspect(session)
         if view is not None:
             view.release()
         return await self._stat_of(session, inspection, is_open=view is None)
 
     async def _open(self, command: Open) -> SessionStat:
         opened = await self._registry.open(command)
-        inspection, view = await self._looks.inspect(command.session)
+        inspection, view = await self._queries.inspect(command.session)
         if view is not None:
             view.release()
         return await self._stat_of(
@@ -158,26 +158,26 @@ class Operations:
         )
 
     async def _verify(self, session: str) -> Verification:
-        """Look through all files of a session for damage; it is not opened for writing."""
+        """Check all files of a session for damage, without opening it for writing."""
         place = self._trees.place(session)
-        looks = limits.VERIFY_LOOKS_MAX
+        attempts = limits.VERIFY_ATTEMPTS_MAX
         async with self._verifying:
             await self._registry.found(session)
             while True:
-                looks -= 1
+                attempts -= 1
                 is_live, log = self._is_live(session), self._log(session)
-                is_believed = is_live or (looks == 0 and log is not None)
+                is_believed = is_live or (attempts == 0 and log is not None)
                 report = await self._verified(place, is_live=is_believed)
-                if is_believed or looks == 0 or self._log(session) == log:
+                if is_believed or attempts == 0 or self._log(session) == log:
                     return report
 
     async def _verified(self, place: Place, *, is_live: bool) -> Verification:
         if is_live or self._log(place.session) is None:
-            context = await self._looks.readable(place.session, "context", None)
+            context = await self._queries.readable(place.session, "context", None)
         else:
             context = await self._services.read(lambda: self._trees.readable(place, None))
         try:
-            wire = await self._looks.readable(place.session, "wire", None)
+            wire = await self._queries.readable(place.session, "wire", None)
             live = context.generation if is_live else None
             try:
                 return await self._services.read(
@@ -189,11 +189,10 @@ class Operations:
             context.view.release()
 
     def _is_live(self, session: str) -> bool:
-        """True for an open session with a file that its writer left unchanged or is changing right
-        now.
+        """Whether a session is open and no other program has changed its file.
 
-        What another program changed is taken in by the next command; until then it is looked at
-        as the file of a session that is not open.
+        The next command takes in another program's changes; until then the file is checked as that
+        of a closed session.
         """
         found = self._registry.known(session)
         if found is None or found.context.opened is None:
@@ -201,14 +200,15 @@ class Operations:
         return found.context.is_serving or not found.context.opened.log.is_foreign_changed()
 
     def _log(self, session: str) -> tuple[int, int, int] | None:
-        """What changes with all that a session's writer does."""
+        """Return a value that changes with every change by the session's writer."""
         found = self._registry.known(session)
         opened = found.opened("context") if found is not None else None
         return (id(opened), opened.log.generation, opened.log.size) if opened is not None else None
 
     async def _describe(self, command: Describe) -> SessionStat:
         self._registry.check_taking()
-        # Open, so that no other daemon has it; and one at a time, since each keeps the rest.
+        # The session is opened, so that no other daemon has it. Changes run one at a time, since
+        # each one rewrites the whole file.
         await self._registry.writer(command.session, "context")
         lock = self._describing.setdefault(command.session, anyio.Lock())
         place = self._trees.place(command.session)
@@ -231,14 +231,14 @@ class Operations:
             await self._check_room(source, target)
             with self._registry.kept_out(target):
                 made = await self._make(wanted)
-        await self._tell_source(wanted, made)
+        await self._record_in_source(wanted, made)
         return made
 
     async def _check_room(self, source: Place, target: Place) -> None:
-        """Refuse a fork for which there is no room.
+        """Refuse a fork that does not fit.
 
         Raises:
-            TooLarge, StorageFailed: nothing was made.
+            TooLarge, StorageFailed: nothing was created.
         """
         quotas = self._services.quotas
         if quotas is not None:
@@ -248,32 +248,32 @@ class Operations:
                 raise room.refusal
 
     async def _make(self, wanted: Wanted) -> SessionStat:
-        async with self._captured(wanted.source) as (captured, stamp):
+        async with self._snapshot(wanted.source) as (snapshot, stamp):
             asked = msgspec.structs.replace(wanted, stamp=stamp)
-            fork.check_key(asked, captured.timeline)
+            fork.check_key(asked, snapshot.timeline)
             return await self._services.read(
-                lambda: fork.make(self._disk, self._trees, captured, asked)
+                lambda: fork.make(self._disk, self._trees, snapshot, asked)
             )
 
     @asynccontextmanager
-    async def _captured(self, place: Place) -> AsyncGenerator[tuple[Captured, bool]]:
-        """A session as it is now, and whether its lines bear `_id`; its writers go on.
+    async def _snapshot(self, place: Place) -> AsyncGenerator[tuple[Snapshot, bool]]:
+        """Take a snapshot of a session, and return whether its lines have stamps; writers go on.
 
-        The wire file is looked at before the context, so that none of its events is of an instant
-        which the context has not reached. The timeline comes last: it contains every rewrite that
-        led to this context, and what came since is passed over.
+        The wire file is read before the context, so that none of its events is later than the
+        context. The timeline is read last, so that it contains every rewrite that led to this
+        context; later entries are ignored.
         """
         session = place.session
         opened = await (await self._registry.writer(session, "context")).open()
         held: list[Readable] = []
         try:
-            held.append(await self._looks.readable(session, "wire", None))
-            held.append(await self._looks.readable(session, "context", None))
+            held.append(await self._queries.readable(session, "wire", None))
+            held.append(await self._queries.readable(session, "context", None))
             wire, context = held
             checkpoints = opened.machine.counters.n_checkpoints
-            timeline = await self._looks.timeline(session)
+            timeline = await self._queries.timeline(session)
             yield (
-                Captured(
+                Snapshot(
                     session=session,
                     generation=context.generation,
                     context=context.view,
@@ -289,12 +289,11 @@ class Operations:
             for readable in held:
                 readable.view.release()
 
-    async def _tell_source(self, wanted: Wanted, made: SessionStat) -> None:
-        """Record the fork in the timeline of its source, unless it is recorded or the source is
-        gone."""
+    async def _record_in_source(self, wanted: Wanted, made: SessionStat) -> None:
+        """Record the fork in its source's timeline, unless it is there or the source is gone."""
         session = wanted.source.session
         try:
-            entries = await self._looks.timeline(session)
+            entries = await self._queries.timeline(session)
             if not fork.is_recorded(wanted, entries):
                 writer = await self._registry.writer(session, "context")
                 await writer.note(fork.source_entry(wanted, made))
@@ -302,8 +301,8 @@ class Operations:
             return
         except (StenoError, OSError) as error:
             raise OutcomeUnknown(
-                f"the fork {made.session!r} is made, and the timeline of its source could not be"
-                f" recorded there ({error}): send the command again with its key",
+                f"the fork {made.session!r} is made, but could not be recorded in the timeline of"
+                f" its source ({error}): send the command again with its key",
                 session=session,
                 code=getattr(error, "code", None),
                 key=wanted.command.key,
@@ -313,7 +312,7 @@ class Operations:
         place = self._trees.place(command.session)
         done = await self._found_in_trash(place, command)
         if done is not None:
-            # A session that was made under this id since is left alone.
+            # A session that was created with this id since is not deleted.
             return done
         self._registry.check_taking()
         with self._registry.kept_out(place):
@@ -336,15 +335,15 @@ class Operations:
 
     @contextmanager
     def _alone(self, command: Fork | Delete) -> Generator[None]:
-        """Refuse a copy of a command while another copy of it is being served.
+        """Refuse a copy of a command while another copy is being served.
 
         Raises:
-            OutcomeUnknown: one is, and its outcome is not known yet.
+            OutcomeUnknown: another copy is being served, and its outcome is not yet known.
         """
         copies = (command.session, command.key)
         if copies in self._under_way:
             raise OutcomeUnknown(
-                "this very command was sent before and is being served: send it again with its key",
+                "the same command is being served already: send it again with its key",
                 session=command.session,
                 code=ErrorCode.BUSY,
                 key=command.key,
@@ -356,17 +355,17 @@ class Operations:
             self._under_way.discard(copies)
 
     async def _done_before(self, command: Fork | Delete, find: Callable[[], T]) -> T:
-        """What `find` finds of an earlier copy of a command.
+        """Return the result of an earlier copy of a command, by `find`.
 
         Raises:
-            OutcomeUnknown: the disk cannot be read, or cannot keep the result of that copy.
+            OutcomeUnknown: the disk cannot be read, or cannot sync the result of that copy.
         """
         try:
             return await self._services.read(find)
         except OSError as error:
             raise OutcomeUnknown(
-                f"the disk failed while looking for an earlier result or keeping it ({error}):"
-                " send the command again with its key",
+                f"the disk failed while an earlier result was looked up or synced ({error}): send"
+                " the command again with its key",
                 session=command.session,
                 code=ErrorCode.STORAGE_FAILED,
                 key=command.key,

@@ -1,7 +1,7 @@
-"""Queries about sessions: answered by the writer of an open one, by the files of another.
+"""Queries about open and closed sessions.
 
-Nothing is changed by a look, but that an open session takes in what another program did to it, and
-that one whose file is in doubt is opened, which proves the file.
+A query changes nothing, with two exceptions: an open session takes in the changes of another
+program, and a session whose sync failed is opened, which writes the doubtful bytes again.
 """
 
 from steno_protocol.commands import List, Read, ReadWire
@@ -21,12 +21,12 @@ from stenod.writer.services import Services
 
 
 class Queries:
-    """Looks at the sessions of one daemon.
+    """Queries about the sessions of one daemon.
 
     Args:
         registry: the open sessions and their writers.
-        trees: where they lie.
-        workshop: runs what blocks.
+        trees: the session trees.
+        services: runs blocking work.
     """
 
     def __init__(self, registry: Registry, trees: SessionFolders, services: Services) -> None:
@@ -35,11 +35,11 @@ class Queries:
         self._services = services
 
     async def sessions(self, wanted: List) -> Sessions:
-        """Sessions by id, up to the limit."""
+        """List sessions by id, up to the limit."""
         return await self._services.read(lambda: self._trees.sessions(wanted))
 
     async def inspect(self, session: str) -> tuple[Inspection, FileView | None]:
-        """What a session's files say and, if it is not open, what of them may be read."""
+        """Return a session's numbers and, if it is closed, the readable bytes of its context."""
         found = await self._registry.found(session)
         if found is not None:
             await found.context.look()
@@ -54,21 +54,24 @@ class Queries:
             return inspection_of(opened), None
 
     async def read(self, command: Read, *, is_local: bool) -> tuple[Lines, bytes]:
-        """The answer to a `read` or `read_wire`, and its block.
+        """Answer a `read` or `read_wire` with its block.
 
         Args:
-            command: what is wanted.
+            command: the command.
             is_local: the reader is on this machine, and may get the path of the file.
 
         Raises:
-            NotFound: there is no such session or generation.
-            BadRequest: a position is none of the file, or of another generation.
+            NotFound: the session or generation does not exist.
+            BadRequest: a position is not one of the file, or is in another generation.
         """
         after = Position.parse(command.after) if command.after is not None else None
         generation = after.generation if after is not None else None
         file: File = "wire" if isinstance(command, ReadWire) else "context"
         if file == "wire" and generation not in {None, 0}:
-            raise BadRequest(f"{after} is no position of a wire file: they are all of generation 0")
+            raise BadRequest(
+                f"{after} is not a position of a wire file: all of them have generation 0",
+                session=command.session,
+            )
         found = await self.readable(command.session, file, generation)
         try:
             return await self._services.read(lambda: found.answer(command, is_local=is_local))
@@ -76,15 +79,15 @@ class Queries:
             found.view.release()
 
     async def readable(self, session: str, file: File, generation: int | None) -> Readable:
-        """What may be read of one generation of a file, None for the present one.
+        """Return the readable bytes of one generation of a file, None for the present one.
 
         Raises:
-            NotFound: there is no such session or generation.
+            NotFound: the session or generation does not exist.
         """
         try:
             return await self._readable(session, file, generation)
         except Unproven:
-            # Its opening for writing writes again what a failed sync may have dropped.
+            # Opening it for writing writes the bytes again that a failed sync may have dropped.
             await self._registry.writer(session, file)
             return await self._readable(session, file, generation)
 
@@ -92,7 +95,7 @@ class Queries:
         found = self._registry.known(session)
         if found is not None and found.opened(file) is not None:
             await found.writer(file).settle()
-        # It may have been closed meanwhile, or be another one.
+        # It may have been closed meanwhile, or replaced by another one.
         found = self._registry.known(session)
         opened = found.opened(file) if found is not None else None
         if opened is not None and generation in {None, opened.log.generation}:
@@ -105,12 +108,12 @@ class Queries:
         return await self._services.read(lambda: self._trees.readable(place, generation))
 
     async def timeline(self, session: str) -> list[TimelineEntry]:
-        """What ever happened to a session, rotations by other programs included."""
+        """Return a session's timeline, rotations by other programs included."""
         place = self._trees.place(session)
         return await self._services.read(lambda: self._trees.timeline(place))
 
     async def pending_mail(self, session: str) -> Mail | None:
-        """The D-Mail that waits in a session."""
+        """Return the pending D-Mail of a session."""
         found = await self._registry.found(session)
         opened = found.opened("context") if found is not None else None
         if opened is not None and isinstance(opened.machine, Machine):

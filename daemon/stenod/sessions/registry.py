@@ -1,4 +1,4 @@
-"""Which session has which writer: opened on first use, one a folder, closed when idle."""
+"""Registry of open sessions: opened on first use, closed when idle."""
 
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -29,18 +29,18 @@ _MOVED: Final = "another program moved or replaced its folder: open it again"
 
 
 class Registry:
-    """The writers of one daemon.
+    """The open sessions of one daemon; each folder has at most one.
 
     Args:
-        trees: where sessions lie.
+        trees: the session trees.
         disk: the disk they lie on.
-        workshop: what writers work with.
+        services: the services of the writers.
         spawn: starts a task in the background.
-        handles: how many files the process may open.
+        handles: the limit of open files.
 
     Attributes:
-        group_commit: serves what was submitted since it did so last.
-        look_around: called before a session is opened or changed as a whole; it closes the registry
+        group_commit: serves the commands that were submitted since its last run.
+        check_root: called before a session is opened or changed as a whole; it closes the registry
             if the root may be another daemon's.
     """
 
@@ -52,8 +52,8 @@ class Registry:
         spawn: Spawn,
         handles: HandleLimit | None = None,
     ) -> None:
-        self.look_around: Callable[[], None] = lambda: None
-        self._looked_at = -limits.ROOM_LOOK_S
+        self.check_root: Callable[[], None] = lambda: None
+        self._root_checked_at = -limits.ROOM_CHECK_S
         self._trees = trees
         self._disk = disk
         self._services = services
@@ -75,14 +75,14 @@ class Registry:
 
     @property
     def queued(self) -> int:
-        """Commands that wait for a writer."""
+        """Commands in all mailboxes."""
         writers = [writer for session in self._sessions.values() for writer in session.writers]
         waiting = sum(len(writer.mailbox) for writer in writers)
         return waiting + sum(map(len, self._resolving.values()))
 
     @property
     def queued_most(self) -> int:
-        """Commands that wait for the writer which most wait for."""
+        """Commands in the fullest mailbox."""
         writers = [writer for session in self._sessions.values() for writer in session.writers]
         return max((len(writer.mailbox) for writer in writers), default=0)
 
@@ -92,22 +92,22 @@ class Registry:
         return [session for session in self._sessions.values() if session.is_followed]
 
     def known(self, session: str) -> Session | None:
-        """The open session of an id, without a check of its folder; `found` checks it."""
+        """Return the open session of an id; unlike `found`, do not check its folder."""
         return self._addresses.get(session)
 
     def writers(self, session: str) -> list[Writer]:
-        """The writers of a session, none while it is not open."""
+        """Return the writers of a session, none while it is closed."""
         found = self._addresses.get(session)
         return found.writers if found is not None else []
 
     def submit(self, session: str, item: Item) -> None:
-        """Give a command to its session's writer, which is started if need be.
+        """Queue a command for its session's writer, which is started if necessary.
 
-        It is served in the next group commit.
+        The next group commit serves it.
 
         Raises:
-            OutcomeUnknown: it was not queued, and says that it may have been applied before.
-            StenoError: it was not queued.
+            OutcomeUnknown: the command was not queued, and may have been applied before.
+            StenoError: the command was not queued.
         """
         found = self._addresses.get(session)
         try:
@@ -123,7 +123,7 @@ class Registry:
 
     def commit(self) -> None:
         """Store what was submitted since the last call, and send the replies."""
-        if self._services.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
+        if self._services.monotonic() - self._root_checked_at >= limits.ROOM_CHECK_S:
             self._check_root()
         self.group_commit.serve()
         self._services.flush()
@@ -142,18 +142,18 @@ class Registry:
         self._spawn(lambda: self._resolve(session))
 
     def check_taking(self) -> None:
-        """Refuse what opens or changes sessions while the daemon is ending.
+        """Refuse to open or change sessions while the daemon is ending.
 
         Raises:
-            ShuttingDown: it is, or begins to as its root is lost.
+            ShuttingDown: the daemon is ending, or ends now because its root is lost.
         """
         self._check_root()
         if self._closing:
             raise draining()
 
     def _check_root(self) -> None:
-        self._looked_at = self._services.monotonic()
-        self.look_around()
+        self._root_checked_at = self._services.monotonic()
+        self.check_root()
 
     @contextmanager
     def kept_out(self, place: Place) -> Generator[None]:
@@ -172,12 +172,12 @@ class Registry:
 
     @asynccontextmanager
     async def ended(self, place: Place) -> AsyncGenerator[None]:
-        """Close a session that others are kept out of, and those below it.
+        """Close a session that is kept out, and those below it.
 
-        What is queued for them is written and answered first. Their followers get an event at
-        the end of the block that there is nothing to follow any more.
+        Their queued commands are written and answered first. At the end of the block their
+        followers get `gone`.
         """
-        # One that was moved there is still locked under its old name.
+        # A session that another program moved there is still open under its old name.
         beside = [each for each in self._sessions.values() if each.place.tree == place.tree]
         await self.close_moved([(each, each.place) for each in beside])
         found = [each for each in self._sessions.values() if each.place.is_within(place)]
@@ -191,27 +191,27 @@ class Registry:
             _end_feeds(found, why)
 
     async def open(self, command: Open) -> Opened:
-        """Open a session for writing, making it if it is not there.
+        """Open a session for writing, and create it if necessary.
 
         Raises:
-            NotFound: it is not there and is not to be made.
-            Exists: it is there, and `exclusive` asks for a new one.
-            StenoError, OSError: it cannot be opened.
+            NotFound: the session does not exist and `create` is false.
+            Exists: the session exists and `exclusive` is true.
+            StenoError, OSError: the session cannot be opened.
         """
         session, key = command.session, command.key
         found = await self._session(session, create=command.create)
         how = OpenOptions(create=command.create, stamp=command.stamp, by=command.by, key=key)
         opened = await found.context.open(how)
-        # Of several concurrent callers, one created it: the one with the key, or else the first.
+        # Of several concurrent callers one created it: the one with the key, otherwise the first.
         is_first = opened.created and not found.is_claimed
         is_made = is_first if opened.made_by_key is None else key == opened.made_by_key
         found.is_claimed = True
         if command.exclusive and not is_made:
-            raise Exists("the session is there already: open it without exclusive", session=session)
+            raise Exists("the session exists already: open it without exclusive", session=session)
         return msgspec.structs.replace(opened, created=is_made)
 
     async def writer(self, session: str, file: File) -> Writer:
-        """The writer of one file of a session that is there, the file open."""
+        """Return the writer of a file of an existing session, with the file open."""
         found = await self._session(session, create=False)
         writer = found.writer(file)
         await writer.open()
@@ -219,11 +219,10 @@ class Registry:
         return writer
 
     async def found(self, session: str) -> Session | None:
-        """The open session of an id, if that still leads to its folder.
+        """Return the open session of an id, if the id still leads to its folder.
 
-        Another program may have moved the folder away, or put another one in its place: what is
-        there now is what a command is about that begins something. Commands of the session itself
-        go to the open files until the next check here.
+        Another program may have moved or replaced the folder; the session is closed then. Queued
+        mutations go to the open files until this check.
         """
         found = self._addresses.get(session)
         if found is not None:
@@ -232,11 +231,13 @@ class Registry:
 
     async def close_moved(self, known: Sequence[tuple[Session, Place]]) -> None:
         """Close sessions with a moved folder; queued commands are written first."""
-        looks = [(session, place, self._names[session][0]) for session, place in known]
+        checks = [(session, place, self._names[session][0]) for session, place in known]
 
         def moved() -> set[Session]:
             return {
-                each for each, place, identity in looks if not self._trees.leads_to(place, identity)
+                each
+                for each, place, identity in checks
+                if not self._trees.leads_to(place, identity)
             }
 
         found = await self._services.read(moved)
@@ -246,7 +247,7 @@ class Registry:
         _end_feeds(found, _MOVED)
 
     def retire_idle(self) -> None:
-        """Close what was not used for long, and the longest unused of too many."""
+        """Close sessions that are idle, and the least recently used ones above the limit."""
         since = self._services.monotonic() - self._services.settings().number("life.session_idle_s")
         surplus = len(self._sessions) - self._sessions_max
         for number, session in enumerate(self._unused()):
@@ -255,13 +256,13 @@ class Registry:
 
     @property
     def _sessions_max(self) -> int:
-        """How many sessions may be open while others want to be."""
+        """The number of sessions that may be open at a time."""
         wanted = self._services.settings().count("life.sessions_open")
-        # The other half is for connections, reads and rewrites.
+        # Half of the handles is for connections, reads and rewrites.
         return max(1, min(wanted, self._handles.most // 2 // limits.HANDLES_PER_SESSION_MAX))
 
     def _unused(self) -> list[Session]:
-        """Sessions that can be closed, the longest unused first."""
+        """Return the sessions that can be closed, the least recently used first."""
         idle = (session for session in self._sessions.values() if session.is_idle)
         return sorted(idle, key=lambda session: session.used_at)
 
@@ -269,7 +270,7 @@ class Registry:
         """Close some unused sessions, if the limit of open ones is reached.
 
         Raises:
-            Busy: another one would take handles that others need.
+            Busy: no file handles are left for another session.
         """
         is_room = self._handles.take(limits.HANDLES_PER_SESSION_MAX)
         surplus = len(self._sessions) + 1 - self._sessions_max
@@ -289,17 +290,17 @@ class Registry:
         self._forget(session)
 
     def end_stalled(self) -> None:
-        """End the subscriptions of clients that do not read."""
+        """End the subscriptions of clients that stopped reading."""
         for session in list(self._sessions.values()):
             for writer in session.writers:
                 self._services.statistics.lagged += writer.feed.end_stalled()
 
     async def wait_quiet(self) -> None:
-        """Return when no writer task is running any more."""
+        """Wait until no writer task is running."""
         await self._wait_for(lambda: not (self._serving or self._resolving))
 
     def close(self) -> None:
-        """Take nothing more; what is queued is still written, then every writer ends."""
+        """Refuse further commands; writers write the queued ones and end."""
         self._closing = True
         for session in self._sessions.values():
             session.close()
@@ -319,7 +320,7 @@ class Registry:
         return found
 
     async def _resolve(self, session: str) -> None:
-        """Find the writer that queued commands are for, or refuse them."""
+        """Find the writer of commands that were queued for a closed session, or refuse them."""
         try:
             found = await self._session(session, create=False)
         except Exception as error:
@@ -339,7 +340,7 @@ class Registry:
         self._services.flush()
 
     async def _was_deleted(self, session: str) -> bool:
-        """Whether the trash may have a session of this id; True if it cannot be read."""
+        """Whether the trash has a session of this id; True if it cannot be read."""
         try:
             place = self._trees.place(session)
             return await self._services.read(lambda: trash.has(self._disk, self._trees, place))
@@ -349,7 +350,7 @@ class Registry:
             return False
 
     async def _end(self, session: Session) -> None:
-        """Let a session's writers write what is queued; return when its files are closed."""
+        """End a session: write its queued commands, and wait until its files are closed."""
         if session in self._names:
             self._forget(session)
         for writer in session.writers:
@@ -358,8 +359,8 @@ class Registry:
     async def _end_writer(self, writer: Writer) -> None:
         writer.mailbox.close()
         await self._wait_for(lambda: writer not in self._serving)
-        # An earlier caller may still be opening its files in a thread. One opens at a time, so
-        # that this waits until they are closed again, and is refused then.
+        # An earlier caller may still be opening its files in a thread. Openings run one at a time,
+        # so this one waits until the files are closed again, and is then refused.
         with suppress(StenoError, OSError):
             await writer.open()
 
@@ -391,7 +392,7 @@ class Registry:
     def _start(self, writer: Writer) -> None:
         self._serving.add(writer)
         if self._closing:
-            # For a caller from before the end, or a wire file: it ends too, and takes no command.
+            # The daemon is ending: this writer serves a caller from before, and ends as well.
             writer.mailbox.close()
 
         async def serve() -> None:
@@ -407,13 +408,13 @@ class Registry:
         self._spawn(serve)
 
     def _drop(self, writer: Writer) -> None:
-        """A writer met a fault of ours: the next command opens its session anew."""
+        """Close a session after an internal error; the next command opens it again."""
         for session in list(self._sessions.values()):
             if writer in session.writers:
                 session.close()
                 self._forget(session)
                 _end_feeds([session], _CLOSED)
-        # They were not started: their clients send them again, to the next writer.
+        # These commands were not started; their clients send them to the next writer.
         for item in writer.mailbox.take_all():
             item.to.refuse(doubted(ended(writer.session), item.command))
         self._services.flush()

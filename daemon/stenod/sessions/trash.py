@@ -1,10 +1,10 @@
-"""Deleted sessions: moved to `.trash` of their tree in one instant, removed from there in time.
+"""The trash of a session tree: deleted sessions until they expire.
 
     <tree>/.trash/1764000000.0199f1c2-5b36-7620-8000-18293a4b5c6d.team~planner-1
 
-The name says when a session was deleted, by the command of which key, and what its id was; nothing
-else has to be kept. To bring one back, stop using its id and move the folder to its old place.
-Everything here blocks.
+A name contains the time of deletion, the command's key and the session's id; there are no other
+records. To restore a session, stop using its id and move the folder to its old place. Everything
+here blocks.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from steno_protocol.settings import Settings
 from stenod.runtime.error_mapping import remedy_of
 from stenod.sessions.session_folders import Place, SessionFolders, no_present
 from stenod.store.disk import Disk, close_with
-from stenod.store.rmtree import remove_all
+from stenod.store.names import remove_all
 
 _NAME: Final = re.compile(r"([1-9][0-9]{0,11})\.([A-Za-z0-9_-]{1,64})\.(.+)", re.ASCII)
 _ID_CHARS_MAX: Final = 128
-"""Of the id in a name: with the rest of it a file system's 255 bytes are not exceeded."""
+"""Characters of the id in a name, so that the name has at most a file system's 255 bytes."""
 
 _UNMOVED: Final = (errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
-"""How the kernel refuses to move a folder before it begins."""
+"""Errors of a folder's move after which the folder is at its old place."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -44,20 +44,17 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def expiry_of(settings: Settings) -> float:
-    """How long what was deleted is kept, in seconds."""
+    """Return the time for which deleted sessions are kept, in seconds."""
     return settings.number("disk.trash_days") * limits.DAY_S
 
 
 def find(
     disk: Disk, trees: SessionFolders, place: Place, command: Delete, expiry_s: float
 ) -> Deleted | None:
-    """The first answer of a deletion that was done before, durable now.
-
-    Args:
-        expiry_s: how long what was deleted is kept.
+    """Return the first answer of an earlier, now durable deletion; None if there was none.
 
     Raises:
-        BadRequest: its key deleted another session.
+        BadRequest: the key deleted another session.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -80,7 +77,7 @@ def find(
 
 
 def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
-    """Whether a session of this id was deleted, by itself or with one above it."""
+    """Whether a session with this id was deleted, by itself or with one above it."""
     flat = _flat(place)
     with contextlib.ExitStack() as held:
         try:
@@ -97,14 +94,14 @@ def has(disk: Disk, trees: SessionFolders, place: Place) -> bool:
 def discard(
     disk: Disk, trees: SessionFolders, place: Place, command: Delete, now: float, expiry_s: float
 ) -> Deleted:
-    """Move a closed session to the trash, with those below it; durable on return.
+    """Move a closed session and those below it to the trash; durable on return.
 
     Raises:
-        NotFound: there is no such session.
-        Held: another daemon has it open, or one below it.
-        StorageFailed: its folder cannot be moved; it is where it was.
-        OutcomeUnknown: the disk failed while it was moved.
-        OSError: the disk failed; it is where it was.
+        NotFound: the session does not exist.
+        Held: another daemon has it, or one below it, open.
+        StorageFailed: its folder cannot be moved; it was not deleted.
+        OutcomeUnknown: the disk failed during the move.
+        OSError: the disk failed; it was not deleted.
     """
     with contextlib.ExitStack() as held:
         folder = close_with(held, disk, trees.open_folder(place))
@@ -117,13 +114,13 @@ def discard(
         entry = _Entry("", int(now), command.key, _flat(place))
         name = f"{entry.at_s}.{entry.key}.{entry.session}"
         try:
-            _move(disk, parent, place, trash, name)  # the instant
-            disk.fsync(trash)  # now it cannot be undone
+            _move(disk, parent, place, trash, name)
+            disk.fsync(trash)  # the deletion is durable from here on
             disk.fsync(parent)
         except OSError as error:
             raise OutcomeUnknown(
-                f"the session may be in the trash, and the disk refused to keep it there ({error}):"
-                " send the command again with its key",
+                f"the session may be in the trash, but the disk failed to sync it ({error}): send"
+                " the command again with its key",
                 session=place.session,
                 code=ErrorCode.STORAGE_FAILED,
                 key=command.key,
@@ -137,16 +134,16 @@ def _move(disk: Disk, parent: int, place: Place, trash: int, name: str) -> None:
     except OSError as error:
         if error.errno not in _UNMOVED:
             raise
-        # On an overlay a folder of the lower layer cannot be renamed, nor can that be mended here.
+        # On an overlay a folder of the lower layer cannot be renamed.
         raise StorageFailed(
-            f"{place.path} cannot be moved to the trash: {error}; it is where it was,"
-            f" {remedy_of(error)} and send it again",
+            f"{place.path} cannot be moved to the trash: {error}; it was not deleted,"
+            f" {remedy_of(error)} and send the command again",
             session=place.session,
         ) from None
 
 
 def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
-    """The names of what has expired in the trash of a tree, the oldest first."""
+    """Return the names of the expired folders in the trash of a tree, the oldest first."""
     try:
         trash = disk.open_folder(tree, paths.TRASH)
     except OSError:
@@ -158,16 +155,16 @@ def expired(disk: Disk, tree: int, now: float, expiry_s: float) -> list[str]:
 
 
 def sweep(disk: Disk, tree: int, now: float, expiry_s: float) -> int:
-    """Remove what has expired from the trash of a tree, the oldest first; how many it was.
+    """Remove expired folders from the trash of a tree, the oldest first, and return their number.
 
-    More than `TRASH_SWEEP_ENTRIES_MAX` are left to the next sweep.
+    At most `TRASH_SWEEP_ENTRIES_MAX` are removed; the next sweep continues.
     """
     try:
         trash = disk.open_folder(tree, paths.TRASH)
     except OSError:
         return 0
     try:
-        # What cannot be removed does not count, or it would keep the others from their turn.
+        # Folders that cannot be removed do not count, so that they do not block the others.
         removed = (
             name for name in _expired(disk, trash, now, expiry_s) if _is_removed(disk, trash, name)
         )
@@ -180,7 +177,7 @@ def remove(disk: Disk, tree: int, name: str) -> None:
     """Remove one folder from the trash of a tree, durably.
 
     Raises:
-        OSError: some of it is left, or may come back; the next sweep looks again.
+        OSError: a part of it may be left; the next sweep tries again.
     """
     trash = disk.open_folder(tree, paths.TRASH)
     try:
@@ -208,7 +205,7 @@ def _is_removed(disk: Disk, trash: int, name: str) -> bool:
     try:
         _remove(disk, trash, name)
     except OSError:
-        # A link, or what another user owns: it stays, and the next sweep looks again.
+        # A link or another user's file stays; the next sweep tries again.
         return False
     return True
 
@@ -221,10 +218,10 @@ def _entries(disk: Disk, trash: int) -> Iterator[_Entry]:
 
 
 def _lock_all(held: contextlib.ExitStack, disk: Disk, folder: int, place: Place) -> None:
-    """Take the locks of a session and of those below it, so that no daemon has one open."""
+    """Lock a session and those below it, so that no daemon opens one."""
     if not disk.lock(folder):
         raise Held(
-            f"{place.path} is open elsewhere, in another daemon perhaps: stop it, or use its root",
+            f"{place.path} is locked, perhaps by another daemon: stop that one, or use its root",
             session=place.session,
         )
     for name in disk.names(folder):

@@ -1,4 +1,4 @@
-"""Looking through a session's files for damage: nothing is opened for writing, nothing repaired."""
+"""Verification of a session's files, which changes nothing."""
 
 from collections.abc import Mapping
 
@@ -10,16 +10,15 @@ from stenod.store.log import View
 
 
 class DiskFolder:
-    """A session's open folder as a check sees it; closes what it opened, the folder too.
+    """A session's open folder for a check, which closes the folder and its files.
 
-    Of its files one is open at a time, however many generations there are: handles are the daemon's
-    for all of its sessions.
+    Only one of its files is open at a time, because all sessions share the daemon's handles.
 
     Args:
         disk: the disk it lies on.
         folder: its open folder.
-        views: files that others may be writing: what of them may be read.
-        is_live: those files are being written, so that what lies behind the views is under way.
+        views: the readable bytes of files that may be written meanwhile.
+        is_live: those files are being written, so that bytes behind the views are incomplete.
     """
 
     def __init__(self, disk: Disk, folder: int, views: Mapping[str, View], is_live: bool) -> None:
@@ -30,20 +29,20 @@ class DiskFolder:
         self._opened: tuple[str, int] | None = None
 
     def names(self, below: str = "") -> list[str]:
-        """The names in it, or in the folder `below`; empty if that is not there."""
+        """List the names in it, or in its folder `below`; empty if that does not exist."""
         if not below:
             return self._disk.names(self._folder)
         try:
-            nest = self._disk.open_folder(self._folder, below)
+            inner = self._disk.open_folder(self._folder, below)
         except FileNotFoundError:
             return []
         try:
-            return self._disk.names(nest)
+            return self._disk.names(inner)
         finally:
-            self._disk.close(nest)
+            self._disk.close(inner)
 
     def facts(self, name: str) -> Facts | None:
-        """What is known of a file, None if it is not there."""
+        """Return size and inode of a file, None if it does not exist."""
         found = self._disk.stat_name(self._folder, name)
         if found is None:
             return None
@@ -52,9 +51,9 @@ class DiskFolder:
         return Facts(size, found.inode)
 
     def read(self, name: str, size: int, offset: int) -> bytes:
-        """Up to `size` bytes of a file from `offset`."""
+        """Read up to `size` bytes of a file from `offset`."""
         view = self._views.get(name)
-        # Bytes behind it are checked, and never sent.
+        # Bytes behind the view are checked, but never sent to a client.
         if view is not None and (offset < view.size or not size):
             return view.read(size, offset)
         if self._opened is None or self._opened[0] != name:
@@ -63,7 +62,7 @@ class DiskFolder:
         return self._disk.read(self._opened[1], size, offset)
 
     def close(self) -> None:
-        """Close the folder and what was opened in it."""
+        """Close the folder and the open file in it."""
         self._close_file()
         self._disk.close(self._folder)
 
@@ -76,26 +75,26 @@ class DiskFolder:
 def verify(
     disk: Disk, folder: int, session: str, context: View, wire: View, *, live: int | None
 ) -> Verification:
-    """Look through all files of a session; takes over the folder's handle.
+    """Check all files of a session, and close its folder.
 
     Args:
         disk: the disk it lies on.
         folder: its open folder.
         session: its id.
-        context: what may be read of the present generation.
-        wire: what may be read of the wire file.
+        context: the readable bytes of the present generation.
+        wire: the readable bytes of the wire file.
         live: the present generation of a session that is open for writing.
 
     Raises:
-        OSError: the folder cannot be read, or the process has no handle or memory left; a file
-            that cannot be read is a finding.
+        OSError: the folder cannot be read, or the process has no handle or memory left. An
+            unreadable file is a finding.
     """
     views = {paths.CONTEXT: context, paths.WIRE: wire}
     files = DiskFolder(disk, folder, views, live is not None)
     try:
         check = Check()
         sizes = {name: view.size for name, view in views.items()}
-        # What a rewrite left behind never changes, and only the context is rewritten.
+        # Past generations never change, and only the context is rewritten.
         repairable = frozenset({paths.CONTEXT, paths.STATE})
         generation = check_session(check, files, sizes=sizes, live=live, repairable=repairable)
     finally:

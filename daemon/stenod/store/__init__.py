@@ -1,1 +1,1 @@
-"""Blocking files: the disk as system calls, the session folder on it, its rewrites and its lock."""
+"""Files on disk: system calls, a session's log and the root's lock."""

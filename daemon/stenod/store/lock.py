@@ -1,4 +1,4 @@
-"""The lock of a root: a flocked file, held for the daemon's life, with a note about the holder."""
+"""The lock of a root, with a note about its holder."""
 
 import errno
 import fcntl
@@ -12,17 +12,16 @@ from steno_protocol.errors import Held, Unauthorized
 
 
 class RootLock:
-    """The exclusive lock on a root.
+    """The exclusive lock on a root, a flocked file that the daemon holds for its life.
 
-    What the file says is written in place, and it never gets smaller than `LOCK_NOTE_BYTES`: on a
-    full disk its block is there already.
+    The note is written in place, and the file keeps at least `LOCK_NOTE_BYTES`, so that a full disk
+    has a block for it.
 
     Attributes:
-        left_by: what the last holder wrote, if it did not come to its end: it was killed, or the
-            machine was.
+        left_by: the note of the last holder, if that was killed or its machine lost power.
 
     Raises:
-        Held: another daemon has it; the message says which.
+        Held: another daemon has the lock; the message names it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -50,16 +49,17 @@ class RootLock:
 
     @property
     def is_in_place(self) -> bool:
-        """False when the root's path leads to another file, which another daemon may have locked.
+        """Whether the path still leads to the locked file.
 
-        Another program moved or replaced the root, or removed the file.
+        Otherwise another program moved or replaced the root or removed the file, and another daemon
+        may have the lock of the file there.
         """
         try:
             found = self._path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            # A disk that does not say where the path leads says nothing of another daemon.
+            # A disk error is no evidence of another daemon.
             return True
         return (found.st_dev, found.st_ino) == self._identity
 
@@ -79,7 +79,7 @@ class RootLock:
 
     def release(self) -> None:
         """Give the root up."""
-        # A note that cannot be taken away is that of a daemon that was killed: the lock is free.
+        # If the note cannot be cleared, the daemon looks killed, and the lock is free all the same.
         with suppress(OSError):
             self.write_note(b"")
         os.close(self._handle)
@@ -91,16 +91,15 @@ class RootLock:
 def make_root(root: Path) -> None:
     """Create a root and missing folders above it, and sync its name even if it existed.
 
-    Its creator may have died before the sync, and what is acknowledged there
-    would go with the name.
+    Its creator may have died before the sync, and acknowledged bytes would be lost with the name.
 
     Raises:
-        OSError: it cannot be made, or something else lies there, or the disk failed.
+        OSError: the root cannot be created, is not a folder, or the disk failed.
     """
     missing = [each for each in (root, *root.parents) if not each.is_dir()]
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in {root, root.parent, *(folder.parent for folder in missing)}:
-        # A user who may not read a folder did not create the one in it.
+        # A folder that the user may not read was not created by this user.
         with suppress(PermissionError):
             _sync_folder(each)
 
@@ -122,8 +121,8 @@ def check_private(root: Path) -> None:
     found = root.stat()
     if found.st_uid != os.geteuid():
         raise Unauthorized(
-            f"{root} belongs to user {found.st_uid}, and this is user {os.geteuid()}: run as that"
-            " user, or choose another --root"
+            f"{root} belongs to user {found.st_uid}, and this daemon runs as user {os.geteuid()}:"
+            " run it as that user, or choose another --root"
         )
     if found.st_mode & stat.S_IWOTH:
         raise Unauthorized(

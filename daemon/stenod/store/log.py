@@ -43,7 +43,7 @@ class Log(Protocol):
     """The durable bytes of one session's files.
 
     Attributes:
-        generation: the generation that is appended to.
+        generation: the present generation.
     """
 
     generation: int

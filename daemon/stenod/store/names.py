@@ -1,14 +1,15 @@
-"""Files by their names in a session's folder."""
+"""Files and generations of a session's folder, by name."""
 
 import contextlib
 import errno
+import os
 
 from steno_protocol import limits, paths
 from stenod.store.disk import Disk, FileStat
 
 
 def read_file(disk: Disk, folder: int, name: str) -> bytes:
-    """A whole small file; empty if there is none."""
+    """Read a whole small file; empty if it does not exist."""
     try:
         handle = disk.open_read(folder, name)
     except FileNotFoundError:
@@ -20,13 +21,13 @@ def read_file(disk: Disk, folder: int, name: str) -> bytes:
 
 
 def past_generations(disk: Disk, folder: int) -> list[int]:
-    """The generations that rewrites left behind, oldest first."""
+    """List the past generations, oldest first."""
     numbers = (paths.generation_of(name) for name in disk.names(folder))
     return sorted(number - 1 for number in numbers if number is not None)
 
 
 def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
-    """What is known of a generation that was left behind; FileNotFoundError if there is none."""
+    """Return the stat of a past generation; FileNotFoundError if it does not exist."""
     name = paths.generation_file(generation + 1)
     found = disk.stat_name(folder, name)
     if found is None:
@@ -35,7 +36,7 @@ def stat_generation(disk: Disk, folder: int, generation: int) -> FileStat:
 
 
 def link_generation(disk: Disk, folder: int, name: str) -> None:
-    """Give a file the next free name of a generation, too, which others may take first."""
+    """Give a file the next free generation's name, too; another program may take it first."""
     for _ in range(limits.MEND_LOOKS_MAX):
         past = past_generations(disk, folder)
         free = paths.generation_file(past[-1] + 2 if past else 1)
@@ -46,6 +47,23 @@ def link_generation(disk: Disk, folder: int, name: str) -> None:
 
 
 def remove(disk: Disk, folder: int, name: str) -> None:
-    """Remove a name if it is there."""
+    """Remove a file if it exists."""
     if disk.stat_name(folder, name) is not None:
         disk.unlink(folder, name)
+
+
+def remove_all(disk: Disk, folder: int, depth: int = limits.FOLDER_DEPTH_MAX) -> None:
+    """Empty an open folder without following links; after an OSError any part may be gone."""
+    if depth == 0:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), "its folders are nested too deep")
+    for name in disk.names(folder):
+        try:
+            below = disk.open_folder(folder, name)
+        except NotADirectoryError:
+            disk.unlink(folder, name)
+            continue
+        try:
+            remove_all(disk, below, depth - 1)
+        finally:
+            disk.close(below)
+        disk.remove_folder(folder, name)

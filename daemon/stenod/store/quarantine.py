@@ -1,4 +1,4 @@
-"""Bytes that are about to be cut, kept beside the file that they come from."""
+"""Quarantine of bytes that a repair cuts from a file."""
 
 import zlib
 
@@ -9,15 +9,18 @@ from stenod.store.names import remove
 
 
 def quarantine(disk: Disk, folder: int, name: str, offset: int, data: bytes) -> str:
-    """Keep bytes that are about to be cut: where they lay is in the name; durable on return.
+    """Copy bytes that are about to be cut to a file named for their place; durable on return.
 
-    The same damage is kept once, and the oldest of more than `QUARANTINE_FILES_MAX` is dropped.
+    The same damage is kept once, and the oldest of more than `QUARANTINE_FILES_MAX` is removed.
+
+    Returns:
+        The name of the file in the quarantine folder.
     """
     kept = f"{name}.at-{offset}.crc-{zlib.crc32(data):08x}"
     nest = disk.open_folder(folder, paths.QUARANTINE, create=True)
     try:
-        # Also where it was kept before: what a failed sync left in the page cache looks just so,
-        # and no later sync writes it.
+        # Written again even if it exists: after a failed sync the page cache shows bytes that no
+        # later sync writes.
         remove(disk, nest, kept)
         _drop_oldest(disk, nest)
         handle = disk.open_new(nest, kept)

@@ -1,4 +1,4 @@
-"""How many bytes sessions take, and how many their disk has left; what is gone counts nothing."""
+"""Disk usage of sessions, and the free space of their disk."""
 
 import errno
 import os
@@ -8,26 +8,26 @@ from typing import Final
 from steno_protocol import paths
 
 _NESTS: Final = (paths.QUARANTINE, paths.UPLOADS)
-"""Folders of a session that hold its own files; any other may be a session of its own."""
+"""Folders of a session with its own files; any other folder may be a session of its own."""
 
 
 def free_bytes(path: str) -> int:
-    """What may still be written on the disk of a folder, which may be about to be made.
+    """Return the free space on the disk of a folder, which may not exist yet.
 
     Raises:
-        OSError: it does not say.
+        OSError: the file system does not report it.
     """
     while not os.path.lexists(path) and path != "/":
         path = os.path.dirname(path)  # noqa: PTH120 (as text)
     found = os.statvfs(path)
     if not found.f_blocks:
-        # One in memory (ramfs) or of a program (FUSE) that does not count has no size, and no room.
+        # A file system in memory (ramfs) or of a program (FUSE) may report neither size nor room.
         raise OSError(errno.ENOTSUP, "the file system does not report its size", path)
     return found.f_bavail * found.f_frsize
 
 
 def session_bytes(path: str) -> int:
-    """Bytes of a session's own files."""
+    """Return the bytes of a session's own files; files that vanish meanwhile count as 0."""
     total = 0
     for folder in (path, *(f"{path}/{nest}" for nest in _NESTS)):
         with suppress(OSError), os.scandir(folder) as entries:
@@ -36,7 +36,7 @@ def session_bytes(path: str) -> int:
 
 
 def tree_bytes(folder: str) -> int:
-    """Bytes of all files in a folder and below it."""
+    """Return the bytes of all files in a folder and below it; vanishing files count as 0."""
     total = 0
     waiting = [folder]
     while waiting:

@@ -301,7 +301,7 @@ class OpenFiles:
         self._proven = proven
         self.unsynced.take()
         if opened is not None:
-            opened.machine.keys.leave()
+            opened.machine.keys.drop_filter()
             self._feed.detach()
 
     def end(self, *, is_whole: bool) -> None:
@@ -391,7 +391,6 @@ class OpenFiles:
             opened.log.close()
         self._check_ended()
         self.opened, self._proven = opened, None
-        opened.machine.keys.share(self._services.key_room)
         self._marked = opened.log.synced
         self._feed.attach(opened.log, opened.machine.head, opened.incarnation, is_same=is_same)
         self._feed.load_state(opened.machine)

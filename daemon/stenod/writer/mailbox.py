@@ -243,8 +243,8 @@ def store(batches: Sequence[Batch], clock: Callable[[], float]) -> None:
     started = clock()
     errors = JsonlLog.sync_all([batch.opened.log for batch in unsynced])
     took_s = clock() - started
-    for batch, error in zip(unsynced, errors, strict=True):
-        batch.sync_s, batch.error = took_s, error
+    for batch, outcome in zip(unsynced, errors, strict=True):
+        batch.sync_s, batch.error = took_s, outcome
 
 
 def answer_all(decided: Sequence[Decided], *, synced: bool, shift: int = 0) -> None:

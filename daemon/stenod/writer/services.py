@@ -6,7 +6,6 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from steno_protocol.settings import Settings
-from stenod.core.key_budget import KeyRoom
 from stenod.runtime.executor import Blocking, Spawn
 from stenod.runtime.quotas import Quotas
 from stenod.runtime.statistics import Statistics
@@ -45,7 +44,6 @@ class Services(msgspec.Struct, frozen=True):
         log: logs an event with fields.
         spawn: starts a task in the background.
         budget: the bytes in all mailboxes together.
-        key_room: the bound on the keys that all writers keep in memory.
         settings: returns the options in force.
         quotas: disk quotas; None without any.
     """
@@ -59,6 +57,5 @@ class Services(msgspec.Struct, frozen=True):
     log: Callable[..., None]
     spawn: Spawn
     budget: Budget = msgspec.field(default_factory=Budget)
-    key_room: KeyRoom = msgspec.field(default_factory=KeyRoom)
     settings: Callable[[], Settings] = Settings
     quotas: Quotas | None = None

@@ -47,8 +47,8 @@ def lend(peer: Peer, size: int) -> Lent:
 
 def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
     peer = Peer(SOCKET, b"p", 0.0)
-    assert peer.in_flight.is_tracked(limits.LENT_FRAME_BYTES)
-    for _ in range(limits.PEER_PROOF_BYTES // SMALL + 1):
+    assert peer.in_flight.is_tracked(limits.TRACKED_FRAME_BYTES)
+    for _ in range(limits.UNTRACKED_BYTES_MAX // SMALL + 1):
         assert not peer.in_flight.is_tracked(SMALL)
         peer.in_flight.add_copied(SMALL)
     assert peer.in_flight.is_tracked(SMALL)
@@ -81,7 +81,7 @@ def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
 def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     untaken = SendBudget()
     stalled = [Peer(SOCKET, b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
-    part = limits.UNTAKEN_BYTES_MAX // len(stalled)
+    part = limits.UNREAD_BYTES_MAX // len(stalled)
     assert part < limits.PEER_EVENTS_BYTES_MAX
     frames = [lend(peer, part) for peer in stalled[1:]]
     assert all(peer.accepts_events for peer in stalled), "there is room for one more"
@@ -111,7 +111,7 @@ def test_block_fits_the_room_beside_all_unreceived_blocks() -> None:
     )
     most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
     assert peer.in_flight.block_size(most) == most
-    frame = lend(other, limits.UNTAKEN_BYTES_MAX - limits.MIB)
+    frame = lend(other, limits.UNREAD_BYTES_MAX - limits.MIB)
     assert peer.in_flight.block_size(most) == limits.MIB
     assert peer.in_flight.block_size(1) == 1
     lend(other, 2 * limits.MIB)
@@ -126,11 +126,11 @@ def test_block_being_read_for_a_peer_counts_as_in_flight() -> None:
         Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other")
     )
     lend(other, SMALL)
-    with peer.in_flight.reserved(limits.UNTAKEN_BYTES_MAX):
+    with peer.in_flight.reserved(limits.UNREAD_BYTES_MAX):
         with pytest.raises(Busy):
             peer.check_backpressure()
         assert other.accepts_events
-        lend(other, limits.UNTAKEN_BYTES_MAX // 2)
+        lend(other, limits.UNREAD_BYTES_MAX // 2)
         assert not other.accepts_events
     peer.check_backpressure()
     assert peer.in_flight.bytes == 0
@@ -143,12 +143,12 @@ async def test_frames_in_flight_to_a_forgotten_peer_do_not_count() -> None:
         daemon.handle(encode_request(b"s", Status(), ()), identity)
     gone, other = daemon.router.peers.values()
     lend(other, SMALL)
-    lend(gone, limits.UNTAKEN_BYTES_MAX)
-    lend(other, limits.UNTAKEN_BYTES_MAX // 2)
+    lend(gone, limits.UNREAD_BYTES_MAX)
+    lend(other, limits.UNREAD_BYTES_MAX // 2)
     with pytest.raises(Busy):
         other.check_backpressure()
     daemon.router.forget(gone)
-    assert other.in_flight._send_budget.share(limits.UNTAKEN_BYTES_MAX) == limits.UNTAKEN_BYTES_MAX
+    assert other.in_flight._send_budget.share(limits.UNREAD_BYTES_MAX) == limits.UNREAD_BYTES_MAX
 
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:

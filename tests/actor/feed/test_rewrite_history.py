@@ -53,12 +53,15 @@ async def test_a_follower_of_many_rewrites_costs_a_few_looks_through_the_timelin
 
 
 async def test_of_many_rewrites_the_last_are_remembered_and_the_others_are_found() -> None:
-    with patch.object(limits, "RESETS_MAX", 8), patch.object(limits, "RESETS_READ_MAX", 3):
+    with (
+        patch.object(limits, "REWRITE_HISTORY_MAX", 8),
+        patch.object(limits, "REWRITES_READ_MAX", 3),
+    ):
         async with Desk().open() as desk:
             await rewritten(desk)
-            assert len(desk.feed._rewrites) == limits.RESETS_MAX
+            assert len(desk.feed._rewrites) == limits.REWRITE_HISTORY_MAX
             _, first = desk.subscribe("0:0")
             _, second = desk.subscribe("20:0")
             assert await told_all(desk, first) == list(range(1, REWRITES + 1))
             assert await told_all(desk, second) == list(range(21, REWRITES + 1))
-            assert len(desk.feed._rewrites) == limits.RESETS_MAX
+            assert len(desk.feed._rewrites) == limits.REWRITE_HISTORY_MAX

@@ -22,6 +22,6 @@ def test_free_memory_between_used_memory_is_returned_to_the_system() -> None:
         # Too large for Python's own heap: it stays between the large ones.
         small.append(b"x" * limits.KIB)
     large.clear()
-    memory.give_back_free()
+    memory.release_free()
     assert resident_bytes() - before < 2 * limits.FREED_BYTES_MAX
     assert len(small) == 1000

@@ -62,7 +62,7 @@ async def test_foreign_appends_are_published_by_the_next_poll(session: str) -> N
         daemon.disk.foreign.append(f"{FOLDERS[session]}/context.jsonl", foreign("theirs"))
         await turns()
         assert len(events_of(daemon, Records)) == 1, "no poll has run yet"
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await until(lambda: len(events_of(daemon, Records)) == 2)
         event = events_of(daemon, Records)[-1]
         assert isinstance(event, Records)
@@ -75,7 +75,7 @@ async def test_a_look_that_finds_nothing_writes_nothing(session: str) -> None:
     async with daemon.running():
         await followed(daemon, session)
         before = daemon.disk.tree()
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await turns()
         assert daemon.disk.tree() == before
         assert len(daemon.answers[b"f"]) == len(events_of(daemon, Records)) + 2
@@ -89,16 +89,16 @@ async def test_a_replaced_or_removed_file_is_published_as_a_reset(session: str) 
         await followed(daemon, session)
         daemon.disk.foreign.replace(f"{file}~", foreign("edited"))
         daemon.disk.foreign.rename(f"{file}~", "context.jsonl")
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await until(lambda: len(events_of(daemon, Reset)) == 1)
 
         daemon.disk.foreign.rename(file, "elsewhere")
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await turns()
         assert not daemon.disk.has_file(file), "another one may be about to come"
         daemon.now_s += 2 * limits.FOREIGN_SETTLE_S
         daemon.wall_s += 2 * limits.FOREIGN_SETTLE_S
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await until(lambda: len(events_of(daemon, Reset)) == 2)
         assert daemon.disk.content(file) == b""
 
@@ -111,13 +111,13 @@ async def test_a_moved_folder_is_published_as_gone(session: str) -> None:
         parent = daemon.disk.open_root(FOLDERS[session].rpartition("/")[0])
         daemon.disk.move(parent, "demo", parent, "moved")
         daemon.disk.close(parent)
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await until(lambda: events_of(daemon, Gone) != [])
 
 
 async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
-    with patch.object(limits, "FOLLOWED_LOOK_S", 0.0):
+    with patch.object(limits, "FOREIGN_POLL_S", 0.0):
         async with daemon.running():
             await followed(daemon, SHARED)
             for number in range(2, 5):
@@ -125,7 +125,7 @@ async def test_a_follower_in_a_mount_does_not_wait_for_housekeeping() -> None:
                 await until(lambda number=number: len(events_of(daemon, Records)) == number)
             await ask(daemon, "e", Unsubscribe(subscription="mine"))
             await turns()
-            assert not daemon.router.watch._is_at_mounts
+            assert not daemon.router.foreign_poll._is_at_mounts
             # And the next one has it begin anew.
             daemon.answers.pop(b"f")
             await ask(daemon, "f", Subscribe(session=SHARED, subscription="mine", after="now"))
@@ -145,13 +145,13 @@ async def test_a_look_that_hangs_is_not_joined_by_others() -> None:
 
         with patch.object(daemon.registry, "close_moved", hang):
             async with anyio.create_task_group() as looks:
-                looks.start_soon(daemon.router.watch.look)
+                looks.start_soon(daemon.router.foreign_poll.look)
                 await until(lambda: begun != [])
-                looks.start_soon(daemon.router.watch.look)
+                looks.start_soon(daemon.router.foreign_poll.look)
                 await turns()
                 assert begun == [1]
                 answers.set()
-            await daemon.router.watch.look()
+            await daemon.router.foreign_poll.look()
         assert begun == [1, 1]
 
 
@@ -159,7 +159,7 @@ async def test_no_timer_runs_for_followers_in_the_root() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
         await followed(daemon, OWN)
-        assert not daemon.router.watch._is_at_mounts
+        assert not daemon.router.foreign_poll._is_at_mounts
 
 
 async def test_a_follower_in_the_root_causes_no_poll_of_open_sessions() -> None:
@@ -184,7 +184,7 @@ async def test_foreign_events_are_published_too() -> None:
         send(daemon, "w", command)
         await daemon.wait_for_answer(b"w")
         daemon.disk.foreign.append(f"{MOUNTED}/demo/wire.jsonl", b'{"timestamp":1,"message":{}}\n')
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
         await until(lambda: any(isinstance(each, Records) for each in daemon.answers[b"w"]))
 
 
@@ -194,8 +194,8 @@ async def test_failed_files_are_reopened_for_followers() -> None:
         await followed(daemon, SHARED)
         daemon.disk.foreign.append(f"{MOUNTED}/demo/context.jsonl", foreign("theirs"))
         daemon.disk.fail_next("open_append", 5)
-        await daemon.router.watch.look()
-        await daemon.router.watch.look()
+        await daemon.router.foreign_poll.look()
+        await daemon.router.foreign_poll.look()
         await until(lambda: len(events_of(daemon, Records)) == 2)
         report = await ask(daemon, "t", Timeline(session=SHARED))
         assert isinstance(report, TimelineReport)

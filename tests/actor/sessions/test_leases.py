@@ -185,7 +185,9 @@ async def test_after_a_commit_the_next_compaction_may_begin_at_once() -> None:
         assert (again.at, again.cut, again.checkpoint_id) == ("1:5", "1:2", 2)
 
 
-@pytest.mark.parametrize(("preserve", "why"), [(4, "nothing before the last 4"), (0, "task away")])
+@pytest.mark.parametrize(
+    ("preserve", "why"), [(4, "nothing before the last 4"), (0, "remove the task")]
+)
 async def test_where_there_is_nothing_to_do_there_is_no_lease_and_no_id(
     preserve: int, why: str
 ) -> None:
@@ -269,7 +271,7 @@ async def test_a_session_that_is_rewritten_again_and_again_is_left_for_later() -
             return work()
 
         compactions = Compactions(run, desk.services.monotonic, desk.services.wall)
-        with pytest.raises(Conflict, match="again and again"):
+        with pytest.raises(Conflict, match="repeatedly"):
             await compactions.begin(desk.writer, compact_begin("a"))
 
 

@@ -283,13 +283,13 @@ def test_a_retry_that_cannot_be_looked_up_has_an_unknown_outcome() -> None:
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (errno.EIO, "mend the disk"),
+        (errno.EIO, "repair the disk"),
         (errno.ENOSPC, "`df -i`"),
         (errno.EFBIG, "`ulimit -f`"),
         (errno.EROFS, "mount it for writing"),
         (errno.EMFILE, "`ulimit -n`"),
         (errno.EACCES, "check its owner"),
-        (errno.ENOLINK, "make room or mend the disk"),
+        (errno.ENOLINK, "make room or repair the disk"),
     ],
 )
 async def test_a_disk_error_names_the_file_and_a_remedy(error: int, remedy: str) -> None:
@@ -311,7 +311,7 @@ def test_a_missing_hard_link_is_named_where_a_rewrite_needs_it(error: int) -> No
     assert "a file system with hard links" in remedy_of(refused)
 
 
-@pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk refused"), (FOLLOW, "be read")])
+@pytest.mark.parametrize(("command", "what"), [(OPEN, "the disk failed"), (FOLLOW, "be read")])
 async def test_a_disk_error_names_its_operation(command: Command, what: str) -> None:
     disk = SimulatedDisk()
     daemon = DaemonInProcess(disk)

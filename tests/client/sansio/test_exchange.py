@@ -638,7 +638,7 @@ def test_messages_wait_in_order_for_a_full_socket(
 
 def test_large_request_is_a_message_of_its_own_in_order() -> None:
     driver, socket = Driver(), Socket()
-    large = b"x" * limits.TOGETHER_BYTES_MAX
+    large = b"x" * limits.FAST_CHECK_BYTES_MAX
     for key, each in (("a", RECORD), ("b", large), ("c", RECORD), ("d", RECORD)):
         command = Append(session="demo", key=key)
         driver.exchange.submit(command, [each], lambda: None, driver.now, 30.0)

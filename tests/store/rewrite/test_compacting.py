@@ -409,7 +409,7 @@ def test_positions_that_are_none_of_a_compaction_are_refused(cut: str, at: str) 
     filled(opened)
     before = session.tree()
 
-    with pytest.raises(BadRequest, match="give what compact_begin answered"):
+    with pytest.raises(BadRequest, match="use the values of the reply to compact_begin"):
         apply(opened, compact("k", cut, at, 2), SUMMARY)
     assert session.tree() == before
 
@@ -436,7 +436,7 @@ def test_a_compaction_that_would_have_begun_inside_a_batch_is_refused(at: int) -
     apply(opened, append("k2"), user("five"), user("six"), user("seven"), user("eight"))
     before = session.tree()
 
-    with pytest.raises(BadRequest, match=f"0:{at} is inside the batch 'k2'.*0:4 and 0:8"):
+    with pytest.raises(BadRequest, match=f"0:{at} is inside the batch 'k2'.*0:4 to 0:8"):
         apply(opened, compact("k", "0:2", f"0:{at}", 0), SUMMARY)
     assert session.tree() == before
 

@@ -155,13 +155,15 @@ def test_a_mail_to_a_checkpoint_that_does_not_exist_is_refused(number: int) -> N
 def test_delivery_of_a_mail_that_is_not_pending_states_its_fate() -> None:
     _, session = prepared()
     opened = session.open()
-    with pytest.raises(NotFound, match=r"D-Mail x does not wait: it was never sent.*no mail waits"):
+    with pytest.raises(
+        NotFound, match=r"D-Mail x is not pending: it was never sent.*no mail is pending"
+    ):
         apply(opened, deliver("d", "x"))
     apply(opened, SEND)
-    with pytest.raises(NotFound, match="never sent to this session; the mail m waits"):
+    with pytest.raises(NotFound, match="never sent to this session; the mail m is pending"):
         apply(opened, deliver("d", "x"))
     apply(opened, deliver("d", "m"))
-    with pytest.raises(NotFound, match="it was delivered as generation 1; no mail waits"):
+    with pytest.raises(NotFound, match="it was delivered as generation 1; no mail is pending"):
         apply(opened, deliver("d2", "m"))
     apply(opened, mail("m2", 0))
     apply(opened, clear("c"))
@@ -322,7 +324,7 @@ def test_a_mail_expires_when_another_program_rotates_the_session(
 
     assert opened.machine.head == Position(1, 1)
     assert opened.machine.mail is None
-    with pytest.raises(NotFound, match="it expired when its checkpoint went"):
+    with pytest.raises(NotFound, match="it expired when its checkpoint was removed"):
         apply(opened, deliver("d", "m"))
     assert apply(opened, checkpoint("c")).checkpoint_id == 0
     apply(opened, mail("m2", 0))

@@ -322,7 +322,7 @@ def test_turn_in_a_foreign_rewrite_is_placed_by_its_text() -> None:
     world = with_files(foreign("a summary") + foreign("two"), HEADER, begun("two", 0))
     world.disk.plant(f"{PATH}/context_1.jsonl", foreign("zero"))
     assert world.stored().names()
-    with pytest.raises(BadRequest, match="nothing says where"):
+    with pytest.raises(BadRequest, match="is unknown, because"):
         world.cut(turn=-1)
 
 

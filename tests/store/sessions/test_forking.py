@@ -283,7 +283,7 @@ def test_a_key_makes_one_fork_for_ever() -> None:
     with pytest.raises(BadRequest, match="belongs to the fork 'team/other'"):
         world.fork("f", "another")
     world.delete("d", NEW)
-    with pytest.raises(NotFound, match="is there no more"):
+    with pytest.raises(NotFound, match="was deleted"):
         fork(world)
 
 
@@ -299,7 +299,7 @@ def test_nothing_is_forked_of_a_session_that_was_deleted_and_made_again_meanwhil
         again = StoredSession(world.disk, PATH).open(incarnation="another")
         apply(again, append("other"), user("another"))
         apply(again, clear("gone"))
-        with pytest.raises(Busy, match="made again"):
+        with pytest.raises(Busy, match="created again"):
             make(world.disk, trees, captured, wanted)
     assert world.ids() == ["demo"]
     world.sweep()

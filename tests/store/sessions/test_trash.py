@@ -92,7 +92,7 @@ def test_a_folder_that_the_kernel_does_not_move_is_no_doubt() -> None:
     world = prepared()
     source = world.files(PATH)
     world.disk.fail_next("move", errno.EXDEV)
-    with pytest.raises(StorageFailed, match=r"it is where it was.* instead of an overlay"):
+    with pytest.raises(StorageFailed, match=r"it was not deleted.* instead of an overlay"):
         delete(world)
     assert world.files(PATH) == source
 

@@ -55,7 +55,7 @@ def examine_sessions(_: Namespace, root: Path) -> Iterator[Finding]:
         for is_session, found in _looks(prefix, tree):
             looked += is_session
             troubled += bool(found)
-            if troubled <= limits.FINDINGS_TOLD_MAX:
+            if troubled <= limits.FINDINGS_LISTED_MAX:
                 yield from found
             if looked >= limits.LIST_SESSIONS_MAX:
                 yield ok("sessions", f"the first {looked} were looked at")
