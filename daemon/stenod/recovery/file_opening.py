@@ -457,7 +457,11 @@ def _recent_keys(
         begin, known = (
             (recovery_point.bytes, recovery_point.youngest_key_ms) if is_near else (begin, None)
         )
-    table = KeyTable(int(opening.now * 1000), _youngest_ms(known, log.generation, entries))
+    opened_ms, youngest_ms = int(opening.now * 1000), _youngest_ms(known, log.generation, entries)
+    if _stamp(entries):
+        table = KeyTable(opened_ms, youngest_ms)
+    else:
+        table = KeyTable(opened_ms, youngest_ms, limits.UNSTAMPED_KEYS_MAX)
     found = _last_lines(log, begin)
     for key, applied in applied_in(found, log.generation, lines - len(found)):
         if applied.first.line >= first_lines:
