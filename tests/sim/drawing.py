@@ -154,18 +154,8 @@ class WriterDrawing:
             case "deliver":
                 fields = {"mail_id": self._mail_id(), "add_user_message": chance.random() < 0.5}
                 return commands.DeliverDmail, fields, []
-            case "checkpoint":
-                return commands.Checkpoint, {"add_user_message": chance.random() < 0.5}, []
-            case "usage":
-                return commands.UpdateTokenCount, {"token_count": number}, []
-            case "prompt":
-                return commands.WriteSystemPrompt, {"prompt": f"prompt {number}"}, []
-            case "revert":
-                return commands.RevertTo, {"checkpoint_id": chance.randint(0, 3)}, []
-            case "clear":
-                return commands.Clear, {}, []
             case _:
-                return commands.RestoreGeneration, {"generation": chance.randint(0, 3)}, []
+                return _draw_plain(chance, kind, number, [0, 1, 2, 3], [0, 1, 2, 3])
 
     def _compaction(self, head: Position) -> dict[str, Any]:
         """What a compactor got at its beginning, now or long ago; sometimes made up."""
@@ -263,18 +253,8 @@ class AgentDrawing:
             case "batch":
                 parts = range(chance.randint(2, 4))
                 return commands.Append, {}, [user(f"{number} {part}") for part in parts]
-            case "checkpoint":
-                return commands.Checkpoint, {"add_user_message": chance.random() < 0.5}, []
-            case "usage":
-                return commands.UpdateTokenCount, {"token_count": number}, []
-            case "revert":
-                return commands.RevertTo, {"checkpoint_id": chance.randint(0, 2)}, []
-            case "clear":
-                return commands.Clear, {}, []
-            case "restore":
-                return commands.RestoreGeneration, {"generation": chance.randint(0, 2)}, []
             case _:
-                return commands.WriteSystemPrompt, {"prompt": f"prompt {number}"}, []
+                return _draw_plain(chance, kind, number, [0, 1, 2], [0, 1, 2])
 
     def _draw_more(self, how: dict[str, Any], number: int, orders: list[Order]) -> Order:
         chance, session = self._chance, how["session"]
@@ -295,15 +275,12 @@ class AgentDrawing:
                 shown = chance.random() < 0.5
                 mail = self._mail_id(session)
                 command = commands.DeliverDmail(**how, mail_id=mail, add_user_message=shown)
-            case "revert":
-                command = commands.RevertTo(**how, checkpoint_id=chance.choice([0, 0, 1, 2]))
-            case "restore":
-                command = commands.RestoreGeneration(**how, generation=chance.choice([0, 0, 1]))
             case "fork":
                 cut = chance.choice([{"checkpoint_id": chance.randint(0, 2)}, {"undo": 1}])
                 command = commands.Fork(**how, new_session=f"fork-{number}", **cut)
             case _:
-                command = commands.Checkpoint(**how, add_user_message=chance.random() < 0.5)
+                made, fields, _ = _draw_plain(chance, kind, number, [0, 0, 1, 2], [0, 0, 1])
+                command = made(**how, **fields)
         return Order(command, [])
 
     def _draw_events(self, how: dict[str, Any], number: int) -> Order:
@@ -337,6 +314,27 @@ class AgentDrawing:
     def _known_mails(self, session: str) -> list[str]:
         mails = [order for order in self._mails if order.session == session]
         return [order.key for order in mails if order.is_acknowledged]
+
+
+def _draw_plain(
+    chance: random.Random, kind: str, number: int, checkpoints: list[int], generations: list[int]
+) -> Drawn:
+    """A change without records, back to one of these checkpoints or generations."""
+    match kind:
+        case "checkpoint":
+            return commands.Checkpoint, {"add_user_message": chance.random() < 0.5}, []
+        case "usage":
+            return commands.UpdateTokenCount, {"token_count": number}, []
+        case "prompt":
+            return commands.WriteSystemPrompt, {"prompt": f"prompt {number}"}, []
+        case "revert":
+            return commands.RevertTo, {"checkpoint_id": chance.choice(checkpoints)}, []
+        case "clear":
+            return commands.Clear, {}, []
+        case "restore":
+            return commands.RestoreGeneration, {"generation": chance.choice(generations)}, []
+        case _:
+            raise AssertionError(kind)
 
 
 def _encode(record: object) -> bytes:

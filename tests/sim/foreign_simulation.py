@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from sim.files import Lines
 from sim.followers import DurableFollower
 from sim.foreign_program import IN_PLACE, BusyDisk, ForeignProgram
-from sim.orders import Order, done, lose_answers, waiting
+from sim.orders import Order, lose_answers, waiting
 from sim.session_simulation import (
     CALL,
     LOOK,
@@ -43,6 +43,8 @@ class ForeignSimulation(SessionSimulation):
     Attributes:
         program: the foreign program.
     """
+
+    again_below, durable_below = 0.4, 0.5
 
     def __init__(self, seed: int, world: World) -> None:
         self._busy = BusyDisk(seed)
@@ -179,13 +181,7 @@ class ForeignSimulation(SessionSimulation):
         if self._has_follower and is_idle:
             self._follower.subscribe(desk.feed, 1 << 20)
 
-    def _choose_order(self) -> Order:
-        again, durable = waiting(self.orders), done(self.orders)
-        drawn = self._chance.random()
-        if again and drawn < 0.4:
-            return self._chance.choice(again)
-        if durable and drawn < 0.5:
-            return self._chance.choice(durable)
+    def _draw_order(self) -> Order:
         return self._drawing.draw_intruded()
 
     def _send(self, desk: Writers, order: Order) -> None:

@@ -46,6 +46,7 @@ class SessionSimulation(Simulation):
 
     lives = 4
     keys_max = 4
+    again_below, durable_below = 0.5, 0.6
 
     def __init__(self, seed: int, world: World, disk: SimulatedDisk | None = None) -> None:
         super().__init__(seed, world, disk)
@@ -171,13 +172,16 @@ class SessionSimulation(Simulation):
         self._check_misuses()
 
     def _choose_order(self) -> Order:
-        again = waiting(self.orders)
-        drawn = self._chance.random()
-        if again and drawn < 0.5:
-            return self._chance.choice(again)
-        durable = done(self.orders)
-        if durable and drawn < 0.6:
-            return self._chance.choice(durable)
+        """An order of unknown outcome, a durable one, or a new one."""
+        drawn, chance = self._chance.random(), self._chance
+        again, durable = waiting(self.orders), done(self.orders)
+        if again and drawn < self.again_below:
+            return chance.choice(again)
+        if durable and drawn < self.durable_below:
+            return chance.choice(durable)
+        return self._draw_order()
+
+    def _draw_order(self) -> Order:
         return self._drawing.draw(self._head, has_wire=self.world.has_wire)
 
     def _send(self, desk: Writers, order: Order) -> None:
