@@ -93,7 +93,7 @@ class Summary:
 
     Attributes:
         job: builds the client's commands and reads their replies.
-        number: what makes its text unique.
+        number: makes its text unique.
         thinks_s: how long the model takes.
         gives_up: it is aborted when the model is done.
         begun: the lines to summarise, once they are known.
@@ -403,4 +403,4 @@ def _has_messages(past: PastReader) -> bool:
 
 
 def _nothing() -> None:
-    """Wake nobody: an agent looks by itself."""
+    """Do nothing: an agent polls by itself."""

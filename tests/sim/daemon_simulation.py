@@ -318,7 +318,7 @@ class DaemonSimulation(Simulation):
             for session in SESSIONS if self.world.has_all else ():
                 first.look(session, self.now_s, self._gone(), is_last=True)
             await self._settle_all(daemon)
-            # What was acknowledged as `written` is synced and published now.
+            # Written records are synced and published now.
             daemon.registry.close()
             await self._settle_all(daemon)
             assert not daemon.faults, f"the daemon is at fault: {daemon.faults}"
@@ -334,7 +334,7 @@ class DaemonSimulation(Simulation):
             if number > SETTLED_ROUNDS and not (daemon.registry.queued or self._unsettled()):
                 return
             if number % ROUNDS_A_HOUSEKEEPING == ROUNDS_A_HOUSEKEEPING - 1:
-                # An event for which there was no room is lost until the housekeeping finds it.
+                # An event without room is lost until the housekeeping finds its subscriber.
                 self._keep_house(daemon)
         raise AssertionError(f"something never ends: {self._unsettled()}")
 
@@ -352,7 +352,7 @@ class DaemonSimulation(Simulation):
             agent.step(self.now_s)
 
     def _unsettled(self) -> list[str]:
-        """What still waits for something."""
+        """Everything that still waits for a reply or an event, for a message."""
         found: list[str] = []
         for agent in self.agents:
             found += [f"{each.key} {each.error}" for each in agent.orders if each.fate is Fate.OPEN]
@@ -383,7 +383,7 @@ class DaemonSimulation(Simulation):
         for path, folder in everywhere.folders.items():
             forked = next((entry for entry in folder.entries if entry.kind == "forked"), None)
             if path.startswith(paths.TRASH):
-                # What was cut short just before its session was deleted is never mended.
+                # A write that was cut short just before the deletion is never repaired.
                 continue
             if forked is not None:
                 check_files(path, folder)

@@ -1,4 +1,4 @@
-"""What clients ask for next: commands drawn from the seed, each with its records."""
+"""Commands that clients ask for, drawn from the seed with their records."""
 
 import json
 import random
@@ -26,7 +26,7 @@ INTRUDED_WEIGHTS = {
     "append": 12, "batch": 5, "event": 6, "events": 3, "checkpoint": 4, "revert": 2, "clear": 1,
     "restore": 1,
 }  # fmt: skip
-"""Beside a program that changes the files at any time: what can be judged all the same."""
+"""Beside a program that changes the files at any time: only kinds that can be judged there."""
 
 AGENT_WEIGHTS = {
     "append": 40, "batch": 15, "checkpoint": 10, "usage": 8, "revert": 10, "clear": 4, "restore": 4,
@@ -56,7 +56,7 @@ def pick(chance: random.Random, weights: dict[str, int]) -> str:
 
 
 class WriterDrawing:
-    """Draws what one session's writers are asked for.
+    """Draws the orders of one session's writers.
 
     Args:
         chance: decides everything.
@@ -158,7 +158,7 @@ class WriterDrawing:
                 return _draw_plain(chance, kind, number, [0, 1, 2, 3], [0, 1, 2, 3])
 
     def _compaction(self, head: Position) -> dict[str, Any]:
-        """What a compactor got at its beginning, now or long ago; sometimes made up."""
+        """The reply to the beginning of a compaction, new or old; sometimes made up."""
         chance = self._chance
         if not self.begun or chance.random() < 0.05:
             cut = Position(head.generation, chance.randint(0, head.line + 1))
@@ -178,7 +178,7 @@ class WriterDrawing:
 
 
 class AgentDrawing:
-    """Draws what the agents of a daemon ask for.
+    """Draws the orders of a daemon's agents.
 
     Args:
         chance: decides everything.
@@ -203,7 +203,7 @@ class AgentDrawing:
 
         Args:
             by: the agent.
-            orders: what it asked for until now.
+            orders: its orders until now.
             wall_s: its clock.
         """
         if not self._has_all:
@@ -351,7 +351,7 @@ def _has_checkpoint(orders: list[Order], session: str) -> bool:
 
 
 def _done_beside(order: Order, orders: list[Order]) -> Order | None:
-    """What the agent had last done in the session's other file, durably and as it knows."""
+    """The agent's last order in the session's other file that it knows to be durable."""
     for other in reversed(orders):
         is_beside = other.is_event is not order.is_event and other.session == order.session
         if is_beside and other.replies and _is_durable(other.replies[0]):

@@ -152,7 +152,7 @@ def folders_of(tree: Mapping[str, bytes], sessions: str) -> dict[str, Folder]:
     return {
         folder.removeprefix(f"{sessions}/"): read_folder(tree, folder)
         for folder in folders
-        # What an unfinished fork left behind is no session.
+        # The rest of an unfinished fork is no session.
         if folder.startswith(f"{sessions}/") and not folder.startswith(f"{sessions}/{paths.FORKS}/")
     }
 

@@ -28,7 +28,7 @@ MANNERS = {
     "in place": ["line", "overwrite", "cut"],
     "all": ["line", "line", "piece", "replace", "replace", "rotate", "overwrite", "cut"],
 }
-"""What each manner does to the context; all of them append to the events."""
+"""The acts of each manner on the context; all of them append to the events."""
 
 IN_PLACE = ("in place", "all")
 """Manners that change bytes in place."""
@@ -109,9 +109,9 @@ class ForeignProgram:
         has_open: returns how many bytes of a file the daemon keeps, None if it has it not open.
 
     Attributes:
-        pieces: what it appended and the daemon may not lose.
+        pieces: its appended bytes that the daemon may not lose.
         spared: lines and tokens that it destroyed itself.
-        copied: all that it put in the place of files.
+        copied: the contents that it put in the place of files.
         orphans: files whose only name it took away while the daemon had them open.
     """
 
@@ -141,7 +141,7 @@ class ForeignProgram:
     def act_now(self) -> None:
         """Do something."""
         if self._chance.random() < 0.1:
-            # The kernel writes back by itself.
+            # The kernel writes back at any time.
             self._disk.sync_all()
         elif self._chance.random() < 0.25:
             self._append_event()
@@ -157,7 +157,7 @@ class ForeignProgram:
             self._put_back()
 
     def forget(self) -> None:
-        """Die with the machine: what it had read is gone."""
+        """Die with the machine and forget the file that it had read."""
         self._read = None
 
     def _change_context(self, act: str) -> None:

@@ -56,10 +56,10 @@ class Mutant:
     """One guard that is missing.
 
     Attributes:
-        patches: what stands in its place.
+        patches: the replacements of product functions.
         worlds: the worlds that have to notice it, each with a seed that noticed it once and is
             tried first; "model" is that of tests/model.
-        options: what is true of the world besides.
+        options: attributes of `World` that are set as well.
     """
 
     patches: Sequence[Patch]
@@ -79,7 +79,7 @@ class Mutant:
         with ExitStack() as held:
             held.enter_context(self.applied())
             if world == "files":
-                # What the context's verdict notices, the world without events has to notice, too.
+                # The verdict of the wire file has to notice it alone.
                 held.enter_context(patch.object(SessionSimulation, "_judge_context", _nothing))
             for seed in (self.worlds[world], *range(SEEDS[world])):
                 options = dict.fromkeys(self.options, True)
@@ -322,7 +322,7 @@ MUTANTS = {
         [(JsonlLog, "replace", _half_of_the_folder_syncs)], {"context": 0}
     ),
     "a rewrite without an event for followers": Mutant([(Feed, "reset", _nothing)], {"daemon": 0}),
-    "recovery points of a rewrite that nobody reads": Mutant(
+    "a rewrite without its recovery points": Mutant(
         [(crash_recovery, "_was_open", _never)], {"rough": 1322}
     ),
     "a file that a rewrite left behind unsynced": Mutant(
@@ -437,7 +437,7 @@ MUTANTS = {
         [(JsonlLog, "leave", _nothing)], {"rough": 50}
     ),
 }
-"""Every guard that the simulation, or the model, is known to miss."""
+"""Every guard that the simulation or the model misses when it is gone."""
 
 CASES = [(name, world) for name, mutant in MUTANTS.items() for world in mutant.worlds]
 """Each mutant with each world that has to notice it."""

@@ -40,7 +40,7 @@ REFUSALS = (Conflict, NotFound, BadRequest, Exists)
 
 
 class Fate(Enum):
-    """What a client knows of its order."""
+    """The outcome of an order, as its client knows it."""
 
     OPEN = auto()
     """It may have been applied or not."""
@@ -63,9 +63,9 @@ class Order:
         tries: how often it was sent.
         replies: every reply, oldest first.
         error: the last error.
-        copies: what is in the mailbox of a writer.
-        pending: what is under way from an agent to the daemon.
-        after: what the same agent had last done in the session's other file when it drew this.
+        copies: its copies in the mailbox of a writer.
+        pending: its call, under way from an agent to the daemon.
+        after: the same agent's last durable order in the session's other file when it drew this.
         lines: its lines in the files, once it was acknowledged beside another program.
         is_lost: another program destroyed its lines.
     """

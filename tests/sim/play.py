@@ -25,7 +25,7 @@ def play(name: str, seed: int, world: World | None = None) -> Simulation:
     Args:
         name: a world of `WORLDS`.
         seed: decides everything.
-        world: what takes part, None for what the seed decides.
+        world: replaces the one that the seed decides on.
 
     Returns:
         The simulation as it ended.

@@ -207,7 +207,7 @@ class SessionSimulation(Simulation):
                 self._misused.append((order, desk.send(order.repeated(repeat=True), *other)))
 
     def _check_misuses(self) -> None:
-        """None was taken for a repeat; that nothing of it is in the files, `_judge` checks."""
+        """None was taken for a repeat; `_judge` checks that no file contains its records."""
         for order, sent in self._misused:
             assert not isinstance(sent.answer, Ack), f"{order.key} answered other contents"
             if isinstance(sent.answer, Conflict):

@@ -1,4 +1,4 @@
-"""The worlds of the simulation: what takes part in each, drawn from the seed."""
+"""The worlds of the simulation and the parts of each, drawn from the seed."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from sim.foreign_program import IN_PLACE, MANNERS
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What one seed may meet.
+    """The parts of one seed's world.
 
     Attributes:
         power_cuts: the power is cut; else only processes die.
@@ -18,7 +18,7 @@ class World:
         storms: the disk fails again and again for a while, and forgets meanwhile what a failed
             sync dropped.
         clock_jumps: wall clocks are set back and forth by hours and years, the clients' and the
-            daemon's each by itself.
+            daemon's independently.
         few_keys: the daemon remembers few keys, so that it looks most of them up.
         at_once: the disk counts as fast, so that group commits serve the commands, not the tasks
             alone.

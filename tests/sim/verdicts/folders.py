@@ -40,7 +40,7 @@ def check_folder(
     """Check everything that steno promises of the files of one session that is no fork.
 
     Args:
-        name: what messages call it.
+        name: its name in messages.
         folder: its files.
         orders: every order by its key.
         has_foreign: another program appended lines to the context.
@@ -109,7 +109,7 @@ def _check_batches(name: str, generations: Sequence[Lines], *, has_foreign: bool
             stamp = parse_stamp(record.get("_id", ""))
             # Another program that writes behind a torn line of ours keeps it from being cut.
             if stamp is None or (has_foreign and not _is_whole(lines, number, stamp)):
-                assert has_foreign, f"{name}: a line of nobody: {lines[number]!r}"
+                assert has_foreign, f"{name}: a line without a stamp: {lines[number]!r}"
                 number += 1
                 continue
             assert _is_whole(lines, number, stamp), f"{name}: a batch that is not whole: {stamp}"

@@ -1,4 +1,4 @@
-"""The promises beside a foreign program, where no position stays what it was.
+"""The promises beside a foreign program, which moves lines to other positions.
 
 An acknowledged line stands as it was in the context or in a generation, or in the events; a piece
 of the foreign program stands in some file of the folder. Both hold as soon as a power cut can take
@@ -25,16 +25,16 @@ from support.writing import PATH
 
 
 class ForeignVerdict:
-    """What was promised of each order and of each foreign piece, checked again and again.
+    """The promises about each order and each foreign piece, checked after every life.
 
     Args:
         disk: where the session lies.
         orders: everything that clients asked for.
         program: the foreign program.
-        is_strict: it changes nothing in place, so that positions are what they were.
+        is_strict: the program changes nothing in place, so that positions stay.
 
     Attributes:
-        faults: what was wrong with a reply or event at the moment when it came.
+        faults: the faults of replies and events, found at the moment when they came.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ForeignVerdict:
         self._look_after(order)
         is_harmed = self._is_spoiled(order)
         if is_harmed or (ack.rotated is not None and (order.is_lost or not self._is_strict)):
-            # It may be there no more, and then it is applied once more.
+            # Its lines may be gone, and then it is applied once more.
             order.replies = []
         order.acknowledge(ack)
         fresh = [each for each in order.acks if not each.duplicate]
@@ -93,8 +93,8 @@ class ForeignVerdict:
         if error.outcome is Outcome.UNKNOWN:
             return
         self._look_after(order)
-        # An older copy may have been put in the place of a file that held it; where it stands now
-        # has to be such a copy, too, see below.
+        # The program may have put an older copy in the place of the file that held it; then every
+        # place where it stands now is such a copy, too, see `_check_nowhere`.
         may_be_gone = order.is_lost or not self._is_strict or bool(self._program.copied)
         assert not order.acks or may_be_gone, f"acked, and now {error!r}"
         self._check_nowhere(order)
@@ -103,7 +103,7 @@ class ForeignVerdict:
 
     def _check_nowhere(self, order: Order) -> None:
         if self._is_spoiled(order):
-            return  # what is left of it is no longer what it was
+            return  # its lines were changed
         for piece in self._pieces_of(order):
             is_copied = any(b"".join(piece) in copied for copied in self._program.copied)
             assert is_copied, f"not applied, and {piece} is there"
@@ -133,7 +133,7 @@ class ForeignVerdict:
         return found | self._program.held_orphans()
 
     def files(self) -> dict[str, bytes]:
-        """The session's files by name, those in its folders left out."""
+        """The session's files by name, without those in its folders."""
         cached = self._disk.folder_at(PATH).cached
         return {name: self._disk.content(f"{PATH}/{name}") for name in cached if "." in name}
 
@@ -181,7 +181,7 @@ class ForeignVerdict:
     # --- the verdict ---------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Look for everything.
+        """Check every order and every foreign piece.
 
         Raises:
             AssertionError: a promise is broken; the message says which.
@@ -218,7 +218,7 @@ class ForeignVerdict:
         key = order.key.encode()
         if any(key in line for line in self._program.spared) or self._is_mixed(order):
             return True
-        # Behind what was damaged in place all is torn, and of a batch that was, the rest.
+        # All lines behind one that was damaged in place are torn, and the rest of its batch.
         is_aside = not self._is_strict and bool(order.lines)
         return is_aside and any(line in self._quarantined() for line in order.lines)
 
@@ -245,7 +245,7 @@ class ForeignVerdict:
 
     def _judge_rewrites(self, happenings: list[TimelineEntry]) -> None:
         if not self._is_strict:
-            return  # the names that show whether one took place were changed, too
+            return  # edits in place also change the names that show whether one took place
         check_facts(happenings)
         keys = [entry.key for entry in happenings]
         for order in self._orders:
@@ -278,7 +278,7 @@ class ForeignVerdict:
 
 
 def _joined(tree: Mapping[str, bytes]) -> bytes:
-    """All files of a session: each begins as behind a line, and ends as no line does."""
+    """All files of a session, each between a newline and a NUL, so that no match spans two."""
     paths = (path for path in tree if path.startswith(PATH) and not path.endswith(ASIDE))
     return b"".join(b"\n%b\0" % tree[path] for path in paths)
 
@@ -288,7 +288,7 @@ def _is_context(name: str) -> bool:
 
 
 def _stamp_in(line: bytes) -> str | None:
-    """The stamp of a line that is a whole one, and nothing else."""
+    """The stamp of a whole line without foreign bytes, else None."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -300,7 +300,7 @@ def _stamp_in(line: bytes) -> str | None:
 
 
 def _check_keys(name: str, data: bytes) -> None:
-    """No command is applied twice in one file; of a torn one a part may be left."""
+    """No command is applied twice in one file; a part of a torn one may be left."""
     seen = set[str]()
     expected: str | None = None
     for line in data.splitlines(keepends=True):
@@ -317,7 +317,7 @@ def _check_keys(name: str, data: bytes) -> None:
 
 
 def _check_joined(wire: bytes) -> None:
-    """Along the events the place in the context never falls."""
+    """The position in the context never falls along the events."""
     found: list[Position] = []
     for line in wire.splitlines():
         try:
@@ -326,4 +326,4 @@ def _check_joined(wire: bytes) -> None:
             continue
         if isinstance(record, dict) and "_at" in record:
             found.append(Position.parse(record["_at"]))
-    assert found == sorted(found), f"the place in the context fell: {found}"
+    assert found == sorted(found), f"the position in the context fell: {found}"

@@ -53,7 +53,7 @@ def check_wire_answers(answers: Sequence[WireSent], tree: Tree) -> None:
         if not isinstance(sent.answer, Ack) or sent.answer.duplicate or place is None:
             continue
         if sent.answer.first != f"0:{place.line}":
-            # It was written, acknowledged as no more than that, and withdrawn.
+            # It was acknowledged as written, and withdrawn.
             continue
         least, most = sent.heads
         for line in folder.wire[place.line : place.line + place.count]:
@@ -143,10 +143,10 @@ def check_reading(reading: Reading, tree: Tree, repeated: Set[str]) -> None:
     """A reading is the beginning of a file, with all that was done before it began.
 
     Args:
-        reading: what was read.
+        reading: the lines that were read.
         tree: all files.
-        repeated: keys that were sent again after their acks: what was withdrawn, and then sent
-            again, may have come to the same place later.
+        repeated: keys that were sent again after their acks: a withdrawn command may have come
+            to the same place later.
     """
     if not reading.lines:
         return
