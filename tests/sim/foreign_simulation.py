@@ -7,20 +7,12 @@ from unittest.mock import patch
 import anyio
 from anyio.abc import TaskGroup
 
+from sim.faults import Fault, inject
 from sim.files import Lines
 from sim.followers import DurableFollower
 from sim.foreign_program import IN_PLACE, BusyDisk, ForeignProgram
 from sim.orders import Order, lose_answers, waiting
-from sim.session_simulation import (
-    CALL,
-    LOOK,
-    NAME,
-    SPACE,
-    SYNC,
-    TRIES_MAX,
-    WRITE,
-    SessionSimulation,
-)
+from sim.session_simulation import TRIES_MAX, SessionSimulation
 from sim.verdicts.foreign import ForeignVerdict
 from sim.worlds import World
 from sim.writers import NotedSent, Writers
@@ -34,6 +26,9 @@ STEPS = 12
 CALLS_MAX = 120
 """A death comes within so many calls."""
 
+FAULTS = [
+    Fault.CALL, Fault.CALL, Fault.SYNC, Fault.LOOK, Fault.WRITE, Fault.NAME, Fault.SPACE,
+]  # fmt: skip
 DEATH_SHARES = (0.45, 0.75)
 
 
@@ -172,8 +167,7 @@ class ForeignSimulation(SessionSimulation):
         for _ in range(self._chance.randint(1, 3)):
             self._send(daemon, self._choose_order())
         if self.world.faults and self._chance.random() < 0.15:
-            kinds = [CALL, CALL, SYNC, LOOK, WRITE, NAME, SPACE]
-            self._fail_something(kinds, paths.CONTEXT, paths.WIRE)
+            inject(self.disk, self._chance, FAULTS, [paths.CONTEXT, paths.WIRE])
         await daemon.settle(self._chance.choice([1, 5, 40]))
 
     def _follow(self, desk: Writers) -> None:

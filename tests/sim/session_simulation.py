@@ -1,13 +1,13 @@
 """The simulation of one session's writers: orders, followers, faults, deaths, foreign lines."""
 
 import contextlib
-import errno
 import random
 
 import anyio
 from anyio.abc import TaskGroup
 
 from sim.drawing import WriterDrawing
+from sim.faults import Fault, inject
 from sim.files import Folder, read_folder
 from sim.followers import Follower
 from sim.orders import REWRITES, Fate, Order, done, lose_answers, waiting
@@ -24,7 +24,7 @@ from steno_protocol.positions import Position
 from steno_protocol.replies import Ack
 from stenod.sessions.leases import Compactions
 from support.lines import SESSION, compact_begin, foreign, user
-from support.simulated_disk import MOMENTS, Effect, PowerCut, SimulatedDisk, Survival
+from support.simulated_disk import MOMENTS, PowerCut, SimulatedDisk, Survival
 from support.stored_session import StoredSession
 from support.writing import PATH, Sent
 
@@ -37,8 +37,7 @@ CONTEXT = f"{PATH}/{paths.CONTEXT}"
 WIRE = f"{PATH}/{paths.WIRE}"
 TIMELINE = f"{PATH}/{paths.TIMELINE}"
 
-CALL, SYNC, LOOK, WRITE, NAME, SPACE = range(6)
-"""Kinds of faults."""
+FAULTS = [Fault.CALL, Fault.CALL, Fault.SYNC, Fault.LOOK, Fault.WRITE, Fault.SPACE]
 
 
 class SessionSimulation(Simulation):
@@ -158,7 +157,7 @@ class SessionSimulation(Simulation):
         if chance.random() < 0.3:
             self._grant(daemon)
         if world.faults and chance.random() < 0.15:
-            self._fail_something([CALL, CALL, SYNC, LOOK, WRITE, SPACE], paths.CONTEXT)
+            inject(self.disk, chance, FAULTS, [paths.CONTEXT])
         if world.storms and self._storms.random() < 0.2:
             self._begin_storm()
         if world.has_foreign and chance.random() < 0.2:
@@ -253,30 +252,6 @@ class SessionSimulation(Simulation):
         for follower in self._followers:
             if follower.subscriber is not None:
                 desk.feed.grant(follower.subscriber, self._chance.choice([100, 3000, 50_000]))
-
-    def _fail_something(self, kinds: list[int], *names: str) -> None:
-        """Let one of these kinds of calls fail soon, those with a name on one of these files."""
-        chance, disk = self._chance, self.disk
-        effect = chance.choice(list(Effect))
-        error = chance.choice([errno.EIO, errno.ENOSPC])
-        name = chance.choice(names) if len(names) > 1 else names[0]
-        match chance.choice(kinds):
-            case 0:  # CALL
-                disk.fail_at(len(disk.calls) + chance.randint(0, 12), error, effect)
-            case 1:  # SYNC
-                disk.fail_next("fdatasync", errno.EIO, name=name, effect=effect)
-                if chance.random() < 0.5:
-                    disk.fail_next("truncate", errno.EIO, name=name)
-            case 2:  # LOOK
-                method = chance.choice(["read", "stat", "names", "stat_name", "open_read"])
-                disk.fail_next(method, errno.EIO, skip=chance.randint(0, 6))
-            case 3:  # WRITE
-                disk.shorten_next("write", chance.randint(1, 20), times=3)
-            case 4:  # NAME
-                method = chance.choice(["rename", "link", "fsync"])
-                disk.fail_next(method, error, skip=chance.randint(0, 3), effect=effect)
-            case _:
-                disk.free_bytes = chance.choice([0, 30, 300, None])
 
     def _begin_storm(self) -> None:
         chance = self._storms
