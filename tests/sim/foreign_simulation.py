@@ -47,14 +47,14 @@ class ForeignSimulation(SessionSimulation):
         self._busy.at_death = self._note_open
         self._held: list[File] = []
         self._desk: Writers | None = None
-        is_strict = world.foreign not in IN_PLACE
-        self.program = ForeignProgram(self._busy, self._chance, world.foreign, self._kept_of)
+        is_strict = world.foreign_manner not in IN_PLACE
+        self.program = ForeignProgram(self._busy, self._chance, world.foreign_manner, self._kept_of)
         self._verdict = ForeignVerdict(self.disk, self.orders, self.program, is_strict=is_strict)
         self._has_follower = is_strict
         # A replacement while no daemon has the file open shows in no event; and half a line that a
         # rewrite left at the end is cut by an opening without a recovery point.
-        self._follows_on = world.foreign not in ("editor", "pieces")
-        self._cuts_none = world.foreign != "pieces"
+        self._follows_on = world.foreign_manner not in ("editor", "pieces")
+        self._cuts_none = world.foreign_manner != "pieces"
         self._follower = self._new_follower()
 
     def _new_follower(self) -> DurableFollower:

@@ -160,7 +160,7 @@ class SessionSimulation(Simulation):
             inject(self.disk, chance, FAULTS, [paths.CONTEXT])
         if world.storms and self._storms.random() < 0.2:
             self._begin_storm()
-        if world.has_foreign and chance.random() < 0.2:
+        if world.foreign_lines and chance.random() < 0.2:
             self._write_foreign()
         await daemon.settle(chance.choice([0, 1, 3, 12, 40]))
         self._take_answers()
@@ -329,12 +329,12 @@ class SessionSimulation(Simulation):
 
     def _judge(self) -> None:
         folder = read_folder(self.disk.tree(), PATH)
-        tree = tree_of({PATH: folder}, has_foreign=self.world.has_foreign)
+        tree = tree_of({PATH: folder}, has_foreign=self.world.foreign_lines)
         self._judge_context(folder, tree)
         self._judge_events(folder, tree)
 
     def _judge_context(self, folder: Folder, tree: Tree) -> None:
-        has_foreign = self.world.has_foreign
+        has_foreign = self.world.foreign_lines
         by_key = {order.key: order for order in self.orders}
         mail = check_folder(SESSION, folder, by_key, has_foreign=has_foreign)
         stored = StoredSession(self.disk, PATH).mail()

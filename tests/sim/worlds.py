@@ -24,11 +24,11 @@ class World:
             alone.
         shared: the session's folder is a mount's.
         has_wire: events are written beside the context.
-        has_foreign: another program appends lines to the context between steps. Not together with
+        foreign_lines: another program appends lines to the context between steps. Not together with
             power cuts: unsynced lines of others may vanish from between ours, and then no line is
             where it was. In a shared folder it may stop in the middle of a line.
-        foreign: how another program changes the files between any two calls, see
-            `MANNERS`.
+        foreign_manner: how another program changes the files between any two calls, see `MANNERS`;
+            empty if it does not.
         disconnects: connections are cut.
         narrow_queues: connections take few messages.
         short_pauses: much happens between a write and its sync.
@@ -46,8 +46,8 @@ class World:
     at_once: bool = False
     shared: bool = False
     has_wire: bool = False
-    has_foreign: bool = False
-    foreign: str = ""
+    foreign_lines: bool = False
+    foreign_manner: str = ""
     disconnects: bool = False
     narrow_queues: bool = False
     short_pauses: bool = False
@@ -57,13 +57,13 @@ class World:
 
 
 def _context(seed: int) -> World:
-    has_foreign = seed % 4 == 3
+    foreign_lines = seed % 4 == 3
     # Only a clock shows whether a half line of another program stood still for a while.
-    clock_jumps = not has_foreign and seed % 3 == 1
+    clock_jumps = not foreign_lines and seed % 3 == 1
     return World(
-        power_cuts=not has_foreign,
+        power_cuts=not foreign_lines,
         faults=seed % 4 != 0,
-        has_foreign=has_foreign,
+        foreign_lines=foreign_lines,
         shared=seed % 8 == 7,
         storms=seed % 4 != 0 and seed % 5 == 0,
         clock_jumps=clock_jumps,
@@ -92,7 +92,7 @@ def _full(seed: int) -> World:
 
 def _foreign(seed: int) -> World:
     gentle = [manner for manner in MANNERS if manner not in IN_PLACE]
-    return World(kills=False, foreign=gentle[seed % len(gentle)], has_wire=True)
+    return World(kills=False, foreign_manner=gentle[seed % len(gentle)], has_wire=True)
 
 
 def _rough(seed: int) -> World:
@@ -104,7 +104,7 @@ def _rough(seed: int) -> World:
         kills=deaths,
         faults=faults,
         shared=chance.random() < 0.5,
-        foreign=list(MANNERS)[seed % len(MANNERS)],
+        foreign_manner=list(MANNERS)[seed % len(MANNERS)],
         has_wire=True,
     )
 
