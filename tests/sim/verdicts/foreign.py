@@ -5,16 +5,14 @@ of the foreign program stands in some file of the folder. Both hold as soon as a
 them no more. A key is in no file twice, and in none if its command was refused.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 
-from sim.files import Stamp, parse_stamp
+from sim.files import Stamp, record_of, stamp_of
 from sim.foreign_program import ASIDE, ForeignProgram
 from sim.orders import Fate, Order
-from steno_protocol import paths
+from steno_protocol import paths, records
 from steno_protocol.errors import Internal, Outcome, StenoError
 from steno_protocol.positions import Position
-from steno_protocol.records import stamp_of
 from steno_protocol.replies import Ack
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import timeline
@@ -111,16 +109,13 @@ class ForeignVerdict:
     def _pieces_of(self, order: Order) -> list[list[bytes]]:
         """The lines of a command, for each place where it stands whole."""
         count = max(1, len(order.records))
-        stamps = [f"{order.key}.{part}/{count}" for part in range(count)]
-        if count == 1:
-            stamps = [order.key]
-        begin = b'"_id":"%b"' % stamps[0].encode()
+        stamps = [Stamp(order.key, part, count) for part in range(count)]
         found: list[list[bytes]] = []
         for data in self._files(order).values():
-            lines = data.splitlines(keepends=True) if begin in data else []
-            for number, line in enumerate(lines):
+            lines = data.splitlines(keepends=True) if order.key.encode() in data else []
+            for number in range(len(lines)):
                 piece = lines[number : number + count]
-                if begin in line and [_stamp_in(each) for each in piece] == stamps:
+                if [_stamp_in(each) for each in piece] == stamps:
                     found.append(piece)
         return found
 
@@ -228,7 +223,7 @@ class ForeignVerdict:
         It is JSON and bears the key: nothing distinguishes it from the given record.
         """
         lines = [line for data in self._files(order).values() for line in data.splitlines()]
-        stamps = [stamp_of(line + b"\n") for line in lines if b"theirs" in line]
+        stamps = [records.stamp_of(line + b"\n") for line in lines if b"theirs" in line]
         return order.key in [stamp.key for stamp in stamps if stamp is not None]
 
     def _judge_theirs(self, context: Mapping[str, bytes], wire: bytes) -> None:
@@ -287,43 +282,28 @@ def _is_context(name: str) -> bool:
     return name == paths.CONTEXT or paths.generation_of(name) is not None
 
 
-def _stamp_in(line: bytes) -> str | None:
+def _stamp_in(line: bytes) -> Stamp | None:
     """The stamp of a whole line without foreign bytes, else None."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    stamp = record.get("_id") if isinstance(record, dict) else None
-    return stamp if isinstance(stamp, str) and b"theirs" not in line else None
+    stamp = stamp_of(line)
+    is_ours = line.endswith(b"\n") and b"theirs" not in line
+    return stamp if is_ours and stamp.key else None
 
 
 def _check_keys(name: str, data: bytes) -> None:
     """No command is applied twice in one file; a part of a torn one may be left."""
     seen = set[str]()
-    expected: str | None = None
+    expected: Stamp | None = None
     for line in data.splitlines(keepends=True):
         stamp = _stamp_in(line)
-        if stamp is None:
-            expected = None
-            continue
-        key, index, size = parse_stamp(stamp) or Stamp("", 0, 2)
-        is_next = index == 0 or stamp == expected
-        expected = f"{key}.{index + 1}/{size}" if is_next else None
-        if is_next and index + 1 == size:
-            assert key not in seen, f"{key} is in {name} twice"
-            seen.add(key)
+        is_next = stamp is not None and (stamp.index == 0 or stamp == expected)
+        expected = stamp._replace(index=stamp.index + 1) if stamp and is_next else None
+        if expected is not None and expected.index == expected.count:
+            assert expected.key not in seen, f"{expected.key} is in {name} twice"
+            seen.add(expected.key)
 
 
 def _check_joined(wire: bytes) -> None:
     """The position in the context never falls along the events."""
-    found: list[Position] = []
-    for line in wire.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and "_at" in record:
-            found.append(Position.parse(record["_at"]))
+    events = [record_of(line, has_foreign=True) for line in wire.splitlines()]
+    found = [Position.parse(record["_at"]) for record in events if "_at" in record]
     assert found == sorted(found), f"the position in the context fell: {found}"
