@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -24,22 +24,19 @@ from steno_protocol import __version__, limits, paths
 from steno_protocol.credentials import KEYS_FOLDER
 from steno_protocol.errors import BadRequest
 from stenod.api.auth import Admission
-from stenod.api.clients import Link, Peer
 from stenod.api.metrics import MetricsServer
 from stenod.api.replies import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.idle_exit import Idleness
-from stenod.net.transport import Sent, Transport
+from stenod.net.transport import Transport
 from stenod.runtime import config, daemon_log, memory
 from stenod.runtime.config import Config
-from stenod.runtime.executor import Adaptive, in_thread
+from stenod.runtime.executor import Threads, in_thread
 from stenod.runtime.fd_limit import process_limit
 from stenod.runtime.internal_errors import fault_of
 from stenod.runtime.quotas import Quotas
-from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
-from stenod.runtime.threads import Threads
 from stenod.sessions.gc import Collector
 from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
@@ -49,6 +46,8 @@ from stenod.store.lock import RootLock
 from stenod.store.posix import PosixDisk
 from stenod.store.usage import free_bytes
 from stenod.systemd import Supervisor
+from stenod.writer.group_commit import AdaptiveCommits
+from stenod.writer.services import Services
 
 _REMOTE_PART: Final = 4
 """A quarter of the handles is for other machines: half is for sessions, an eighth is kept free."""
@@ -74,15 +73,13 @@ class Daemon:
         self._is_forgetting = False
         self._local = Transport(lambda _: self._has_room(), self._forget_soon)
         self._admission = Admission(config.root / KEYS_FOLDER, daemon_log.log)
-        self._remote: Transport | None = None
         self._transports = [self._local]
-        self._outbox = Outbox(self._send, self._after_sends, self._look_soon)
         self._drained = anyio.Event()
         self._lock: RootLock | None = None
-        self._looked_at = -limits.ROOM_LOOK_S
         self._tasks: TaskGroup | None = None
         self._metrics: MetricsServer | None = None
-        self._statistics = Statistics()
+        self._statistics = Statistics(slow_sync_s=config.settings.number("disk.slow_sync_s"))
+        self._outbox = Outbox(self._statistics, lambda key: self._admits(key) is None)
         disk = PosixDisk()
         trees = SessionFolders(config, disk)
         self._quotas = Quotas(
@@ -112,7 +109,8 @@ class Daemon:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 for transport in self._transports:
-                    tasks.start_soon(transport.serve, self._router.handle, self._end_burst)
+                    handle = partial(self._router.handle, transport)
+                    tasks.start_soon(transport.serve, handle, self._registry.commit)
                 tasks.start_soon(self._keep_house)
                 tasks.start_soon(self._end_when_idle)
                 tasks.start_soon(self._measure_root)
@@ -181,7 +179,6 @@ class Daemon:
 
         And end if no client can connect any more: connected clients find the next daemon too.
         """
-        self._looked_at = time.monotonic()
         if self._lock is None or self._drained.is_set():
             return
         if not self._lock.is_in_place:
@@ -238,6 +235,7 @@ class Daemon:
             daemon_log.log("config_refused", error=error.message, still="what was in force before")
             return
         daemon_log.adopt(self._config.settings)
+        self._statistics.slow_sync_s = self._config.settings.number("disk.slow_sync_s")
         daemon_log.log("config_read", mounts=sorted(self._config.mounts))
         for option in waiting:
             daemon_log.log("config_waits", option=option, until="the next start: steno restart")
@@ -255,7 +253,7 @@ class Daemon:
 
     def _make_services(self, disk: PosixDisk) -> Services:
         return Services(
-            commit=Adaptive(Threads(limits.COMMIT_THREADS_MAX), disk.overlap.is_empty),
+            commit=AdaptiveCommits(Threads(limits.COMMIT_THREADS_MAX), disk.overlap.is_empty),
             read=Threads(limits.READ_THREADS_MAX),
             monotonic=time.monotonic,
             wall=time.time,
@@ -279,7 +277,6 @@ class Daemon:
             self._spawn,
             self._admission,
         )
-        router.sender, router.link = self._sender, self._link
         router.drain = self._drained.set
         return router
 
@@ -294,9 +291,9 @@ class Daemon:
         if not wanted:
             return
         own = self._admission.own_key()
-        self._remote = Transport(self._has_room, self._forget_soon)
-        self._transports.append(self._remote)
-        endpoint = self._remote.bind_tcp(wanted, own, self._admits, daemon_log.log)
+        remote = Transport(self._has_room, self._forget_soon)
+        self._transports.append(remote)
+        endpoint = remote.bind_tcp(wanted, own, self._admits, daemon_log.log)
         self._reporter.remote_endpoint = endpoint
         daemon_log.log("listening", endpoint=endpoint)
 
@@ -327,52 +324,6 @@ class Daemon:
     def _admits(self, public: str) -> str | None:
         client = self._admission.client(public)
         return client.name if client is not None else None
-
-    def _end_burst(self) -> None:
-        """Serve what a burst of messages brought, and send the answers."""
-        if time.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
-            self._look_around()
-        self._registry.group_commit.serve()
-        self._outbox.flush()
-
-    def _transport_of(self, peer: Peer) -> Transport:
-        """The socket by which a peer connected: clients on other machines have a key."""
-        return self._local if peer.user is None or self._remote is None else self._remote
-
-    def _sender(self, peer: Peer) -> str:
-        return self._transport_of(peer).sender()
-
-    def _link(self, peer: Peer) -> Link | None:
-        return self._transport_of(peer).link()
-
-    def _after_sends(self) -> None:
-        for transport in self._transports:
-            transport.after_sends()
-
-    def _look_soon(self) -> None:
-        for transport in self._transports:
-            transport.look_soon()
-
-    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
-        if peer.user and peer.subscriptions and self._admits(peer.user) is None:
-            # Revoked while it follows a session: it gets the error, and no later event.
-            self._router.turn_away(peer)
-            self._look_soon()
-            return False
-        transport = self._local if peer.user is None else self._transport_of(peer)
-        # A REQ socket takes an answer only behind the empty frame that its request began with.
-        addressed = [b"", *frames] if peer.is_req else frames
-        match transport.send(peer.identity, addressed, peer.in_flight):
-            case Sent.OK:
-                return True
-            case Sent.FULL:
-                peer.dropped += 1
-                self._statistics.dropped += 1
-                return False
-            case Sent.GONE:
-                peer.dropped += 1
-                self._router.forget(peer)
-                return False
 
 
 def prepare_process() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import anyio
 
 from steno_protocol import limits
-from stenod.runtime.services import Services
+from stenod.writer.services import Services
 
 
 class Idleness:

@@ -332,10 +332,15 @@ def encode_replies(replies: Sequence[tuple[bytes, Reply]]) -> list[bytes]:
 def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
     """Take apart what the daemon sent.
 
+    The refusal of a greeting in version 1 is no answer: a client sends that greeting to a daemon
+    that is slow to reply, and its refusal may arrive after the welcome.
+
     Raises:
         Incompatible: it is not of this protocol; the daemon and this client differ in version.
     """
     magic, _, header = frames[0].partition(b"\n") if frames else (b"", b"", b"")
+    if list(frames[:2]) == [MAGIC_1, GREETING_ID]:
+        return []
     if magic != PROTOCOL_MAGIC:
         raise Incompatible(f"the daemon speaks {magic[:16]!r}, not {PROTOCOL_MAGIC!r}")
     block = frames[1] if len(frames) > 1 else b""
@@ -351,6 +356,9 @@ def decode_answers(frames: Sequence[bytes]) -> list[Answer]:
 
 
 # --- version 1 ---------------------------------------------------------------------------------
+
+GREETING_ID: Final = b"hello"
+"""The id of the request by which a client greets a daemon, in either version."""
 
 MAGIC_1: Final = b"STENO/1"
 """The first frame of version 1, whose messages had the request id and the command in two more."""

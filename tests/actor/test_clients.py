@@ -22,12 +22,20 @@ pytestmark = pytest.mark.anyio
 
 SMALL = 1000
 
+SOCKET = DaemonInProcess(SimulatedDisk())
+"""The peers of these tests are connected to a socket that takes everything."""
+
 
 @dataclass
 class Lent:
     """A frame that a socket has, until the test takes it."""
 
     done: bool = False
+
+
+def peers_of(budget: SendBudget) -> list[Peer]:
+    """Two peers that share a budget."""
+    return [Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(budget)) for name in (b"p", b"other")]
 
 
 def lend(peer: Peer, size: int) -> Lent:
@@ -38,7 +46,7 @@ def lend(peer: Peer, size: int) -> Lent:
 
 
 def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
-    peer = Peer(b"p", 0.0)
+    peer = Peer(SOCKET, b"p", 0.0)
     assert peer.in_flight.is_lent(limits.LENT_FRAME_BYTES)
     for _ in range(limits.PEER_PROOF_BYTES // SMALL + 1):
         assert not peer.in_flight.is_lent(SMALL)
@@ -49,7 +57,7 @@ def test_large_frames_are_lent_and_a_small_one_behind_many() -> None:
 
 
 def test_what_was_copied_is_on_its_way_until_a_later_frame_was_taken() -> None:
-    peer = Peer(b"p", 0.0)
+    peer = Peer(SOCKET, b"p", 0.0)
     peer.in_flight.copied(SMALL)
     first = lend(peer, 70_000)
     peer.in_flight.copied(3)
@@ -59,7 +67,7 @@ def test_what_was_copied_is_on_its_way_until_a_later_frame_was_taken() -> None:
 
 
 def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
-    peer = Peer(b"p", 0.0)
+    peer = Peer(SOCKET, b"p", 0.0)
     lend(peer, limits.PEER_EVENTS_BYTES_MAX)
     assert not peer.takes_events
     peer.check_takes()
@@ -72,7 +80,7 @@ def test_a_deaf_client_loses_events_first_and_then_read_replies() -> None:
 
 def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
     untaken = SendBudget()
-    deaf = [Peer(b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
+    deaf = [Peer(SOCKET, b"p", 0.0, in_flight=InFlightFrames(untaken)) for _ in range(64)]
     part = limits.UNTAKEN_BYTES_MAX // len(deaf)
     assert part < limits.PEER_EVENTS_BYTES_MAX
     frames = [lend(peer, part) for peer in deaf[1:]]
@@ -83,7 +91,7 @@ def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
         assert not peer.takes_events
         with pytest.raises(Busy):
             peer.check_takes()
-    other = Peer(b"other", 0.0, in_flight=InFlightFrames(untaken))
+    other = Peer(SOCKET, b"other", 0.0, in_flight=InFlightFrames(untaken))
     other.check_takes()
     assert other.takes_events
 
@@ -98,7 +106,9 @@ def test_a_deaf_client_has_an_equal_share_of_the_send_budget() -> None:
 
 def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() -> None:
     untaken = SendBudget()
-    peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
+    peer, other = (
+        Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other")
+    )
     most = limits.SUBSCRIPTION_WINDOW_BYTES_MAX
     assert peer.in_flight.room_for(most) == most
     frame = lend(other, limits.UNTAKEN_BYTES_MAX - limits.MIB)
@@ -112,7 +122,9 @@ def test_a_block_is_as_large_as_there_is_room_beside_what_all_leave_untaken() ->
 
 def test_what_is_being_read_for_a_peer_counts_as_if_it_were_on_its_way() -> None:
     untaken = SendBudget()
-    peer, other = (Peer(name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other"))
+    peer, other = (
+        Peer(SOCKET, name, 0.0, in_flight=InFlightFrames(untaken)) for name in (b"p", b"other")
+    )
     lend(other, SMALL)
     with peer.in_flight.expected(limits.UNTAKEN_BYTES_MAX):
         with pytest.raises(Busy):
@@ -143,7 +155,7 @@ async def test_what_is_on_its_way_to_a_peer_that_is_forgotten_counts_for_nobody(
 
 async def test_subscriptions_wait_while_their_peer_takes_nothing_and_go_on_by_themselves() -> None:
     async with Desk().open() as desk:
-        peer = Peer(b"p", 0.0)
+        peer = Peer(SOCKET, b"p", 0.0)
         refusals: list[StenoError] = []
         crowded = Crowded(desk.spawn)
         subscriber, reader = desk.subscribe()
@@ -183,7 +195,7 @@ async def test_many_stalled_followers_do_not_slow_a_commit() -> None:
 
 async def test_a_client_without_subscriptions_is_not_polled() -> None:
     looks: list[object] = []
-    peer = Peer(b"p", 0.0)
+    peer = Peer(SOCKET, b"p", 0.0)
     crowded = Crowded(looks.append)
     lend(peer, limits.PEER_EVENTS_BYTES_MAX)
     assert not crowded.takes_events(peer)
@@ -207,7 +219,7 @@ async def test_a_peer_is_sent_nothing_to_learn_whether_it_is_there() -> None:
     """Who is idle for months and takes in nothing meanwhile would keep all of it in its memory."""
     cable = Cable()
     daemon = DaemonInProcess(SimulatedDisk())
-    daemon.router.link = lambda _: cable
+    daemon.link_of = lambda _: cable
     async with daemon.running():
         daemon.handle(encode_request(b"s", Status(), ()))
         sent = len(daemon.sizes)
@@ -228,7 +240,7 @@ async def test_a_gone_client_is_evicted_before_a_present_one(
     monkeypatch.setattr(limits, "PEERS_LOOK_S", math.inf)
     cables: dict[bytes, Cable] = {}
     daemon = DaemonInProcess(SimulatedDisk())
-    daemon.router.link = lambda peer: cables.setdefault(peer.identity, Cable())
+    daemon.link_of = lambda identity: cables.setdefault(identity, Cable())
 
     def come(*names: bytes) -> None:
         for name in names:
@@ -252,7 +264,7 @@ async def test_a_gone_client_is_evicted_before_a_present_one(
 
 async def test_a_revoked_follower_is_refused_without_any_event() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
-    daemon.router.link = lambda _: Cable()
+    daemon.link_of = lambda _: Cable()
     async with daemon.running():
         name = b"o"
         daemon.handle(encode_request(name, Open(session="demo"), ()))

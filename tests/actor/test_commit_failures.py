@@ -14,7 +14,7 @@ from steno_protocol.errors import ErrorCode, OutcomeUnknown, StorageFailed
 from steno_protocol.events import Gone, Lagged
 from steno_protocol.messages import encode_request
 from steno_protocol.replies import Ack, ErrorReply, SessionStat, Subscribed
-from stenod.api.clients import Peer
+from stenod.api.clients import InFlightFrames, Sent
 from stenod.runtime.error_mapping import doubted, remedy_of
 from support.asking import ask, close_all, send
 from support.daemon_in_process import DaemonInProcess
@@ -111,8 +111,8 @@ async def test_what_is_left_behind_a_group_that_writes_nothing_is_answered_too()
         for number, name in enumerate(names):
             # A key that cannot have been used before, so that no file has to be looked at for it.
             command = append_to("demo", uuid7(int(NOW_S + 1) * 1000, number))
-            daemon.router.handle(b"peer", encode_request(name, command, [refused]))
-        daemon.registry.group_commit.serve()
+            daemon.router.handle(daemon, b"peer", encode_request(name, command, [refused]))
+        daemon.registry.commit()
         for name in names:
             await daemon.wait_for_answer(name)
             assert isinstance(daemon.answers[name][0], ErrorReply)
@@ -179,11 +179,7 @@ async def test_a_client_that_left_before_the_reply_gets_no_subscription(
     async with daemon.running():
         await ask(daemon, b"o", OPEN)
 
-        def vanished(peer: Peer, _: Sequence[bytes]) -> bool:
-            daemon.router.forget(peer)
-            return False
-
-        monkeypatch.setattr(daemon.router._outbox, "_send", vanished)
+        monkeypatch.setattr(daemon, "send", lambda *_: Sent.GONE)
         send(daemon, b"s", FOLLOW)
         for _ in range(50):
             await anyio.lowlevel.checkpoint()
@@ -254,8 +250,9 @@ class FullDaemon(DaemonInProcess):
 
     is_full = False
 
-    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
-        return not self.is_full and super()._send(peer, frames)
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
+        """See `Socket`."""
+        return Sent.FULL if self.is_full else super().send(identity, frames, in_flight)
 
 
 async def test_the_end_of_a_subscription_waits_for_room() -> None:

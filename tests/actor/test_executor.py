@@ -8,9 +8,8 @@ import anyio
 import pytest
 
 from steno_protocol import limits
-from stenod.runtime import executor
-from stenod.runtime.executor import Adaptive, in_thread
-from stenod.runtime.internal_errors import NoThread
+from stenod.runtime.executor import Blocking, NoThread, in_thread
+from stenod.writer.group_commit import AdaptiveCommits
 
 pytestmark = pytest.mark.anyio
 
@@ -28,37 +27,39 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    disk = Disk()
-    monkeypatch.setattr(executor.time, "perf_counter", lambda: disk.now_s)
-    return disk
+def disk() -> Disk:
+    return Disk()
 
 
-async def _is_inline(commit: Adaptive, work: Callable[[], int]) -> bool:
+def adaptive(disk: Disk, threads: Blocking = in_thread) -> AdaptiveCommits:
+    return AdaptiveCommits(threads, clock=lambda: disk.now_s)
+
+
+async def _is_inline(commit: AdaptiveCommits, work: Callable[[], int]) -> bool:
     return await commit(work) == threading.get_ident()
 
 
-async def _learn(commit: Adaptive, disk: Disk, takes_s: float, commits: int) -> None:
+async def _learn(commit: AdaptiveCommits, disk: Disk, takes_s: float, commits: int) -> None:
     disk.takes_s = takes_s
     for _ in range(commits):
         await commit(disk.sync)
 
 
 async def test_a_fast_disk_is_synced_inline(disk: Disk) -> None:
-    commit = Adaptive(in_thread)
+    commit = adaptive(disk)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_one_hiccup_of_a_fast_disk_changes_nothing(disk: Disk) -> None:
-    commit = Adaptive(in_thread)
+    commit = adaptive(disk)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
     await _learn(commit, disk, 1.0, 1)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Disk) -> None:
-    commit = Adaptive(in_thread)
+    commit = adaptive(disk)
     await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED_MAX)
     assert not await _is_inline(commit, disk.sync)
     await _learn(commit, disk, limits.INLINE_SYNC_S / 2, limits.SYNCS_REMEMBERED_MAX)
@@ -66,14 +67,14 @@ async def test_a_slow_disk_is_synced_in_a_thread_until_it_is_fast_again(disk: Di
 
 
 async def test_waits_for_the_interpreter_do_not_make_a_disk_slow(disk: Disk) -> None:
-    commit = Adaptive(in_thread)
+    commit = adaptive(disk)
     for takes_s in (1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0):
         await _learn(commit, disk, takes_s, 1)
     assert await _is_inline(commit, disk.sync)
 
 
 async def test_a_commit_beside_one_in_a_thread_is_in_a_thread_too(disk: Disk) -> None:
-    commit = Adaptive(in_thread)
+    commit = adaptive(disk)
     await _learn(commit, disk, limits.INLINE_SYNC_S * 2, limits.SYNCS_REMEMBERED_MAX)
     begun, may_end = threading.Event(), threading.Event()
     was_inline = True
@@ -98,7 +99,7 @@ async def test_a_slow_disk_is_synced_inline_where_the_system_gives_no_thread(dis
     async def refuse(_: Callable[[], object]) -> Any:
         raise NoThread("can't start new thread")
 
-    commit = Adaptive(refuse)
+    commit = adaptive(disk, refuse)
     disk.takes_s = limits.INLINE_SYNC_S * 2
     for _ in range(limits.SYNCS_REMEMBERED_MAX):
         assert await _is_inline(commit, disk.sync)

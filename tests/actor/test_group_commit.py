@@ -32,8 +32,8 @@ def burst(daemon: DaemonInProcess, commands: list[tuple[Command, bytes]]) -> lis
     names: list[bytes] = []
     for command, record in commands:
         names.append(b"b%d" % len(daemon.answers) + b".%d" % len(names))
-        daemon.router.handle(b"peer", encode_request(names[-1], command, [record]))
-    daemon.registry.group_commit.serve()
+        daemon.router.handle(daemon, b"peer", encode_request(names[-1], command, [record]))
+    daemon.registry.commit()
     return names
 
 

@@ -80,8 +80,8 @@ async def test_behind_a_drain_in_the_same_burst_nothing_is_taken(*, is_open: boo
             encode_request(b"made", Open(session="another"), []),
         ]
         for message in burst:
-            daemon.router.handle(b"peer", message)
-        daemon.registry.group_commit.serve()
+            daemon.router.handle(daemon, b"peer", message)
+        daemon.registry.commit()
         for name in (b"before", b"behind", b"made"):
             await daemon.wait_for_answer(name)
         assert b"drain" not in daemon.answers
@@ -234,10 +234,11 @@ async def test_each_request_of_a_message_counts_and_what_cannot_be_read_is_ignor
 async def test_every_message_counts_in_its_burst_however_empty() -> None:
     daemon = DaemonInProcess(SimulatedDisk())
     async with daemon.running():
-        assert daemon.router.handle(b"peer", together()) == 1
-        assert daemon.router.handle(b"peer", [b""]) == 1
-        assert daemon.router.handle(b"peer", encode_request(b"1", HELLO, ())) == 1
-        assert daemon.router.handle(b"peer", together((b"2", HELLO, []), (b"3", HELLO, []))) == 2
+        assert daemon.router.handle(daemon, b"peer", together()) == 1
+        assert daemon.router.handle(daemon, b"peer", [b""]) == 1
+        assert daemon.router.handle(daemon, b"peer", encode_request(b"1", HELLO, ())) == 1
+        two = together((b"2", HELLO, []), (b"3", HELLO, []))
+        assert daemon.router.handle(daemon, b"peer", two) == 2
 
 
 async def test_each_request_of_a_message_needs_its_right(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import threading
 import anyio
 import pytest
 
-from stenod.runtime.internal_errors import NoThread
-from stenod.runtime.threads import Threads
+from stenod.runtime.executor import NoThread, Threads
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from sim.verdicts.orders import check_order, tree_of
 from sim.verdicts.views import check_agent, check_joins, check_reading, check_repeat
 from sim.worlds import World
 from steno_protocol import commands, limits, paths
-from stenod.api.clients import Peer
+from stenod.api.clients import InFlightFrames, Sent
 from stenod.core.key_budget import KeyRoom
 from stenod.core.wire_machine import WireMachine
 from support.daemon_in_process import ROOT, DaemonInProcess
@@ -72,16 +72,15 @@ class SimulatedDaemon(DaemonInProcess):
     def burst(self, connection: Connection, count: int) -> None:
         """Take some messages of one connection, and serve them, as a transport does."""
         for _ in range(min(count, len(connection.up))):
-            self.router.handle(connection.identity, connection.up.popleft())
-        self.registry.group_commit.serve()
-        self._outbox.flush()
+            self.router.handle(self, connection.identity, connection.up.popleft())
+        self.registry.commit()
 
-    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
-        connection = self.connections.get(peer.identity)
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
+        """Give a message to its connection, if that is there and has room."""
+        connection = self.connections.get(identity)
         if connection is None:
-            self.router.forget(peer)
-            return False
-        return connection.send_down(frames)
+            return Sent.GONE
+        return Sent.OK if connection.send_down(frames) else Sent.FULL
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:

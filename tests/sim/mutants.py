@@ -40,8 +40,8 @@ from stenod.store import jsonl
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
-from stenod.writer.batch import Batch
 from stenod.writer.files import OpenFiles
+from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
 
 Patch = tuple[Any, str, Any]

@@ -12,7 +12,7 @@ from steno_protocol.positions import Position
 from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow, Opening
-from stenod.runtime.mailbox import Item
+from stenod.writer.mailbox import Item
 from stenod.writer.writer import Writer
 from support.lines import SESSION
 from support.simulated_disk import SimulatedDisk

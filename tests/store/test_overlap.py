@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stenod.store.overlap import Overlap
-from stenod.store.posix import PosixDisk
+from stenod.store.posix import Overlap, PosixDisk
 
 WAIT_S = 10
 DEVICE, OTHER = 1, 2

@@ -1,12 +1,11 @@
 """How a test's writers commit: each in its task, or together in rounds, as the daemon's do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import anyio.lowlevel
 
 T = TypeVar("T")
-L = TypeVar("L")
 
 
 def _nothing() -> None:
@@ -32,18 +31,17 @@ class TestCommits:
         self.after: Callable[[], None] = _nothing
         self.gate: anyio.Event | None = None
 
-    async def __call__(self, work: Callable[[], T]) -> T:
-        """See `Blocking`."""
+    async def __call__(self, work: Callable[[], T], files: int = 1) -> T:
+        """See `Commits`."""
         if self.gate is not None:
             await self.gate.wait()
         await anyio.lowlevel.checkpoint()
-        return self.here(lambda _: work(), [self])
+        return self.here(work)
 
-    def here(self, work: Callable[[Sequence[L]], T], logs: Sequence[L]) -> T:
+    def here(self, work: Callable[[], T], files: int = 1) -> T:
         """See `Commits`."""
-        assert logs
         self.before()
         try:
-            return work(logs)
+            return work()
         finally:
             self.after()

@@ -15,20 +15,20 @@ from steno_protocol.events import AnyEvent
 from steno_protocol.messages import decode_answers
 from steno_protocol.replies import AnyReply
 from stenod.api.auth import Admission
-from stenod.api.clients import Peer
+from stenod.api.clients import InFlightFrames, Link, Sent
 from stenod.api.replies import Outbox
 from stenod.api.router import Router
 from stenod.api.status import Reporter
 from stenod.core.key_budget import KeyRoom
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import HandleLimit
-from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
 from stenod.sessions.gc import Collector
 from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import SessionFolders
+from stenod.writer.services import Services
 from support.commits import TestCommits
 from support.simulated_disk import SimulatedDisk
 from support.stored_session import NOW_S
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class DaemonInProcess:
-    """What stands behind a daemon's socket.
+    """A daemon's router, registry and writers, and the socket that its peers are connected to.
 
     Args:
         disk: where its root lies.
@@ -53,6 +53,7 @@ class DaemonInProcess:
         answers: what each request got, events too.
         sizes: frames of each message that it sent.
         other_handles: those that it believes its clients have.
+        link_of: the connection of a peer, by its identity.
         faults: what the daemon told its operator of itself having failed.
         now_s: the monotonic clock; only a test moves it.
         wall_s: the wall clock; only a test moves it.
@@ -74,18 +75,21 @@ class DaemonInProcess:
         self.faults: list[str] = []
         self.now_s = 100.0
         self.wall_s = NOW_S
+        self.link_of: Callable[[bytes], Link | None] = lambda _: None
+        self._identity = b""
         self._tasks: TaskGroup | None = None
         disk.foreign.make_folder(f"{ROOT}/{paths.SESSIONS}")
         disk.foreign.make_folder(MOUNTED)
         disk.sync_all()
-        outbox = Outbox(self._send, lambda: None, lambda: None)
+        statistics = Statistics()
+        outbox = Outbox(statistics, self._is_revoked)
         services = Services(
             commit=TestCommits(is_inline=True),
             read=_inline,
             monotonic=lambda: self.now_s,
             wall=lambda: self.wall_s,
             flush=outbox.flush,
-            statistics=Statistics(),
+            statistics=statistics,
             log=self._told,
             key_room=key_room or KeyRoom(),
             spawn=self._spawn,
@@ -98,7 +102,6 @@ class DaemonInProcess:
             lambda: self.other_handles + limits.HANDLES_PER_SESSION_MAX * len(self.registry),
         )
         self.registry = Registry(trees, disk, services, self._spawn, handles)
-        self._outbox = outbox
         looks = Queries(self.registry, trees, services)
         self.operations = Operations(trees, disk, self.registry, looks, services)
         self.router = Router(
@@ -127,9 +130,9 @@ class DaemonInProcess:
         self, frames: Sequence[bytes], identity: bytes = b"peer", user: str | None = None
     ) -> None:
         """What the transport does with one message."""
-        self.router.handle(identity, list(frames), user)
-        self.registry.group_commit.serve()
-        self._outbox.flush()
+        self._identity = identity if user is None else user.encode()
+        self.router.handle(self, self._identity, list(frames), user)
+        self.registry.commit()
 
     async def wait_for_answer(self, request_id: bytes, turns: int = 3000) -> None:
         """Return when a request has an answer.
@@ -143,11 +146,23 @@ class DaemonInProcess:
             await anyio.lowlevel.checkpoint()
         raise AssertionError(f"the request {request_id!r} got no answer")
 
-    def _send(self, peer: Peer, frames: Sequence[bytes]) -> bool:
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
+        """Take a message to a peer, as its socket does."""
         self.sizes.append(len(frames))
         for answer in decode_answers(frames):
             self.answers.setdefault(answer.id, []).append(answer.body)
-        return True
+        return Sent.OK
+
+    def sender(self) -> str:
+        """See `Socket`."""
+        return ""
+
+    def link(self) -> Link | None:
+        """See `Socket`."""
+        return self.link_of(self._identity)
+
+    def _is_revoked(self, _: str) -> bool:
+        return False
 
     def _told(self, event: str, **fields: object) -> None:
         if event == "internal":

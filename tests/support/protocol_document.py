@@ -75,14 +75,6 @@ class Section:
                 return rows
         raise AssertionError(f"{self.title!r} has no table that begins with {first_column!r}")
 
-    def labelled(self, label: str) -> str:
-        """The paragraph or list after `**label.**`."""
-        found = re.search(
-            rf"^\*\*{label}\.\*\*(.*?)(?=^\*\*|^```|^#|\Z)", self.text, re.MULTILINE | re.DOTALL
-        )
-        assert found is not None, f"{self.title!r} does not say {label!r}"
-        return found[1].strip()
-
 
 def chapters() -> dict[str, Section]:
     """The chapters of the document by title, without their numbers."""

@@ -11,8 +11,8 @@ import zmq
 from steno._connect.connection import new_key_pair
 from steno_protocol import limits
 from steno_protocol.credentials import KeyPair
-from stenod.api.clients import InFlightFrames
-from stenod.net.transport import Sent, SocketLink, Transport
+from stenod.api.clients import InFlightFrames, Sent
+from stenod.net.transport import SocketLink, Transport
 
 LARGE = b"x" * limits.LENT_FRAME_BYTES
 FAULT = b"what makes the handler fail"
@@ -119,9 +119,7 @@ class Served:
         self, identity: bytes, *frames: bytes, in_flight: InFlightFrames | None = None
     ) -> Sent:
         """Send a message at once."""
-        sent = self.transport.send(identity, frames, in_flight or InFlightFrames())
-        self.transport.after_sends()
-        return sent
+        return self.transport.send(identity, frames, in_flight or InFlightFrames())
 
     def close(self) -> None:
         """End the peers that are still there, and the transport."""

@@ -17,11 +17,11 @@ from steno_protocol.replies import Ack, Reply
 from stenod.feed.feed import Feed, Subscriber
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow, Opening
-from stenod.runtime.mailbox import Item
-from stenod.runtime.services import Services
 from stenod.runtime.statistics import Statistics
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.writer.group_commit import GroupCommit
+from stenod.writer.mailbox import Item
+from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 from support.commits import TestCommits
 from support.lines import SESSION

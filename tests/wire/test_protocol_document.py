@@ -17,6 +17,7 @@ from steno_protocol.commands import (
     COMMANDS,
     Append,
     Command,
+    CompactAbort,
     Grant,
     Mutation,
     SessionCommand,
@@ -55,6 +56,7 @@ from support.protocol_document import Example, Section, chapters, code, codes, f
 
 CHAPTERS = chapters()
 COMMAND_SECTIONS = CHAPTERS["Commands"].sections
+COMMAND_ROWS = {code(row["command"]): row for row in CHAPTERS["Commands"].table("command")}
 REPLY_SECTIONS = CHAPTERS["Replies"].sections
 EVENT_SECTIONS = CHAPTERS["Events"].sections
 EXAMPLES = [example for chapter in CHAPTERS.values() for example in chapter.examples]
@@ -266,6 +268,7 @@ def test_the_example_of_a_record_becomes_the_line_that_is_shown() -> None:
 
 def test_every_command_has_a_section_and_every_section_a_command() -> None:
     assert list(COMMAND_SECTIONS) == list(COMMANDS)
+    assert list(COMMAND_ROWS) == list(COMMANDS)
 
 
 COMMAND_CASES = pytest.mark.parametrize(
@@ -279,25 +282,25 @@ COMMAND_CASES = pytest.mark.parametrize(
 def test_a_command_section_has_the_fields_of_the_command(
     section: Section, command: type[Command]
 ) -> None:
-    says = section.labelled("Fields")
     base = _base_of(command)
-    assert _base_named(says) is base
+    assert KINDS[COMMAND_ROWS[section.title]["kind"]] is base
     inherited = fields_of(base).items()
     expected = dict(fields_of(command).items() - inherited)
     assert _table(section) == expected
 
 
+KINDS: dict[str, type[Command]] = {
+    "command": Command,
+    "session command": SessionCommand,
+    "query": SessionCommand,
+    "mutation": Mutation,
+    "rewrite": Mutation,
+    "mutation or rewrite": Mutation,
+}
+
+
 def _base_of(command: type[Command]) -> type[Command]:
     return next(base for base in (Mutation, SessionCommand, Command) if issubclass(command, base))
-
-
-def _base_named(says: str) -> type[Command]:
-    first = says.split(".", maxsplit=1)[0]
-    return {
-        "Those of every mutation": Mutation,
-        "Those of every command about a session": SessionCommand,
-        "Those of every command": Command,
-    }[first.removesuffix(", and:\n\n").split(", and")[0]]
 
 
 def _table(section: Section, column: str = "field") -> dict[str, tuple[str, str]]:
@@ -322,22 +325,46 @@ def test_the_fields_of_many_commands_are_told_once() -> None:
 def test_a_command_section_says_what_is_durable_and_whether_to_repeat(
     section: Section, command: type[Command]
 ) -> None:
-    assert section.labelled("Durable at reply")
-    repeat = section.labelled("Repeat")
-    assert issubclass(command, Grant) == repeat.startswith("Not harmless")
+    row = COMMAND_ROWS[section.title]
+    assert row["durable at reply"]
+    assert issubclass(command, Grant) == row["repeat"].startswith("not harmless")
+    assert row["repeat"].startswith(("harmless", "not harmless"))
     if issubclass(command, Mutation):
-        assert "with the same key and `repeat`" in repeat
+        assert "with the same key and `repeat`" in row["repeat"]
 
 
 @COMMAND_CASES
 def test_a_command_section_names_only_errors_that_exist(
     section: Section, command: type[Command]
 ) -> None:
-    said = re.findall(r"^`?([a-z_]+)`?:", section.labelled("Errors"), re.MULTILINE)
-    assert said or section.labelled("Errors").startswith(("None of its own.", "None is told"))
-    assert {*said} <= {*ErrorCode}
+    own = _own_errors(section)
+    assert ("**Errors.**" in section.text) == bool(own)
+    assert {*own} <= {*ErrorCode}
+    inherited = ERRORS_OF_KINDS.get(COMMAND_ROWS[section.title]["kind"].split()[0], [])
     if issubclass(command, Mutation):
-        assert {"bad_request", "conflict", "storage_failed"} <= {*said}
+        assert {"bad_request", "conflict", "storage_failed"} <= {*inherited}
+    if issubclass(command, SessionCommand) and command is not CompactAbort:
+        assert {"bad_request", "not_found", "storage_failed"} & {*own, *inherited}
+
+
+def _own_errors(section: Section) -> list[str]:
+    return _errors_named(section.text.partition("**Errors.**")[2])
+
+
+def _errors_named(text: str) -> list[str]:
+    return re.findall(r"^\* `([a-z_]+)`:", text, re.MULTILINE)
+
+
+_OF_MUTATIONS, _OF_QUERIES = (
+    CHAPTERS["Fields of many commands"]
+    .sections["Errors of mutations and queries"]
+    .text.split("\nA query")
+)
+ERRORS_OF_KINDS = {
+    "mutation": _errors_named(_OF_MUTATIONS),
+    "rewrite": _errors_named(_OF_MUTATIONS),
+    "query": _errors_named(_OF_QUERIES),
+}
 
 
 @COMMAND_CASES
@@ -347,8 +374,8 @@ def test_a_command_section_has_a_request_and_the_reply_that_it_names(
     shown = {(each.kind, each.name) for each in section.examples}
     assert ("request", section.title) in shown
     replies = {name for kind, name in shown if kind == "reply"} - {"error"}
-    says = section.labelled("Reply")
-    assert replies == (set() if says.startswith("None") else {code(says)})
+    says = COMMAND_ROWS[section.title]["reply"]
+    assert replies == (set() if says == "none" else {code(says)})
 
 
 # --- replies and events --------------------------------------------------------------------------
@@ -385,9 +412,10 @@ def test_every_error_code_has_a_row_and_every_row_a_code() -> None:
 
 
 def test_every_error_code_is_one_that_some_command_can_meet() -> None:
-    own = " ".join(section.labelled("Errors") for section in COMMAND_SECTIONS.values())
-    of_all = CHAPTERS["Errors"].text.split("in the order in which they are looked for:")[1]
-    assert {*ErrorCode} - {*codes(own), *codes(of_all)} == set()
+    own = {error for section in COMMAND_SECTIONS.values() for error in _own_errors(section)}
+    own |= {error for errors in ERRORS_OF_KINDS.values() for error in errors}
+    of_all = CHAPTERS["Errors"].text.split("in the order of the checks:")[1]
+    assert {*ErrorCode} - {*own, *codes(of_all)} == set()
 
 
 def test_the_rights_of_the_document_are_those_of_the_code() -> None:
@@ -532,7 +560,7 @@ def _prose() -> Iterator[str]:
 
 
 def test_the_fields_of_stat_are_the_same_for_open() -> None:
-    assert code(COMMAND_SECTIONS["open"].labelled("Reply")) == _kind(SessionStat)
+    assert code(COMMAND_ROWS["open"]["reply"]) == _kind(SessionStat)
 
 
 def test_only_answers_that_are_said_to_have_a_block_document_one() -> None:

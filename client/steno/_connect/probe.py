@@ -12,6 +12,7 @@ from steno_protocol import errors, limits, paths
 from steno_protocol.commands import Hello
 from steno_protocol.errors import ErrorCode, Incompatible, Unauthorized
 from steno_protocol.messages import (
+    GREETING_ID,
     MAGIC_1,
     decode_answers,
     encode_request,
@@ -116,7 +117,7 @@ class Attempt:
         if not self._has_greeted:
             if not connection.wait_until_ready(until):
                 return self._unready(connection)
-            connection.send(encode_request(b"hello", hello_of(self._target), ()))
+            connection.send(encode_request(GREETING_ID, hello_of(self._target), ()))
             self._has_greeted = True
         return self._await_welcome(connection, until)
 
@@ -144,7 +145,7 @@ class Attempt:
             if now >= self._asks_version_1_at:
                 # A daemon of version 1 ignores what it cannot read.
                 self._asks_version_1_at = inf
-                connection.send(encode_request_1(b"hello", hello_of(self._target)))
+                connection.send(encode_request_1(GREETING_ID, hello_of(self._target)))
             if now >= until:
                 return None
             connection.wait(min(until, self._asks_version_1_at))

@@ -1,19 +1,22 @@
 """The connected clients: names, subscriptions, and the bytes that each has not read."""
 
+import enum
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import anyio
 import msgspec
 
 from steno_protocol import limits
-from steno_protocol.errors import Busy, StenoError
+from steno_protocol.errors import Busy, StenoError, Unauthorized
 from steno_protocol.events import Lagged
 from steno_protocol.replies import ClientEntry
 from stenod.feed.feed import Feed, Subscriber
 from stenod.runtime.executor import Spawn
+
+KEYS_REMEDY: Final = "`steno keys` on the daemon's machine grants it"
 
 
 class InFlightFrame(Protocol):
@@ -31,6 +34,33 @@ class Link(Protocol):
     @property
     def stands(self) -> bool:
         """False once it has ended."""
+        ...
+
+
+class Sent(enum.Enum):
+    """What became of a message."""
+
+    OK = "ok"
+    FULL = "full"
+    """The peer does not read; the message was dropped."""
+
+    GONE = "gone"
+    """The peer is not connected any longer."""
+
+
+class Socket(Protocol):
+    """The socket that a peer is connected to."""
+
+    def send(self, identity: bytes, frames: Sequence[bytes], in_flight: "InFlightFrames") -> Sent:
+        """Queue one message for a peer, or drop it; never waits."""
+        ...
+
+    def sender(self) -> str:
+        """The sender of the message that is being handled, for the log."""
+        ...
+
+    def link(self) -> Link | None:
+        """The connection of the message that is being handled; None if it is unknown."""
         ...
 
 
@@ -184,7 +214,8 @@ class Peer(msgspec.Struct, eq=False):
     """One connection.
 
     Attributes:
-        identity: what the socket calls it.
+        socket: where it is connected.
+        identity: what that socket calls it.
         since_s: monotonic time of its first message.
         user: the public key of a client on another machine; None for one on this machine.
         link: its connection; None if it is unknown.
@@ -195,6 +226,7 @@ class Peer(msgspec.Struct, eq=False):
         loans: what is on its way to it.
     """
 
+    socket: Socket
     identity: bytes
     since_s: float
     user: str | None = None
@@ -254,8 +286,11 @@ class Peer(msgspec.Struct, eq=False):
         for name in list(self.subscriptions):
             self.unsubscribe(name)
 
-    def turn_away(self, error: StenoError) -> None:
-        """End all subscriptions with an error as their last event."""
+    def turn_away(self) -> None:
+        """End all subscriptions with an error as their last event: its key was revoked."""
+        error = Unauthorized(
+            f"the key {self.user} is let in no longer, also to follow: {KEYS_REMEDY}"
+        )
         ended = list(self.subscriptions.values())
         self.unsubscribe_all()
         for subscription in ended:

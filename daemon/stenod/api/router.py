@@ -1,7 +1,7 @@
 """The path from request to reply: decode, dispatch, reply."""
 
 from collections.abc import Callable
-from typing import Final, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -69,20 +69,28 @@ from steno_protocol.replies import (
 )
 from steno_protocol.rights import right_needed
 from stenod.api.auth import Admission
-from stenod.api.clients import Crowded, InFlightFrames, Link, Peer, SendBudget, Subscription
+from stenod.api.clients import (
+    KEYS_REMEDY,
+    Crowded,
+    InFlightFrames,
+    Peer,
+    SendBudget,
+    Socket,
+    Subscription,
+)
 from stenod.api.replies import Outbox
 from stenod.api.status import Reporter
 from stenod.feed.feed import Subscriber
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, forget_way, remedy_of
 from stenod.runtime.executor import Spawn
-from stenod.runtime.mailbox import Item
-from stenod.runtime.services import Services
 from stenod.sessions.foreign_poll import Watch
 from stenod.sessions.gc import Collector
 from stenod.sessions.leases import Compactions
 from stenod.sessions.operations import Operations
 from stenod.sessions.queries import Queries
 from stenod.sessions.registry import Registry
+from stenod.writer.mailbox import Item
+from stenod.writer.services import Services
 
 
 class _Asker(msgspec.Struct, frozen=True, eq=False):
@@ -105,8 +113,6 @@ class _Asker(msgspec.Struct, frozen=True, eq=False):
         self.reply(reply)
 
 
-_GRANTS: Final = "`steno keys` on the daemon's machine grants it"
-
 _Changing = Open | Fork | Delete | Describe | Gc
 """What looks at files and also changes them."""
 
@@ -126,12 +132,10 @@ class Router:
         admission: the admitted clients of other machines.
 
     Attributes:
-        peers: the connected clients, by identity and by whether their socket is the local one.
+        peers: the connected clients, by their socket and its name for them.
         visits: a number that rises with each connection.
         ignored: messages without a possible reply.
         watch: polls followed sessions for changes by other programs.
-        sender: returns the sender of the current message, for the log.
-        link: returns the connection of the current message.
         drain: called when a client asks the daemon to end.
     """
 
@@ -147,12 +151,10 @@ class Router:
         spawn: Spawn,
         admission: Admission,
     ) -> None:
-        self.peers: dict[tuple[bytes, bool], Peer] = {}
+        self.peers: dict[tuple[Socket, bytes], Peer] = {}
         self.visits = 0
         self.ignored = 0
         self.watch = Watch(registry, spawn)
-        self.sender: Callable[[Peer], str] = lambda _: ""
-        self.link: Callable[[Peer], Link | None] = lambda _: None
         self.drain: Callable[[], None] = lambda: None
         self._drainers: list[_Asker] = []
         self._registry = registry
@@ -171,12 +173,16 @@ class Router:
         self._is_draining = False
         self._has_drained = False
         self._reporter = reporter
+        outbox.forget = self.forget
 
-    def handle(self, identity: bytes, frames: list[bytes], user: str | None = None) -> int:
+    def handle(
+        self, socket: Socket, identity: bytes, frames: list[bytes], user: str | None = None
+    ) -> int:
         """Serve one message. Whatever it contains, only its sender is affected.
 
         Args:
-            identity: what its socket calls the sender.
+            socket: where it came in.
+            identity: what that socket calls the sender.
             frames: the message.
             user: the public key of a sender on another machine.
 
@@ -184,7 +190,7 @@ class Router:
             How many requests it was, but never none: without any it costs a burst its time, too.
         """
         # Each socket names its peers by itself.
-        place = (identity, user is None)
+        place = (socket, identity)
         peer = self.peers.get(place) or self._new_peer(place, user)
         peer.is_req = len(frames) > 1 and not frames[0]
         frames = frames[1:] if peer.is_req else frames
@@ -245,7 +251,7 @@ class Router:
         """A peer is gone: end what it subscribed to."""
         peer.unsubscribe_all()
         peer.in_flight.forget_all()
-        place = (peer.identity, peer.user is None)
+        place = (peer.socket, peer.identity)
         if self.peers.get(place) is peer:
             del self.peers[place]
 
@@ -260,19 +266,21 @@ class Router:
             elif not peer.link.stands:
                 self.forget(peer)
             elif peer.subscriptions and peer.user and not self._admission.client(peer.user):
-                self.turn_away(peer)
+                peer.turn_away()
         # For these, only a send shows it.
         self._outbox.probe(unknown)
 
-    def _new_peer(self, place: tuple[bytes, bool], user: str | None) -> Peer:
+    def _new_peer(self, place: tuple[Socket, bytes], user: str | None) -> Peer:
         if len(self.peers) >= limits.PEERS_MAX:
             self._make_room()
         self.visits += 1
         in_flight = InFlightFrames(self._send_budget)
-        peer = Peer(place[0], self._services.monotonic(), user, in_flight=in_flight)
-        peer.link = self.link(peer)
+        socket, identity = place
+        peer = Peer(
+            socket, identity, self._services.monotonic(), user, socket.link(), in_flight=in_flight
+        )
         self.peers[place] = peer
-        self._services.log("connected", peer=self.sender(peer))
+        self._services.log("connected", peer=socket.sender())
         return peer
 
     def _make_room(self) -> None:
@@ -297,18 +305,12 @@ class Router:
         if client is not None and client.right >= needed:
             return
         if client is None:
-            self.turn_away(peer)
+            peer.turn_away()
             who = f"the key {user} is no longer admitted"
         else:
             who = f"{client.name} may {client.right.label}"
         raise Unauthorized(
-            f"{who}, and {command_name(command)} needs the right to {needed.label}: {_GRANTS}"
-        )
-
-    def turn_away(self, peer: Peer) -> None:
-        """A client from another machine is let in no longer: what it follows ends with that."""
-        peer.turn_away(
-            Unauthorized(f"the key {peer.user} is let in no longer, also to follow: {_GRANTS}")
+            f"{who}, and {command_name(command)} needs the right to {needed.label}: {KEYS_REMEDY}"
         )
 
     def _serve(self, asker: _Asker, command: AnyCommand, request: Request) -> None:

@@ -23,8 +23,8 @@ from steno_protocol.settings import OPTIONS
 from stenod.api.clients import Peer
 from stenod.runtime.config import Config
 from stenod.runtime.fd_limit import open_handles
-from stenod.runtime.services import Services
 from stenod.sessions.registry import Registry
+from stenod.writer.services import Services
 
 Question = Status | Stats | Configuration | Clients
 """What is asked about the daemon itself."""

@@ -5,7 +5,6 @@ This is the only module of the daemon that imports pyzmq.
 
 import asyncio
 import contextlib
-import enum
 import os
 import socket
 import struct
@@ -21,7 +20,7 @@ from zmq.utils import z85
 from steno_protocol import limits, paths
 from steno_protocol.credentials import KeyPair
 from steno_protocol.errors import StorageFailed
-from stenod.api.clients import InFlightFrame, InFlightFrames
+from stenod.api.clients import InFlightFrame, InFlightFrames, Sent
 from stenod.net import socket_path
 from stenod.net.socket_path import SocketPath
 
@@ -55,17 +54,6 @@ _ZAP: Final = "inproc://zeromq.zap.01"
 _ZAP_VERSION: Final = b"1.0"
 
 
-class Sent(enum.Enum):
-    """What became of a message."""
-
-    OK = "ok"
-    FULL = "full"
-    """The peer does not read; the message was dropped."""
-
-    GONE = "gone"
-    """The peer is not connected any longer."""
-
-
 class SocketLink(msgspec.Struct, frozen=True):
     """A connection that libzmq has: its handle, and the inode that tells it from later ones.
 
@@ -87,8 +75,8 @@ class Transport:
 
     The event loop calls the drain itself: a task that waits for the socket anew after each burst
     would cost two system calls and a wake-up more. That ties this class, alone in the daemon, to
-    asyncio. The socket's FD is edge-triggered, and sending takes edges away too: so it is drained
-    until it is empty, and looked at again after every burst of sends.
+    asyncio. The socket's FD is edge-triggered, and a send consumes edges too: so a burst goes on
+    until the socket is empty, and every send is followed by another look at it.
 
     libzmq accepts connections by itself, and ends the process when it has no handle for one: so
     connections for which there is no room are ended as soon as their event arrives. A connection
@@ -108,6 +96,7 @@ class Transport:
         self._handle: Handle | None = None
         self._end_burst: Callable[[], None] = _nothing
         self._is_look_due = False
+        self._is_in_burst = False
         self._failed: asyncio.Future[None] | None = None
         self._path: SocketPath | None = None
         self._zap: ZapHandler | None = None
@@ -235,13 +224,15 @@ class Transport:
             self._handle = None
 
     def send(self, identity: bytes, frames: Sequence[bytes], in_flight: InFlightFrames) -> Sent:
-        """Queue one message for a peer, or drop it; never waits. `after_sends` has to follow.
+        """Queue one message for a peer, or drop it; never waits.
 
         Args:
             identity: of the peer.
             frames: the message.
             in_flight: where frames that are sent without a copy are registered.
         """
+        if not (self._is_in_burst or self._is_look_due):
+            self._look_soon()
         send = self._send
         *firsts, last = frames
         try:
@@ -283,17 +274,6 @@ class Transport:
         except zmq.ZMQError:
             return None
         return SocketLink(handle, _inode_of(handle)) if handle >= 0 else None
-
-    def after_sends(self) -> None:
-        """Look at the socket again: sends may have consumed the edge of an arrival."""
-        if self._arrivals():
-            self.look_soon()
-
-    def look_soon(self) -> None:
-        """As `after_sends`, once the tasks that are ready had their turn."""
-        if not self._is_look_due:
-            self._is_look_due = True
-            asyncio.get_running_loop().call_soon(self._look)
 
     def close(self) -> None:
         """Stop listening, end the connections, and remove the local socket if it still is ours."""
@@ -340,32 +320,42 @@ class Transport:
             else:
                 _hang_up(handle)
 
+    def _look_soon(self) -> None:
+        """Take in a burst once the tasks that are ready had their turn."""
+        self._is_look_due = True
+        asyncio.get_running_loop().call_soon(self._look)
+
     def _look(self) -> None:
         self._is_look_due = False
-        self._take_in()
+        if self._arrivals():
+            self._take_in()
 
     def _take_in(self) -> None:
         """Take in one burst, and come back for the rest."""
         handle = self._handle
         if handle is None:
             return
+        self._is_in_burst = True
         try:
-            is_empty = self._drain(handle)
+            self._drain(handle)
             self._end_burst()
+            has_more = self._arrivals()
         except Exception as error:
             self._fail(error)
             return
-        if not is_empty:
-            self.look_soon()
+        finally:
+            self._is_in_burst = False
+        if has_more and not self._is_look_due:
+            self._look_soon()
 
-    def _drain(self, handle: Handle) -> bool:
-        """Take in one burst; True when nothing is left."""
+    def _drain(self, handle: Handle) -> None:
+        """Take in one burst: all that has arrived, up to a limit."""
         taken = 0
         while taken < limits.BURST_REQUESTS_MAX:
             # The exception for an empty socket costs as much as three polls; most bursts are of
             # one message, or of many.
             if taken == 1 and not self._arrivals():
-                return True
+                return
             try:
                 if self._is_skipping:
                     self._skip()
@@ -373,10 +363,9 @@ class Transport:
                     continue
                 identity, frames = self._receive()
             except zmq.Again:
-                return True
+                return
             user = None if self._zap is None else self.sender()
             taken += handle(identity, frames, user)
-        return False
 
     def _receive(self) -> tuple[bytes, list[bytes]]:
         """The next message: the peer's identity and its frames, as many as a message may have.

@@ -11,10 +11,6 @@ from typing import Final
 _FRAMES_MAX: Final = 3
 
 
-class NoThread(RuntimeError):
-    """The system has no thread left: the work has not begun."""
-
-
 def fault_of(error: BaseException) -> str:
     """The type of an exception and the innermost lines that it went through.
 

@@ -6,6 +6,7 @@ A writer counts once a group, never once a record, so that a count costs nothing
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -51,6 +52,7 @@ class Statistics(msgspec.Struct):
     """What a daemon did since it started.
 
     Attributes:
+        slow_sync_s: a sync that takes longer is slow.
         slow_sync_at: Unix time of the last sync that was slower than expected.
         rewrites: rewrites by their kind.
         errors: refusals by their code.
@@ -61,6 +63,7 @@ class Statistics(msgspec.Struct):
     syncs: int = 0
     sync_s: float = 0.0
     slowest_sync_s: float = 0.0
+    slow_sync_s: float = inf
     slow_syncs: int = 0
     slow_sync_at: float | None = None
     dropped: int = 0
@@ -77,9 +80,10 @@ class Statistics(msgspec.Struct):
         self.appended_records += records
         self.appended_bytes += size
 
-    def count_sync(self, took_s: float) -> None:
-        """Take one more sync into account."""
+    def count_sync(self, took_s: float) -> bool:
+        """Count one sync; True if it was slow."""
         self.syncs += 1
         self.sync_s += took_s
         self.slowest_sync_s = max(self.slowest_sync_s, took_s)
         self.sync_times.add(took_s)
+        return took_s > self.slow_sync_s

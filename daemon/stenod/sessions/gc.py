@@ -17,13 +17,13 @@ from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core import garbage, timeline
 from stenod.core.garbage import Past, Wish
 from stenod.recovery import crash_recovery, file_opening
-from stenod.runtime.services import Services
 from stenod.sessions import trash
 from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.store.names import past_generations, read_file, stat_generation
 from stenod.store.usage import tree_bytes
+from stenod.writer.services import Services
 
 
 class _Found(msgspec.Struct):

@@ -14,7 +14,6 @@ from steno_protocol.commands import Delete, Describe, Fork, Open, Stat, Verify, 
 from steno_protocol.errors import ErrorCode, NotFound, OutcomeUnknown, StenoError
 from steno_protocol.replies import Deleted, SessionStat, Verification
 from stenod.recovery.file_opening import Inspection
-from stenod.runtime.services import Services
 from stenod.sessions import fork, metadata, trash
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.fork import Wanted
@@ -24,6 +23,7 @@ from stenod.sessions.registry import Registry
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.store.usage import session_bytes
+from stenod.writer.services import Services
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from steno_protocol.replies import Lines, Mail, Sessions
 from steno_protocol.timeline_entries import TimelineEntry
 from stenod.core.machine import Machine
 from stenod.recovery.file_opening import Inspection
-from stenod.runtime.services import Services
 from stenod.sessions.file_reads import Readable
 from stenod.sessions.registry import Registry
 from stenod.sessions.session import File, inspection_of
 from stenod.sessions.session_folders import SessionFolders
 from stenod.store.failed_syncs import Unproven
 from stenod.store.handles import FileView
+from stenod.writer.services import Services
 
 
 class Queries:

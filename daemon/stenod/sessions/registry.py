@@ -14,13 +14,13 @@ from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ErrorMapping, doubted, draining, ended
 from stenod.runtime.executor import Spawn
 from stenod.runtime.fd_limit import HandleLimit
-from stenod.runtime.mailbox import Item, Mailbox
-from stenod.runtime.services import Services
 from stenod.sessions import trash
 from stenod.sessions.session import ClosedSessionKeys, File, Session
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
 from stenod.writer.group_commit import GroupCommit
+from stenod.writer.mailbox import Item, Mailbox
+from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
 _CLOSED: Final = "its files were closed: subscribe again"
@@ -53,6 +53,7 @@ class Registry:
         handles: HandleLimit | None = None,
     ) -> None:
         self.look_around: Callable[[], None] = lambda: None
+        self._looked_at = -limits.ROOM_LOOK_S
         self._trees = trees
         self._disk = disk
         self._services = services
@@ -120,6 +121,13 @@ class Registry:
             raise doubted(error, item.command) from None
         self.group_commit.add(writer)
 
+    def commit(self) -> None:
+        """Store what was submitted since the last call, and send the replies."""
+        if self._services.monotonic() - self._looked_at >= limits.ROOM_LOOK_S:
+            self._check_root()
+        self.group_commit.serve()
+        self._services.flush()
+
     def _queue_unopened(self, session: str, item: Item) -> None:
         """Queue a command until its session's folder is found."""
         waiting = self._resolving.get(session)
@@ -139,9 +147,13 @@ class Registry:
         Raises:
             ShuttingDown: it is, or begins to as its root is lost.
         """
-        self.look_around()
+        self._check_root()
         if self._closing:
             raise draining()
+
+    def _check_root(self) -> None:
+        self._looked_at = self._services.monotonic()
+        self.look_around()
 
     @contextmanager
     def kept_out(self, place: Place) -> Generator[None]:

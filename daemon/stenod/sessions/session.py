@@ -18,9 +18,9 @@ from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Inspection, Opened, OpenHow, Opening
 from stenod.runtime.executor import Spawn
-from stenod.runtime.services import Services
 from stenod.sessions.session_folders import Place, SessionFolders
 from stenod.store.disk import Disk
+from stenod.writer.services import Services
 from stenod.writer.writer import Writer
 
 File = Literal["context", "wire"]

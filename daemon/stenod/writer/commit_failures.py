@@ -1,8 +1,8 @@
-"""Failed commits: the outcome of commands with bytes in doubt.
+"""Failed commits: the outcome of commands whose bytes are in doubt.
 
-A write or a sync failed, another program wrote at the same time, or a rewrite failed half-way. What
-is told of a command then is found out from the files, and where they say nothing its outcome is
-unknown.
+A write or a sync failed, another program wrote at the same time, or a rewrite failed half-way. The
+reply to a command is then determined from the files; if they do not show its outcome, the reply is
+`outcome_unknown`.
 """
 
 from steno_protocol.errors import StenoError
@@ -11,38 +11,38 @@ from stenod.core.speculation import ack_of
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import OpenHow
 from stenod.runtime.error_mapping import ErrorMapping
-from stenod.runtime.services import Services
 from stenod.store.jsonl import Replaced
-from stenod.writer.batch import Batch, answer_all, refuse_all
 from stenod.writer.files import OpenFiles
+from stenod.writer.mailbox import Batch, answer_all, refuse_all
+from stenod.writer.services import Services
 
 
 class CommitFailures:
-    """What one writer does when something went wrong.
+    """The failed commits of one writer.
 
     Args:
         files: the files that it writes.
-        refusals: words its errors.
-        workshop: what it works with.
+        error_mapping: makes the error replies.
+        services: runs blocking work.
     """
 
-    def __init__(self, files: OpenFiles, refusals: ErrorMapping, services: Services) -> None:
+    def __init__(self, files: OpenFiles, error_mapping: ErrorMapping, services: Services) -> None:
         self._files = files
-        self._error_mapping = refusals
+        self._error_mapping = error_mapping
         self._services = services
 
     async def answer(self, batch: Batch) -> None:
-        """Answer a batch that is not on the disk, or not where it was decided to be."""
+        """Reply to a batch that is not in the file, or not at the positions of its replies."""
         if batch.error is not None:
             await self._withdraw(batch, batch.error)
         else:
             await self._recount(batch)
 
     async def _withdraw(self, batch: Batch, error: OSError) -> None:
-        """A write or sync failed: no command of the batch is acknowledged, and the log is closed.
+        """A write or sync failed: acknowledge no command of the batch, and close the log.
 
-        What was acknowledged as `written` and not synced since is synced now; if that fails, or was
-        what failed, it is withdrawn, too.
+        Lines that were acknowledged as `written` before are synced now. If that fails too, they are
+        withdrawn.
         """
         opened = batch.opened
         is_kept = await self._keep_earlier(batch)
@@ -61,7 +61,7 @@ class CommitFailures:
                 refuse_all([each], refusal)
 
     async def _keep_earlier(self, batch: Batch) -> bool:
-        """Sync what was acknowledged before a write that failed; whether that is durable now."""
+        """Sync the lines before a write that failed; True if they are durable now."""
         if not batch.was_cut_short:
             return False
         try:
@@ -73,11 +73,11 @@ class CommitFailures:
         return is_kept
 
     async def _recount(self, batch: Batch) -> None:
-        """A foreign program wrote between our look and our write: say where our lines really are.
+        """Another program wrote between the check and the write: reply with the real positions.
 
-        Ours are one piece, because they were one write, behind where the file ended when we looked.
-        The files are opened again, which takes the foreign lines in and makes everything durable.
-        Lines that the other program's half line swallowed were not applied.
+        The batch is one piece, because it was one write, behind the checked end of the file. The
+        files are opened again, which takes the foreign lines in and makes everything durable. A
+        batch that is joined to an unfinished line of the other program was not applied.
         """
         generation, start, decided = batch.opened.log.generation, batch.start, batch.decided
         try:
@@ -96,14 +96,17 @@ class CommitFailures:
         answer_all(decided, synced=True, shift=shift)
 
     async def settle(self, key: str, error: OSError) -> Ack:
-        """A rewrite failed half-way: open the files again to find its outcome.
+        """A rewrite failed half-way: open the files again to determine its outcome.
 
         Args:
-            key: of its command.
-            error: what it failed by.
+            key: the key of its command.
+            error: the error of the rewrite.
+
+        Returns:
+            The ack, if the rewrite took place.
 
         Raises:
-            StorageFailed, Busy: before; nothing happened.
+            StorageFailed, Busy: it did not take place; nothing changed.
             OutcomeUnknown: the files cannot be opened either.
         """
         self._files.set_aside(is_changed=isinstance(error, Replaced))

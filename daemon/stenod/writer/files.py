@@ -1,4 +1,4 @@
-"""A session's files as its writer has them: opened on demand, believed until something fails."""
+"""The open files of one writer: opened on demand, closed after a failure."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -16,13 +16,18 @@ from stenod.feed.feed import Feed
 from stenod.recovery import file_opening
 from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ended
-from stenod.runtime.services import Services
 from stenod.store.jsonl import Known
-from stenod.writer.batch import Batch
+from stenod.writer.services import Services
 
 
 class _Aside(msgspec.Struct, frozen=True):
-    """Files that are believed no more, and still open for what has to be kept of them."""
+    """Files that are no longer written, and still open because they may have no other name.
+
+    Attributes:
+        opened: the files.
+        since: monotonic time at which they were set aside.
+        is_changed: another program changed them.
+    """
 
     opened: Opened
     since: float
@@ -30,13 +35,13 @@ class _Aside(msgspec.Struct, frozen=True):
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """What another program did to open files, until they are open again.
+    """A change by another program, until the files are open again.
 
     Attributes:
-        before: where the file durably ended.
-        since: monotonic time when it was noticed.
-        is_kept: what was open had to be kept as a generation.
-        known: what is known of the bytes that were in it.
+        before: the durable end of the file before the change.
+        since: monotonic time at which the change was noticed.
+        is_kept: the file had to be kept as a generation.
+        known: the checksum of its last bytes.
     """
 
     before: Position
@@ -46,12 +51,12 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class SyncBacklog:
-    """What was appended since the last sync.
+    """The lines that were appended since the last sync.
 
     Attributes:
-        since: monotonic time of the first of it, None while there is nothing.
-        size: its bytes; from `UNSYNCED_BYTES_MAX` on it is synced with the next batch.
-        is_asked: a caller waits until it is empty.
+        since: monotonic time of the first of them; None while there are none.
+        size: their bytes; from `UNSYNCED_BYTES_MAX` on they are synced with the next batch.
+        is_asked: a caller waits until there are none.
     """
 
     def __init__(self) -> None:
@@ -62,14 +67,14 @@ class SyncBacklog:
         self._settled = anyio.Event()
 
     def add(self, block: bytes, clock: Callable[[], float]) -> None:
-        """Lines were appended."""
+        """Add lines that were appended."""
         self._blocks.append(block)
         self.size += len(block)
         if self.since is None:
             self.since = clock()
 
     def take(self, last: bytes = b"") -> bytes:
-        """All of it is durable now, or withdrawn: what it was, and `last` behind it."""
+        """Empty the backlog, which is durable now or withdrawn; return its lines, then `last`."""
         if self.since is None and not self.is_asked:
             return last
         block = b"".join([*self._blocks, last])
@@ -83,7 +88,7 @@ class SyncBacklog:
         return block
 
     def ask(self) -> anyio.Event:
-        """Have it synced soon; the event is set when there is nothing any more."""
+        """Ask for a sync soon; the event is set when the backlog is empty."""
         self.is_asked = True
         return self._settled
 
@@ -95,15 +100,15 @@ class OpenFiles:
         session: the session's id.
         opener: opens the files, or opens them again; blocks.
         feed: the followers, which are updated with the head.
-        workshop: what a writer works with.
-        first: opens other files, which have to be open before these.
-        beside: those files, which have the same timeline.
+        services: clocks, threads and the log.
+        first: opens the files that must be open before these.
+        beside: those files, which share the timeline.
 
     Attributes:
-        opened: the open files, None while they are closed.
-        unsynced: what was appended to them and is not durable.
-        timeline: a line of the timeline is one write and one sync: two at once would cut each
-            other.
+        opened: the open files; None while they are closed.
+        unsynced: the lines that were appended to them and are not durable.
+        timeline: held while a line of the timeline is written: two writers at once would truncate
+            each other's line after a failure.
     """
 
     def __init__(
@@ -134,13 +139,13 @@ class OpenFiles:
 
     @property
     def are_ready(self) -> bool:
-        """True while they are open, and those beside them, which hold the folder's lock."""
+        """True while they are open, and so are the files that hold the folder's lock."""
         is_locked = self._beside is None or self._beside.opened is not None
         return is_locked and self.opened is not None
 
     @property
     def is_busy(self) -> bool:
-        """True while they are opened, a recovery point is saved, or the timeline is appended to."""
+        """True while they are being opened, or a recovery point or the timeline is written."""
         return self._opening.locked() or self.timeline.locked() or self._is_saving_recovery_point
 
     @property
@@ -150,17 +155,17 @@ class OpenFiles:
 
     @property
     def is_recovery_point_due(self) -> bool:
-        """True when so much was appended that the next opening would read for long."""
+        """True when the next opening would have to read more than `MARK_BYTES`."""
         return (
             self.opened is not None and self.opened.log.synced - self._marked >= limits.MARK_BYTES
         )
 
     async def open(self, how: OpenHow) -> Opened:
-        """Open them if they are not open, and first those that hold the folder's lock.
+        """Open them if they are not open, after the files that hold the folder's lock.
 
         Raises:
             ShuttingDown: the writer has ended, and would not close them again.
-            StenoError, OSError: as `recovery.open_session`; the next command tries again.
+            StenoError, OSError: see `file_opening.open_session`; the next command tries again.
         """
         if self.opened is not None and self.are_ready:
             return self.opened
@@ -175,15 +180,15 @@ class OpenFiles:
             assert self.opened is not None
             change, self._change = self._change, None
             if change is not None:
-                await self._tell_change(change, self.opened)
+                await self._note_change(change, self.opened)
             return self.opened
 
-    async def note(self, opened: Opened, happening: TimelineEntry) -> None:
+    async def note(self, opened: Opened, entry: TimelineEntry) -> None:
         """Append an entry to the timeline; durable on return.
 
         Raises:
-            Busy: the files are others by now; nothing was written.
-            OSError: the disk refused; nothing was written.
+            Busy: the files were opened again meanwhile; nothing was written.
+            OSError: the write or sync failed; nothing was written.
         """
         async with self.timeline:
             if self.opened is not opened:
@@ -191,25 +196,23 @@ class OpenFiles:
                     "the session's files were opened again meanwhile: try again",
                     session=self._session,
                 )
-            await self._services.read(
-                lambda: opened.log.append_timeline(timeline.encode(happening))
-            )
+            await self._services.read(lambda: opened.log.append_timeline(timeline.encode(entry)))
 
     async def take_in_foreign(self) -> Opened:
-        """A foreign program changed the file: keep what it replaced, then believe what is there.
+        """Take in a change by another program: keep the file that it replaced, then open its file.
 
         Raises:
-            Busy: it took the file away just now; after `FOREIGN_SETTLE_S` a new one is begun.
-            StenoError, OSError: as `open`; the next command tries again.
+            Busy: the file was removed just now; after `FOREIGN_SETTLE_S` a new one is created.
+            StenoError, OSError: see `open`; the next command tries again.
         """
         self.set_aside(is_changed=True)
         return await self.open(OpenHow())
 
     async def look(self) -> None:
-        """Take in what another program changed while nothing of ours is on its way to the disk.
+        """Take in a change by another program while no write of the daemon is under way.
 
-        What cannot be opened then is left closed: it is read as it lies there, and the next command
-        says what is the matter.
+        Files that cannot be opened then stay closed: readers get them as they are, and the next
+        command gets the error.
         """
         opened = self.opened
         if opened is None or self.is_busy or self.is_unsynced:
@@ -219,13 +222,13 @@ class OpenFiles:
                 await self.take_in_foreign()
 
     def set_aside(self, *, is_changed: bool = False, proven: int | None = None) -> None:
-        """As `abandon`, but the next opening keeps first what another program replaced.
+        """As `abandon`, but the next opening first keeps the file that another program replaced.
 
-        Until then the file stays open: what was acknowledged may have no other name.
+        Until then the file stays open: acknowledged lines may be reachable by no name.
 
         Args:
             is_changed: another program changed it.
-            proven: the length that was durable when a sync failed.
+            proven: the durable size in bytes at the time of a failed sync.
         """
         opened = self.opened
         if opened is not None:
@@ -233,7 +236,7 @@ class OpenFiles:
             self._forget(proven)
 
     async def rest(self, nudge: Callable[[], None]) -> None:
-        """Return when all that was decided is durable, or withdrawn; `nudge` has it done."""
+        """Return when every decided line is durable or withdrawn; `nudge` wakes the writer."""
         while (opened := self.opened) is not None:
             if opened.machine.head == opened.machine.tentative_head:
                 return
@@ -241,31 +244,12 @@ class OpenFiles:
             nudge()
             await settled.wait()
 
-    def append(self, batch: Batch) -> None:
-        """Write a batch's bytes; an error is in the batch then."""
-        try:
-            if batch.data:
-                batch.opened.log.append(batch.data)
-        except OSError as error:
-            batch.error = error
-
-    def store(self, batch: Batch) -> None:
-        """Write a batch's bytes, and make them durable if that is wanted; as `append`."""
-        self.append(batch)
-        if batch.error is None and batch.synced:
-            started = self._services.monotonic()
-            try:
-                batch.opened.log.sync()
-            except OSError as error:
-                batch.error = error
-            batch.sync_s = self._services.monotonic() - started
-
     def commit(self, opened: Opened, data: bytes = b"") -> None:
-        """All that was appended is durable: it becomes the state, and is published to followers.
+        """Every appended line is durable: update the state, and publish to the followers.
 
         Args:
             opened: the files.
-            data: the last of what was appended, which `unsynced` does not have.
+            data: the last lines, which are not in `unsynced`.
         """
         block = self.unsynced.take(data)
         head = opened.machine.commit(opened.log.synced)
@@ -274,27 +258,27 @@ class OpenFiles:
             self._feed.publish(head, block)
 
     def want_recovery_point(self) -> None:
-        """Something was found out that the next opening is to be spared."""
+        """Save a recovery point soon, so that the next opening need not repeat a long lookup."""
         self._marked = -limits.MARK_BYTES
 
     async def save_recovery_point(self, opened: Opened) -> None:
-        """Note how far they are durable, for the next opening."""
+        """Save how far they are durable, for the next opening."""
         self._marked = opened.log.synced
-        # The mark only makes the next open quicker: without it everything is still right.
+        # A recovery point only makes the next opening quicker: its loss costs nothing else.
         with contextlib.suppress(OSError):
             await self._services.read(lambda: file_opening.save_recovery_point(opened))
 
     async def renew_recovery_point(self, opened: Opened) -> None:
-        """Save a recovery point beside appends; wait if the last one is still being saved."""
+        """Save a recovery point while appends go on; wait if one is being saved already."""
         if self._is_saving_recovery_point:
             await self.save_recovery_point(opened)
             return
         log = opened.log
         self._marked = log.synced
         with contextlib.suppress(OSError):
-            # Here, before it changes; the end of the file was written just now, and is in memory.
-            mark = file_opening.recovery_point_of(log, opened.machine)
-            work = partial(log.save_recovery_point, mark, log.generation, log.synced)
+            # On the loop, before the state changes; the end of the file is in the page cache.
+            point = file_opening.recovery_point_of(log, opened.machine)
+            work = partial(log.save_recovery_point, point, log.generation, log.synced)
             self._is_saving_recovery_point = True
             self._services.spawn(lambda: self._save(work))
 
@@ -306,7 +290,7 @@ class OpenFiles:
             self._is_saving_recovery_point = False
 
     def abandon(self) -> None:
-        """Close them, and believe nothing of them any longer; the next command opens them again."""
+        """Close them without a sync; the next command opens them again."""
         opened = self.opened
         self._forget(None)
         if opened is not None:
@@ -324,7 +308,7 @@ class OpenFiles:
         """Close them for good.
 
         Args:
-            is_whole: no group is under way; then everything is synced, and the mark is saved.
+            is_whole: no commit is under way; then they are synced and a recovery point is saved.
         """
         self._has_ended = True
         opened, aside = self.opened, self._aside
@@ -337,27 +321,26 @@ class OpenFiles:
                 if self.is_unsynced:
                     opened.log.sync()
                     self.commit(opened)
-                # What is still on its way comes too late.
+                # A recovery point that is still being saved would come too late.
                 if self._is_saving_recovery_point or opened.log.synced != self._marked:
                     file_opening.save_recovery_point(opened)
             with contextlib.suppress(OSError):
-                # This is the last check, and another program may have replaced it since the check
-                # before.
+                # Another program may have replaced the file since the last check.
                 opened.log.leave()
         self.abandon()
 
     async def _keep(self, aside: _Aside) -> None:
-        """Keep what another program replaced, if it did; the next opening knows of it."""
+        """Keep the file that another program replaced, if it did, and remember the change."""
         log = aside.opened.log
         if aside.is_changed:
-            # Another program's sync may have met the error that ours would have met: the file is in
-            # doubt then, which the opening knows.
+            # Another program's sync may have consumed the error of a failed writeback. This sync
+            # shows it, and the opening then treats the file as in doubt.
             with contextlib.suppress(OSError):
                 await self._services.read(log.check)
         try:
             is_kept = await self._services.read(log.keep_replaced)
         except FileNotFoundError:
-            # Its folder is gone, and so is where it could be kept: look again next time.
+            # The folder was removed, so that the file cannot be kept in it.
             self._close_aside()
             raise
         if is_kept or aside.is_changed:
@@ -371,15 +354,15 @@ class OpenFiles:
             aside.opened.log.close()
 
     def _completed(self, how: OpenHow) -> OpenHow:
-        """How to open them, with what is known here of how they were closed."""
+        """Add to `how` what is known of how they were closed."""
         change = self._change
         if change is None:
             return msgspec.structs.replace(how, proven=self._proven)
-        # The program that moved the file may be about to create another one, as kimi-cli does.
+        # A program that moved the file may be about to create another one, as kimi-cli does.
         has_settled = self._services.monotonic() - change.since >= limits.FOREIGN_SETTLE_S
         return msgspec.structs.replace(how, proven=self._proven, taken_in=True, create=has_settled)
 
-    async def _tell_change(self, change: _Change, opened: Opened) -> None:
+    async def _note_change(self, change: _Change, opened: Opened) -> None:
         before, after = change.before, opened.machine.head
         entry = TimelineEntry(
             kind=timeline_entries.FOREIGN,
@@ -399,7 +382,7 @@ class OpenFiles:
                 opened, is_same = await self._services.read(lambda: self._opened(how))
         except OSError:
             if self._proven is None:
-                # It may have been the first sync, and then the page cache proves nothing.
+                # If the first sync failed, the page cache proves nothing of the file.
                 self._proven = 0
             raise
         if self._has_ended:
@@ -412,7 +395,7 @@ class OpenFiles:
         self._feed.begin_with(opened.machine)
 
     def _opened(self, how: OpenHow) -> tuple[Opened, bool]:
-        """Open the files; False if what they held is not what stands there now. Blocks."""
+        """Open the files; False if they lost bytes that they held before. Blocks."""
         opened, change = self._opener(how), self._change
         try:
             return opened, change is None or opened.log.still_has(change.known)

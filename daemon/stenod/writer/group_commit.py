@@ -1,58 +1,104 @@
-"""Writers that got commands at the same time, served together without a task's turn for each.
+"""Group commit: the writers with new commands are served together, their files synced together.
 
-While the disk is fast, a command is decided on, stored and answered right behind the burst that
-brought it: waking a task for it would cost as much as the rest of the work. The sessions of a burst
-are synced together, which costs the file system one commit of its journal instead of one each.
+While the disk is fast, a command is decided, stored and answered right after the burst of messages
+that contained it: waking a task for it would cost as much as the rest of the work. One sync of
+several files costs the file system one commit of its journal instead of one each.
 """
 
-from collections.abc import Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+import anyio.lowlevel
 
 from steno_protocol import limits
-from stenod.runtime.services import Services
-from stenod.store.jsonl import JsonlLog
-from stenod.writer.batch import Batch
+from stenod.runtime.executor import Blocking, NoThread
+from stenod.writer.mailbox import Batch, store
+from stenod.writer.services import Services
 from stenod.writer.writer import Writer
+
+T = TypeVar("T")
 
 
 class GroupCommit:
-    """The writers whose mailboxes were filled since the last group commit.
+    """The writers with commands since the last group commit.
 
-    An internal error in one session ends its writer's task, and no other session's commit.
-
-    Args:
-        services: what they work with.
+    A commit runs on the event loop right after the burst of messages while the disk is fast, else
+    in a thread; commands that arrive meanwhile are in the next one. An internal error in one
+    session ends its writer's task, and no other session's commit.
     """
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._waiting: dict[Writer, None] = {}
+        self._is_task_running = False
 
     def add(self, writer: Writer) -> None:
-        """Something was put into this writer's mailbox."""
+        """Serve this writer in the next group commit."""
         self._waiting[writer] = None
 
     def serve(self) -> None:
-        """Serve the waiting writers; work that has to wait is left to their tasks."""
-        if not self._waiting:
+        """Commit the waiting commands, or begin to do so in a thread while the disk is slow."""
+        if not self._services.commit.is_inline:
+            self._serve_soon()
             return
         waiting, self._waiting = self._waiting, {}
-        if not self._services.commit.is_inline:
-            for writer in waiting:
-                writer.mailbox.wake()
-            return
-        if len(waiting) == 1:
+        if len(waiting) <= 1:
             self._serve(waiting)
-            return
+        else:
+            self._serve_short_queues_first(waiting)
+        self._serve_soon()
+
+    def _serve_short_queues_first(self, waiting: Iterable[Writer]) -> None:
+        """A writer with few commands does not wait until a long queue is decided."""
         few: list[Writer] = []
         many: list[Writer] = []
         for writer in waiting:
             (few if len(writer.mailbox) <= limits.HASTY_COMMANDS_MAX else many).append(writer)
-        # A few commands are not to wait until many others were decided on.
         self._serve(few)
         self._serve(many)
 
     def _serve(self, waiting: Iterable[Writer]) -> None:
-        begun: list[tuple[Writer, Batch]] = []
+        begun = self._begin(waiting)
+        if begun:
+            batches = list(begun.values())
+            clock = self._services.monotonic
+            self._services.commit.here(lambda: store(batches, clock), len(batches))
+            self._end(begun)
+
+    def _serve_soon(self) -> None:
+        if self._waiting and not self._is_task_running:
+            self._is_task_running = True
+            self._services.spawn(self._serve_in_task)
+
+    async def _serve_in_task(self) -> None:
+        """Commit what waits, and what comes meanwhile, one commit at a time."""
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, {}
+                begun = self._begin(waiting)
+                if begun:
+                    await self._store(begun)
+                self._end(begun)
+                # An inline commit does not wait, and the other tasks need their turn.
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self._is_task_running = False
+
+    async def _store(self, begun: Mapping[Writer, Batch]) -> None:
+        for writer in begun:
+            writer.hold()
+        try:
+            work = partial(store, list(begun.values()), self._services.monotonic)
+            await self._services.commit(work, len(begun))
+        finally:
+            for writer in begun:
+                writer.release()
+
+    def _begin(self, waiting: Iterable[Writer]) -> dict[Writer, Batch]:
+        begun: dict[Writer, Batch] = {}
         for writer in waiting:
             try:
                 batch = writer.begin()
@@ -60,38 +106,87 @@ class GroupCommit:
                 writer.give_up(error)
                 continue
             if batch is not None:
-                begun.append((writer, batch))
-        if begun:
-            self._commit(begun)
+                begun[writer] = batch
+            if writer.mailbox and not writer.is_serving:
+                # More commands wait than one batch takes.
+                self._waiting[writer] = None
+        return begun
 
-    def _commit(self, begun: list[tuple[Writer, Batch]]) -> None:
-        self._sync(begun)
-        answered: list[tuple[Writer, Batch]] = []
-        for writer, batch in begun:
+    def _end(self, begun: Mapping[Writer, Batch]) -> None:
+        """Send the replies, those of stored batches too, then update state and followers."""
+        answered: list[Writer] = []
+        for writer, batch in begun.items():
             try:
                 if writer.answer(batch):
-                    answered.append((writer, batch))
+                    answered.append(writer)
             except Exception as error:
                 writer.give_up(error)
         # Housekeeping runs after replies are sent.
         self._services.flush()
-        for writer, batch in answered:
+        for writer in answered:
             try:
-                writer.conclude(batch)
+                writer.conclude(begun[writer])
             except Exception as error:
                 writer.give_up(error)
 
-    def _sync(self, begun: list[tuple[Writer, Batch]]) -> None:
-        batches: list[Batch] = []
-        logs: list[JsonlLog] = []
-        for _, batch in begun:
-            if batch.synced and batch.error is None:
-                batches.append(batch)
-                logs.append(batch.opened.log)
-        if not logs:
-            return
-        started = self._services.monotonic()
-        errors = self._services.commit.here(JsonlLog.sync_all, logs)
-        took_s = self._services.monotonic() - started
-        for batch, error in zip(batches, errors, strict=True):
-            batch.sync_s, batch.error = took_s, error
+
+class AdaptiveCommits:
+    """Runs a commit inline while the disk is fast, else in a thread.
+
+    A thread hop costs 0.075-0.14 ms, as much as the sync of a fast disk, and a fast sync delays the
+    other sessions no longer than the interpreter would. A slow sync would delay all of them. Each
+    commit is timed. In a thread, the wait for the interpreter adds to the time, so the fastest
+    quarter of the last few commits decides: it shows the disk, and one slow commit changes nothing.
+
+    Args:
+        threads: runs a commit in a thread.
+        is_disk_idle: returns False while another thread syncs: a sync returns only after the syncs
+            that overlap it, and the loop must not wait for the sync of a long rewrite.
+        clock: seconds on a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        threads: Blocking,
+        is_disk_idle: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._clock = clock
+        self._threads = threads
+        self._is_disk_idle = is_disk_idle
+        self._took_s: deque[float] = deque(maxlen=limits.SYNCS_REMEMBERED_MAX)
+        self._is_fast = True
+        self._in_threads = 0
+
+    async def __call__(self, work: Callable[[], T], files: int = 1) -> T:
+        """Run `work` inline or in a thread."""
+        if self.is_inline:
+            return self.here(work, files)
+        self._in_threads += 1
+        try:
+            return await self._threads(lambda: self.here(work, files))
+        except NoThread:
+            # The system may never have another thread; the commands behind this commit wait for it.
+            return self.here(work, files)
+        finally:
+            self._in_threads -= 1
+
+    @property
+    def is_inline(self) -> bool:
+        """See `Commits`. False while another commit is in a thread, which would delay this one."""
+        return self._is_fast and not self._in_threads and self._is_disk_idle()
+
+    def here(self, work: Callable[[], T], files: int = 1) -> T:
+        """See `Commits`."""
+        started = self._clock()
+        try:
+            return work()
+        finally:
+            # A sync of sixteen files takes two to three times as long as the sync of one.
+            self._took((self._clock() - started) / (2 if files > 1 else 1))
+
+    def _took(self, seconds: float) -> None:
+        self._took_s.append(seconds)
+        # A fast commit cannot make a fast disk slow.
+        if seconds >= limits.INLINE_SYNC_S or not self._is_fast:
+            self._is_fast = sorted(self._took_s)[len(self._took_s) // 4] < limits.INLINE_SYNC_S

@@ -1,6 +1,6 @@
-"""A rewrite: plan, intent, swap; then the machine and the followers are updated.
+"""Rewrites: plan, intent, swap; then the state and the followers are updated.
 
-A D-Mail is sent here, too: it is a line of the timeline, as an intent is.
+The sending of a D-Mail is here too, because it is a line of the timeline, as an intent is.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from stenod.feed.feed import Feed
 from stenod.recovery.file_opening import Opened
 from stenod.rewrite import delivery, planner
 from stenod.rewrite.plan import Plan
-from stenod.runtime.services import Services
 from stenod.store.jsonl import JsonlLog, Replaced
 from stenod.store.log import Copy
+from stenod.writer.services import Services
 
 
 class InDoubt(Exception):
-    """The swap failed half-way: its outcome is unknown until the files are opened again."""
+    """A rewrite failed half-way: its outcome is unknown until the files are opened again."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -39,7 +39,7 @@ class Rewriter:
 
     Args:
         session: its id.
-        workshop: what it works with.
+        services: clocks, threads, counters and the log.
         feed: the followers.
         timeline: held while a line of the session's timeline is written.
     """
@@ -51,15 +51,14 @@ class Rewriter:
         self._timeline = timeline
 
     async def carry_out(self, opened: Opened, decision: Rewrite | Mailing) -> Ack:
-        """Carry a decision out; all lines of the session are durable before, and the change on
-        return.
+        """Apply a decision; durable on return. Every line of the session must be durable before.
 
         Raises:
-            StenoError: the command cannot be applied; nothing happened.
-            OSError: the files could not be read; nothing happened.
-            InDoubt: it may have happened.
+            StenoError: the command cannot be applied; nothing changed.
+            OSError: the files could not be read; nothing changed.
+            InDoubt: it may have been applied.
         """
-        # Only the context decides on any of these.
+        # The machine of a wire file makes none of these decisions.
         assert isinstance(opened.machine, Machine)
         if isinstance(decision, Mailing):
             return await self._send(opened.log, opened.machine, decision)
@@ -67,7 +66,7 @@ class Rewriter:
 
     async def _rewrite(self, log: JsonlLog, machine: Machine, decision: Rewrite) -> Ack:
         command = decision.command
-        self._check_making(command, machine)
+        self._check_incarnation(command, machine)
         chosen = await self._services.read(lambda: planner.plan(log, machine, decision))
         entry = await self._services.read(
             lambda: planner.intent(log, chosen, command, self._services.wall())
@@ -90,16 +89,16 @@ class Rewriter:
         )
         return ack
 
-    def _check_making(self, command: RewriteCommand, machine: Machine) -> None:
-        """Refuse a compaction that was begun before the session was deleted and made again.
+    def _check_incarnation(self, command: RewriteCommand, machine: Machine) -> None:
+        """Refuse a compaction that was begun before the session was deleted and created again.
 
-        Positions do not show it, because each incarnation has the same ones.
+        Positions do not show that, because they begin at 0:0 in each incarnation.
         """
         if not isinstance(command, CompactCommit):
             return
         if command.incarnation not in {None, self._feed.incarnation}:
             raise Conflict(
-                f"the session was deleted and made again while the summary of {command.cut} was"
+                f"the session was deleted and created again while the summary of {command.cut} was"
                 f" being made: it is at {machine.head} now, begin the compaction again",
                 session=self._session,
                 head=str(machine.head),
@@ -137,18 +136,18 @@ class Rewriter:
 
 
 def _swap(log: JsonlLog, chosen: Plan, entry: TimelineEntry) -> str:
-    """Carry a plan out; blocks. Returns the path of what was left behind."""
+    """Apply a plan; blocks. Returns the path of the generation that was left behind."""
     try:
         return log.replace(chosen.pieces, timeline.encode(entry))
     except Replaced:
-        # It did not take place, though what is there by now may look as if it had.
+        # The swap did not take place, though the present files may look as if it had.
         with contextlib.suppress(OSError):
             log.append_timeline(timeline.encode(timeline.voided(entry)))
         raise
 
 
 def _bytes_kept(generation: int, chosen: Plan) -> int:
-    """Bytes with which the present generation and the planned one both begin."""
+    """Size of the common beginning of the present generation and the planned one."""
     match chosen.pieces:
         case [Copy(generation=source, offset=0, size=size), *_] if source == generation:
             return size

@@ -1,9 +1,9 @@
-"""The one writer of a session's file: it takes what waits, decides, writes, syncs, then answers.
+"""The one writer of a session's file: decide, write, sync, reply.
 
-File first, answer second, memory third, and nothing else runs between the last two. Decisions are
-`core`'s, bytes are `store`'s; here they meet for each command, and the order of these steps is the
-product. Where they meet in procedures that take longer is for `recovery` and those beside it, and
-the replies of failed commits for `commit_failures`.
+The order is the product: the file first, the replies second, the state in memory third, and nothing
+else runs between the last two. `core` makes the decisions and `store` writes the bytes; they meet
+here for each command. Rewrites are in `rewriter`, opening and foreign changes in `files`, and the
+replies after a failed commit in `commit_failures`.
 """
 
 import contextlib
@@ -24,13 +24,12 @@ from stenod.feed.feed import Feed
 from stenod.recovery import key_lookup
 from stenod.recovery.file_opening import Opened, OpenHow
 from stenod.runtime.error_mapping import ErrorMapping, doubted
-from stenod.runtime.mailbox import Item, Mailbox
 from stenod.runtime.quotas import Room
-from stenod.runtime.services import Services
-from stenod.writer.batch import Batch, answer_all
 from stenod.writer.commit_failures import CommitFailures
 from stenod.writer.files import OpenFiles
+from stenod.writer.mailbox import Batch, Item, Mailbox, answer_all, store
 from stenod.writer.rewriter import InDoubt, Rewriter
+from stenod.writer.services import Services
 
 _AS_IT_IS = OpenHow()
 
@@ -43,10 +42,10 @@ class Writer:
 
     Args:
         session: the session's id.
-        opener: opens the file with all that it needs, or opens it again; blocks.
-        feed: the followers, which get every commit.
-        workshop: what it works with.
-        needs: the writer that has to open its files first.
+        opener: opens the file, or opens it again after a failure; blocks.
+        feed: the followers, which receive every commit.
+        services: clocks, threads, counters and the log.
+        needs: the writer whose files must be open before these.
     """
 
     def __init__(
@@ -69,7 +68,8 @@ class Writer:
         self._files: OpenFiles = OpenFiles(session, opener, feed, services, first, beside)
         self._commit_failures = CommitFailures(self._files, self._error_mapping, services)
         self._rewriter = Rewriter(session, services, feed, self._files.timeline)
-        self._left: Callable[[], Awaitable[None]] | None = None
+        self._deferred: Callable[[], Awaitable[None]] | None = None
+        self._released: anyio.Event | None = None
         self._batch: Batch | None = None
         self._room: Room | None = None
 
@@ -81,7 +81,7 @@ class Writer:
 
     @property
     def last_error(self) -> str | None:
-        """What went wrong last, if anything ever did."""
+        """The text of the last error, if there was one."""
         return self._error_mapping.last_error
 
     @property
@@ -94,39 +94,39 @@ class Writer:
 
         Raises:
             ShuttingDown: the writer has ended, and would not close the files again.
-            StenoError, OSError: as `recovery.open_session`; the next command tries again.
+            StenoError, OSError: see `file_opening.open_session`; the next command tries again.
         """
         self.used_at = self._services.monotonic()
         return await self._files.open(how)
 
-    async def note(self, happening: TimelineEntry) -> None:
-        """Append an entry to the session's timeline; durable on return. It raises as `open`."""
-        await self._files.note(await self.open(), happening)
+    async def note(self, entry: TimelineEntry) -> None:
+        """Append an entry to the session's timeline; durable on return. Raises as `open` does."""
+        await self._files.note(await self.open(), entry)
 
     async def settle(self) -> None:
-        """Return when what was acknowledged as `written` is synced, or withdrawn: reads follow."""
+        """Return when all lines acknowledged as `written` are synced or withdrawn; before reads."""
         if self._files.is_unsynced:
             await self.rest()
         else:
             await self.look()
 
     async def look(self) -> None:
-        """Take in what another program changed; a command that waits does so by itself."""
+        """Take in changes by other programs, unless a waiting command is about to do so."""
         if not (self.is_serving or self.mailbox):
             await self._files.look()
             await self._open_for_followers()
 
     async def rest(self) -> None:
-        """Return at an instant when all lines that were decided are durable, or withdrawn."""
+        """Return at an instant at which every decided line is durable or withdrawn."""
         await self._files.rest(self.mailbox.nudge)
 
     @property
     def _sync_after_s(self) -> float:
-        """How long `written` bytes may stay unsynced; less while the file has followers."""
+        """Seconds that `written` bytes may stay unsynced; fewer while the file has followers."""
         return limits.LIVE_SYNC_S if self.feed else limits.WRITTEN_SYNC_S
 
     async def serve(self) -> None:
-        """Write until the mailbox is closed and empty, then sync, mark and close the files."""
+        """Serve commands until the mailbox is closed and empty, then sync and close the files."""
         try:
             while await self._wait():
                 self.is_serving = True
@@ -138,16 +138,16 @@ class Writer:
                     await self._files.renew_recovery_point(self.opened)
                 self.is_serving = False
                 if self.mailbox:
-                    # A fast disk makes no task wait, and the others are to have their turn.
+                    # On a fast disk nothing above waits, and the other tasks need their turn.
                     await anyio.lowlevel.checkpoint()
         finally:
             self._close()
 
     async def _serve_next(self) -> None:
-        """Do what was left, or else what waits; nothing of it is held any longer than that."""
-        left, self._left = self._left, None
-        if left is not None:
-            await left()
+        """Do the deferred work, if there is any, or else serve the mailbox."""
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            await deferred()
         elif self.mailbox:
             await self._serve_rest(self._take())
 
@@ -155,50 +155,61 @@ class Writer:
         """Wait for commands, or until unsynced bytes are due; False at the end."""
         since = self._files.unsynced.since
         if since is not None:
-            left = since + self._sync_after_s - self._services.monotonic()
-            with anyio.move_on_after(max(0.0, left)):
+            left_s = since + self._sync_after_s - self._services.monotonic()
+            with anyio.move_on_after(max(0.0, left_s)):
                 await self.mailbox.wait()
         else:
             await self.mailbox.wait()
-        has_work = bool(self.mailbox or self._left or self._files.is_unsynced)
+        while self._released is not None:
+            await self._released.wait()
+        has_work = bool(self.mailbox or self._deferred or self._files.is_unsynced)
         return has_work or not self.mailbox.is_closed
 
-    # --- without giving way ----------------------------------------------------------------------
+    # --- on the event loop, without a wait -------------------------------------------------------
 
     def begin(self) -> Batch | None:
-        """Decide on what waits and write it; what has to be waited for is left to the task.
+        """Decide the waiting commands, if no step has to wait.
+
+        Commands that have to wait for a file or a lookup are deferred to the writer's task.
 
         Returns:
-            What is to be synced if it says so, then given to `answer` and, if that was all, to
-            `conclude`, before anything else runs; None if there is nothing.
+            The batch, to be stored, then passed to `answer` and, if that returns True, to
+            `conclude`. Nothing else may run in between, or else only between `hold` and `release`.
+            None if there is no batch.
         """
         if self.is_serving:
             self.mailbox.wake()
             return None
         items = self._take()
         for number, item in enumerate(items):
-            if not self._decide_at_once(item):
-                self._leave(partial(self._serve_rest, items[number:]))
+            if not self._decide_now(item):
+                self._defer(partial(self._serve_rest, items[number:]))
                 return None
-        batch = self._sealed()
-        if batch is not None:
-            self._files.append(batch)
-        elif self.mailbox:
-            # There is no batch to conclude, and more commands wait than one batch takes.
-            self.mailbox.nudge()
-        return batch
+        return self._sealed()
+
+    def hold(self) -> None:
+        """Keep the task from serving while a batch is stored in a thread."""
+        self.is_serving = True
+        self._released = anyio.Event()
+
+    def release(self) -> None:
+        """End `hold`."""
+        assert self._released is not None
+        self.is_serving = False
+        self._released.set()
+        self._released = None
 
     def answer(self, batch: Batch) -> bool:
-        """Answer what was begun, and synced if that was wanted; `conclude` has to follow.
+        """Reply to a batch that was stored; `conclude` must follow.
 
         Returns:
-            False if that takes more, and was left to the task.
+            False if the commit failed: its replies are deferred to the writer's task.
         """
         is_stored = _is_stored(batch)
         if is_stored:
             answer_all(batch.decided, synced=batch.synced)
         else:
-            self._leave(partial(self._commit_failures.answer, batch))
+            self._defer(partial(self._commit_failures.answer, batch))
         return is_stored
 
     def conclude(self, batch: Batch) -> None:
@@ -208,20 +219,20 @@ class Writer:
         self._remember(batch)
         is_first_unsynced = unsynced.since is not None and not was_unsynced
         is_due = unsynced.is_asked or self._files.is_recovery_point_due
-        if is_first_unsynced or is_due or self.mailbox:
+        if is_first_unsynced or is_due:
             self.mailbox.nudge()
 
     def give_up(self, error: Exception) -> None:
-        """A fault of steno itself: the task ends by it; what the files hold is found out anew."""
+        """End the task after an internal error; the next command opens the files again."""
 
         async def end() -> None:
             raise error
 
-        self._leave(end)
+        self._defer(end)
 
-    def _leave(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Let the task do what has to wait, before anything else."""
-        self._left = work
+    def _defer(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Have the task do this work before anything else."""
+        self._deferred = work
         self.is_serving = True
         self.mailbox.nudge()
 
@@ -232,8 +243,8 @@ class Writer:
         self._room = None if quotas is None else quotas.room(self.session, size)
         return items
 
-    def _decide_at_once(self, item: Item) -> bool:
-        """Decide on a command, or refuse it; False if something has to be waited for first."""
+    def _decide_now(self, item: Item) -> bool:
+        """Decide on a command, or refuse it; False if that has to wait for a file or a lookup."""
         command = item.command
         if not (isinstance(command, _APPENDING) and self._files.are_ready):
             return False
@@ -259,12 +270,12 @@ class Writer:
             item.to.refuse(self._error_mapping.of(error))
         return True
 
-    # --- with all the time it takes --------------------------------------------------------------
+    # --- in the writer's task --------------------------------------------------------------------
 
     async def _serve_rest(self, items: Sequence[Item]) -> None:
-        """Answer every command of a batch, whatever happens."""
+        """Decide each command, then store the batch; every command gets a reply."""
         for item in items:
-            if not self._decide_at_once(item):
+            if not self._decide_now(item):
                 await self._serve_item(item)
         await self._write()
 
@@ -289,7 +300,7 @@ class Writer:
             case Rewrite() | Mailing():
                 await self._write(synced=True)
                 if self.opened is not None and self.opened is not opened:
-                    # A foreign program came between: decide on what is there now.
+                    # Another program changed the file meanwhile: decide on its present content.
                     await self._decide(item)
                     return
                 await self._carry_out(item, decision)
@@ -297,7 +308,7 @@ class Writer:
                 assert_never(decision)
 
     def _put(self, item: Item, decision: Decision, opened: Opened) -> None:
-        """Put a decided command into the batch; repeats and appended lines only."""
+        """Add a decided command to the batch: an append, or a repeat."""
         batch = self._batch
         if batch is None:
             batch = self._batch = Batch(opened, opened.log.size)
@@ -313,11 +324,11 @@ class Writer:
                 assert_never(decision)
 
     async def _find(self, item: Item) -> tuple[Opened, Applied | None]:
-        """The open session, and what the files say of the command's key.
+        """Return the open session, and how the command's key was used before, if it was.
 
         Raises:
             OutcomeUnknown: the command may have been applied before, and the lookup failed.
-            StenoError: it was definitely not applied, nor before.
+            StenoError: the command was not applied, now or before.
         """
         command = item.command
         try:
@@ -337,17 +348,17 @@ class Writer:
             raise doubted(self._error_mapping.storage_failed(error), command) from None
         except StenoError as error:
             raise doubted(error, command) from None
-        # A repeat of what was applied in time gets its first answer, however late it comes.
+        # A repeat of a command that was applied in time gets its first reply, however late it is.
         if applied is None:
             self._check_new(item)
         return opened, applied
 
     async def _open_unchanged(self) -> Opened:
-        """The open session; what a foreign program changed meanwhile is taken in first."""
+        """Return the open session, with the changes of other programs taken in."""
         opened = await self.open()
         if not opened.log.is_foreign_changed():
             return opened
-        # What was answered so far is about the file as it was.
+        # The commands that are decided so far refer to the file before the change.
         await self._write()
         if self.opened is not opened:
             return await self.open()
@@ -369,11 +380,11 @@ class Writer:
     # --- storing ---------------------------------------------------------------------------------
 
     async def _write(self, *, synced: bool = False) -> None:
-        """Write the batch and answer it; with `synced`, make all that was appended durable, too."""
+        """Store the batch and reply to it; with `synced`, make every appended line durable."""
         batch = self._sealed(synced=synced)
         if batch is None:
             return
-        await self._services.commit(lambda: self._files.store(batch))
+        await self._services.commit(partial(store, [batch], self._services.monotonic))
         if _is_stored(batch):
             answer_all(batch.decided, synced=batch.synced)
             self._remember(batch)
@@ -381,7 +392,7 @@ class Writer:
             await self._commit_failures.answer(batch)
 
     def _sealed(self, *, synced: bool = False) -> Batch | None:
-        """The batch, to be stored now; None if there is nothing to write or to sync."""
+        """Close the batch for storing; None if there is nothing to write or to sync."""
         batch, self._batch = self._batch, None
         opened, unsynced = self._files.opened, self._files.unsynced
         if batch is None:
@@ -396,21 +407,33 @@ class Writer:
         return None
 
     def _remember(self, batch: Batch) -> None:
-        """Memory third: what is on the disk and answered becomes the state, and is published."""
+        """Update the state in memory, and publish to the followers, after the replies."""
         if batch.synced:
-            # Followers come last: their events are sent after the replies.
             self._files.commit(batch.opened, batch.data)
-            self._services.count_sync(self.session, batch.sync_s)
+            if self._services.statistics.count_sync(batch.sync_s):
+                self._note_slow_sync(batch.sync_s)
             self.last_sync_at = self._services.wall()
         else:
             self._files.unsynced.add(batch.data, self._services.monotonic)
         if batch.data:
             self._services.statistics.count_group(len(batch.decided), batch.lines, len(batch.data))
 
+    def _note_slow_sync(self, took_s: float) -> None:
+        statistics = self._services.statistics
+        statistics.slow_syncs += 1
+        statistics.slow_sync_at = self._services.wall()
+        self._services.log(
+            "slow_sync", session=self.session, took_s=took_s, expected_s=statistics.slow_sync_s
+        )
+
     async def _carry_out(self, item: Item, decision: Rewrite | Mailing) -> None:
         opened = self.opened
         if opened is None:
-            raise StorageFailed("what was ahead of this could not be stored", session=self.session)
+            raise StorageFailed(
+                "the commands before this one could not be stored, and nothing of it was: send it"
+                " again",
+                session=self.session,
+            )
         try:
             ack = await self._rewriter.carry_out(opened, decision)
         except InDoubt as doubt:
@@ -434,11 +457,11 @@ class Writer:
         self._close()
 
     def _close(self) -> None:
-        # The progress of an interrupted group is unknown: the next opening determines it.
+        # The progress of an interrupted commit is unknown: the next opening determines it.
         self._files.end(is_whole=not self.is_serving)
 
     def _check_new(self, item: Item) -> None:
-        """Refuse a command that was not applied before if it is late, or has no room."""
+        """Refuse a new command that is past its deadline or does not fit into the quota."""
         if item.deadline_s is not None:
             self._check_deadline(item)
         if self._room is not None:
@@ -450,5 +473,5 @@ class Writer:
 
 
 def _is_stored(batch: Batch) -> bool:
-    """True when the batch is where it was decided to be; else its replies take more work."""
+    """True when the batch is in the file at the positions of its replies."""
     return batch.error is None and not (batch.data and batch.opened.log.may_be_foreign_changed())
