@@ -40,7 +40,6 @@ from stenod.store import jsonl
 from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
-from stenod.writer.files import OpenFiles
 from stenod.writer.mailbox import Batch
 from stenod.writer.writer import Writer
 
@@ -168,11 +167,12 @@ def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str
         return _replace(self, pieces, intent)
 
 
-def _publish_before_commit(self: Any, batch: Batch) -> None:
-    if batch.synced and batch.data:
-        head = batch.opened.machine.tentative_head
-        self._feed.publish(head, b"".join([*self.unsynced._blocks, batch.data]))
-    _append(self, batch)
+def _publish_before_commit(self: Writer, *, synced: bool = False) -> Batch | None:
+    batch = _sealed(self, synced=synced)
+    if batch is not None and batch.synced and batch.data:
+        files, head = self._files, batch.opened.machine.tentative_head
+        files._feed.publish(head, b"".join([*files.unsynced._blocks, batch.data]))
+    return batch
 
 
 def _lines_of_any_generation(log: Any, machine: Machine, command: Any) -> tuple[int, int]:
@@ -246,7 +246,7 @@ def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> Non
 
 _put = Speculation._put
 _replace = JsonlLog.replace
-_append = OpenFiles.append
+_sealed = Writer._sealed
 _mend = FileEnd.mend
 _must_be_looked_up = KeyTable.must_be_looked_up
 _give_back = KeyTable.give_back
@@ -280,7 +280,7 @@ MUTANTS = {
         [(FailedSyncs, "has", _never)], {"full": 7033}
     ),
     "a record that is published before it is durable": Mutant(
-        [(OpenFiles, "append", _publish_before_commit)], {"context": 0}
+        [(Writer, "_sealed", _publish_before_commit)], {"context": 0}
     ),
     "a read that does not wait for what was written": Mutant(
         [(Writer, "settle", _nothing_async)], {"full": 197}
@@ -294,10 +294,10 @@ MUTANTS = {
         [(tail_repair, "examine_tail", _whole_lines_alone)], {"context": 50}
     ),
     "a failed group that is not taken back": Mutant(
-        [(JsonlLog, "take_back", _nothing)], {"context": 26, "files": 45, "rough": 6}
+        [(JsonlLog, "take_back", _nothing)], {"context": 26, "files": 97, "rough": 6}
     ),
     "a failed group that is cut without a copy": Mutant(
-        [(jsonl, "quarantine", _nothing)], {"rough": 0}
+        [(jsonl, "quarantine", _nothing)], {"rough": 49}
     ),
     "a tail that is cut before its copy is durable": Mutant(
         [(tail_repair, "quarantine", _copy_without_sync)], {"rough": 11}
@@ -323,10 +323,10 @@ MUTANTS = {
     ),
     "a rewrite without an event for followers": Mutant([(Feed, "reset", _nothing)], {"daemon": 0}),
     "a rewrite without its recovery points": Mutant(
-        [(crash_recovery, "_was_open", _never)], {"rough": 1322}
+        [(crash_recovery, "_was_open", _never)], {"rough": 2168}
     ),
     "a file that a rewrite left behind unsynced": Mutant(
-        [(crash_recovery, "prove_left_behind", _nothing)], {"rough": 327}
+        [(crash_recovery, "prove_left_behind", _nothing)], {"rough": 1584}
     ),
     "a compaction of a session that was rewritten since": Mutant(
         [(compaction, "_lines_named", _lines_of_any_generation)], {"context": 0, "full": 51}
