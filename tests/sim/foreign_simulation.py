@@ -105,7 +105,7 @@ class ForeignSimulation(SessionSimulation):
         self._busy.before = None
         if not self.disk.died:
             self._note_open()
-            # Nothing of what is still running may touch the disk of the next life.
+            # No task that still runs may touch the disk of the next life.
             is_cut = self.world.power_cuts and self._chance.random() < 0.5
             self.disk._death = PowerCut if is_cut else ProcessKilled
         lose_answers(self.orders)

@@ -51,7 +51,7 @@ class SessionSimulation(Simulation):
         super().__init__(seed, world, disk)
         self.disk.foreign.make_folder(PATH)
         self.disk.sync_all()
-        # By themselves, so that what else happens does not depend on them.
+        # Generators of their own, so that no other draw depends on them.
         self._clocks = random.Random(seed)
         self._storms = random.Random(seed)
         self._misuses = random.Random(seed)
@@ -122,7 +122,7 @@ class SessionSimulation(Simulation):
             follower.subscriber = None
         survival = None
         if not self.disk.died:
-            # Nothing of what is still running may touch the disk of the next life.
+            # No task that still runs may touch the disk of the next life.
             self.disk._death = PowerCut
             survival = None if self.world.power_cuts else Survival.KEPT
         self.disk.restart(survival)
@@ -270,7 +270,7 @@ class SessionSimulation(Simulation):
     # --- the end ---------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        # Long enough for a half line to belong to no running program.
+        # Long enough for a half line to count as abandoned.
         self.wall_s += 10 * limits.FOREIGN_SETTLE_S
         async with anyio.create_task_group() as tasks:
             desk = self._start(tasks)
