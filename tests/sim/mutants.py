@@ -434,7 +434,7 @@ MUTANTS = {
         [(file_opening, "_open_context", _open_as_if_it_never_was)], {"rough": 165}
     ),
     "a replaced file at the end of a writer": Mutant(
-        [(JsonlLog, "leave", _nothing)], {"rough": 50}
+        [(JsonlLog, "leave", _nothing)], {"rough": 17}
     ),
 }
 """Every guard that the simulation or the model misses when it is gone."""
