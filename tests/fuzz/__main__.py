@@ -11,7 +11,7 @@ from fuzz.targets import NAMES, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for."""
+    """Run the cases that the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="cases for each target")
     parser.add_argument("--target", choices=NAMES, action="append", help="only this one")

@@ -1,4 +1,4 @@
-"""Makes bytes, gives them to a target, and keeps those that broke it: atheris, or plain chance."""
+"""Two engines that make cases for a target: plain chance, and atheris."""
 
 import random
 import signal
@@ -27,7 +27,7 @@ class Broken:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a run."""
+    """The cases of a run, and those that broke the target."""
 
     runs: int = 0
     taken: int = 0
@@ -51,9 +51,9 @@ def run_plain(check: Check, runs: int, seed: int, broken_max: int = 10) -> Resul
 
 
 def run_guided(atheris: Any, check: Check, runs: int, seed: int) -> None:
-    """Give a target cases that reach new code, by atheris, which ends the process by itself.
+    """Give a target cases that reach new code; atheris ends the process by itself.
 
-    It prints what it did, and writes a case that broke the target to a file of its own.
+    Atheris prints a report, and writes a case that broke the target to a file.
     """
 
     def give(data: bytes) -> None:

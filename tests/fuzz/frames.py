@@ -1,4 +1,4 @@
-"""Messages to a daemon's router: each is answered with a type, and the daemon lives on."""
+"""Generated messages to a daemon's router, which answers each with a type."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from support.daemon_in_process import MOUNTED, ROOT, DaemonInProcess
 from support.simulated_disk import SimulatedDisk
 
 MESSAGES_MAX = 12
-"""Messages of one case: enough for one to find what another left behind."""
+"""Messages of one case: enough for one to meet the effects of another."""
 
 RECORDS = {"append": MESSAGES, "append_wire": EVENTS, "compact_commit": MESSAGES}
 _CONTROL_ROLES = {"_checkpoint", "_usage", "_system_prompt"}
@@ -55,7 +55,7 @@ def check(data: bytes) -> bool:
     """Send a few generated messages to a daemon; True if it took any of them as a request.
 
     Raises:
-        AssertionError: one got no typed answer, a file holds what it may not, or it is dead.
+        AssertionError: one got no typed answer, a file holds a bad line, or the daemon is dead.
     """
     sent = list(messages(Source(data)))
     anyio.run(_play, sent)
@@ -64,14 +64,14 @@ def check(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message, and what it is to whoever takes it apart."""
+    """One message, and the requests that the decoder finds in it."""
 
     frames: list[bytes]
     found: Sequence[Request | Unreadable]
 
     @property
     def commands(self) -> list[AnyCommand]:
-        """What it asks for."""
+        """The commands in it."""
         return [each.command for each in self.found if isinstance(each, Request)]
 
     @property
@@ -173,10 +173,10 @@ async def _check_alive(daemon: DaemonInProcess, *, is_drained: bool) -> None:
 
 
 def check_content(path: str, content: bytes) -> None:
-    """A file of a session holds only what may be in it.
+    """Check that a file of a session holds only whole records of known roles.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: it holds something else.
     """
     if not path.endswith(".jsonl"):
         return

@@ -1,4 +1,4 @@
-"""Records at the gates of both files: a typed refusal, or exactly one good line."""
+"""Generated records at the gates of both files: refused, or one good line."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def check(data: bytes) -> bool:
     """Pass one generated record through each gate; True if any took it.
 
     Raises:
-        AssertionError: what came out is not one good line, or the refusal has no type.
+        AssertionError: the result is not one good line, or the refusal has no type.
     """
     source = Source(data)
     start = source.pick((*MESSAGES, *EVENTS, b""))
@@ -92,7 +92,7 @@ def _check_event(record: bytes, key: str, by: str | None) -> bool:
 
 
 def _one_line(line: bytes) -> dict[str, Any]:
-    """What any JSON program reads in a line of which nothing but its end is an end."""
+    """The object that any JSON program reads in a line that ends once, at its end."""
     assert line.endswith(b"\n"), line
     assert not set(b"\n\r\0") & set(line[:-1]), line
     assert len(line) <= limits.RECORD_BYTES_MAX + 1024

@@ -1,4 +1,4 @@
-"""Good bytes made bad: what a fault, a foreign program or an attacker makes of them."""
+"""Changes to good bytes, as a fault, a foreign program or an attacker makes them."""
 
 from fuzz.source import Source
 
@@ -13,7 +13,7 @@ _SPLICES = (
 
 
 def mutated(data: bytes, source: Source) -> bytes:
-    """The bytes with a few changes, at places and of kinds that the source decides on."""
+    """The bytes with a few changes; the source decides on their places and kinds."""
     for _ in range(source.number(5)):
         data = _change(data, source)
     return data

@@ -1,4 +1,4 @@
-"""Session folders with damaged files: opening one is a typed refusal, or loses no whole record."""
+"""Damaged session folders: opening one is refused, or loses no whole record."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -50,8 +50,8 @@ def check(data: bytes) -> bool:
         disk.plant(f"{PATH}/{name}", content)
     stored = StoredSession(disk, PATH)
     _look(stored)
-    assert _files(disk) == tree, "looking at a session changed it"
-    assert not disk._handles, "looking at a session left files open"
+    assert _files(disk) == tree, "a query changed the session"
+    assert not disk._handles, "a query left files open"
     first = _open_and_close(stored)
     after = _files(disk)
     assert not disk._handles, "opening a session left files open"
@@ -60,7 +60,7 @@ def check(data: bytes) -> bool:
     assert second == first, f"opened as {first}, then as {second}"
     again = _files(disk)
     changed = {name for name in {*after, *again} if after.get(name) != again.get(name)}
-    assert not changed, f"a second opening changed what the first had put right: {changed}"
+    assert not changed, f"a second opening changed what the first had repaired: {changed}"
     if first is not None:
         _look(stored)
         _use(stored, source)
@@ -69,7 +69,7 @@ def check(data: bytes) -> bool:
 
 @cache
 def good_trees() -> tuple[Tree, ...]:
-    """The files of sessions as steno leaves them behind, short of ones and long-lived ones."""
+    """The files of short and long-lived sessions, as steno leaves them behind."""
     made = [_make(steps, stamp=stamp) for steps in (2, 5, 8, len(_LIFE)) for stamp in (True, False)]
     foreign = lines.foreign("theirs") + b'{"role":"_checkpoint","id":0}\n' + lines.foreign("more")
     return (*made, {}, {paths.CONTEXT: foreign}, {paths.CONTEXT: b"".join(_BATCH)})
@@ -130,11 +130,11 @@ def _damage(tree: Tree, source: Source) -> None:
                 tree[name] = mutated(tree.get(name, b""), source)
 
 
-# --- what is done with it -------------------------------------------------------------------------
+# --- working with a session -----------------------------------------------------------------------
 
 
 def _look(stored: StoredSession) -> None:
-    """Everything that looks at a session and opens nothing for writing."""
+    """Use every query of a session that opens nothing for writing."""
     world = World(stored.disk)
     trees = world.trees
     place = trees.place(SESSION)
@@ -169,7 +169,7 @@ def _verify(trees: SessionFolders, place: Place) -> None:
 
 @dataclass(slots=True)
 class Seen:
-    """What a session was like when it was opened."""
+    """The state of a session when it was opened."""
 
     head: Position
     counters: ContextCounters
@@ -179,7 +179,7 @@ class Seen:
 
 
 def _open_and_close(stored: StoredSession) -> Seen | None:
-    """Open context and wire for their writers; what they are like then, None if they are not."""
+    """Open both files for their writers; return their state, None if they cannot be opened."""
     try:
         opened = stored.open()
     except (StenoError, OSError):
@@ -213,7 +213,7 @@ def _wire(stored: StoredSession, opened: Opened) -> Iterator[Opened]:
 
 
 def _use(stored: StoredSession, source: Source) -> None:
-    """Work with what was opened: every command is answered, or refused with a type."""
+    """Send commands to an opened session: each is applied, or refused with a type."""
     opened = stored.open()
     try:
         count = opened.machine.counters.n_checkpoints
@@ -230,8 +230,8 @@ def _use(stored: StoredSession, source: Source) -> None:
                 apply(opened, command, *records)
             except (StenoError, OSError):
                 continue
-            told = _durable(opened) + opened.log.timeline()
-            assert not opened.machine.stamp or command.key.encode() in told, command
+            stored_bytes = _durable(opened) + opened.log.timeline()
+            assert not opened.machine.stamp or command.key.encode() in stored_bytes, command
     finally:
         _close(opened)
 
@@ -259,11 +259,11 @@ def _uses(
 _SUMMARY = (lines.user("in short"),)
 
 
-# --- what has to be true --------------------------------------------------------------------------
+# --- promises ------------------------------------------------------------------------------------
 
 
 def _check_kept(before: Tree, after: Tree, stored: StoredSession, *, is_stamped: bool) -> None:
-    """What was cut from a file's end was copied, and no whole record of others was cut."""
+    """Check that cut bytes were copied first, and that no whole foreign record was cut."""
     for name in (paths.CONTEXT, paths.WIRE, paths.TIMELINE):
         old, new = before.get(name, b""), after.get(name, b"")
         kept = _common(old, new)
@@ -278,7 +278,7 @@ def _check_kept(before: Tree, after: Tree, stored: StoredSession, *, is_stamped:
 
 
 def _common(old: bytes, new: bytes) -> int:
-    """How much of the old file begins the new one."""
+    """The count of bytes with which both files begin."""
     size = min(len(old), len(new))
     while old[:size] != new[:size]:
         size -= 1
@@ -286,7 +286,7 @@ def _common(old: bytes, new: bytes) -> int:
 
 
 def _is_record(line: bytes, *, is_stamped: bool) -> bool:
-    """True for a whole record that nobody may cut: not one of ours, which may be half a batch."""
+    """True for a whole record that may not be cut: one of steno's may be half a batch."""
     is_whole = line.endswith(b"\n") and b"\0" not in line and bool(line.strip())
     is_ours = is_stamped and stamp_of(line) is not None
     return is_whole and not is_ours and not isinstance(parse_line(line), Damaged)

@@ -10,7 +10,7 @@ class Source:
     """Bytes that decide about one case; when they are used up, every decision is the first one.
 
     Args:
-        data: what an engine made.
+        data: the bytes that an engine made.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -36,5 +36,5 @@ class Source:
         return choices[self.number(len(choices))]
 
     def rest(self) -> bytes:
-        """What nobody asked for yet."""
+        """All bytes that were not used yet."""
         return self.take(len(self._data))

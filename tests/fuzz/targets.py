@@ -1,4 +1,4 @@
-"""Everything that takes bytes from somebody else, by name."""
+"""The fuzzed entrances for bytes of others, by name."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""A session as a few lists: what its files, numbers, mail and answers have to be at each step.
+"""A session as a few lists: its expected files, numbers, mail and answers.
 
 It shares no code with the daemon but the words of a checkpoint's notice and of a D-Mail.
 """
@@ -13,13 +13,13 @@ from steno_protocol import records
 from steno_protocol.errors import BadRequest, Busy, Conflict, Exists, NotFound
 
 Record = dict[str, Any]
-Told = tuple[str, str, int | None]
-"""What an answer tells: `first`, `head` and the checkpoint's id."""
+Answer = tuple[str, str, int | None]
+"""`first`, `head` and the checkpoint's id of an ack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: what it says, and by whose command it is there."""
+    """One line: its record and the stamp of its command."""
 
     stamp: str
     record: Record
@@ -35,10 +35,10 @@ class Line:
 
 @dataclass(slots=True)
 class Generation:
-    """One generation: its lines, whose checkpoints are its own, too, and where ids go on.
+    """One generation: its lines, and the checkpoint id that it goes on from.
 
-    Its parents are what compactions left behind: the number of each, and the id of the checkpoint
-    that the compaction set, below which ids are looked for there.
+    Its parents are the generations that compactions left behind: the number of each, and the id of
+    the checkpoint that the compaction set, below which ids are searched there.
     """
 
     lines: list[Line] = field(default_factory=list[Line])
@@ -65,11 +65,11 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """The token count, and with an estimate of what came after it."""
+        """The token count, alone and with an estimate of the lines behind it."""
         counts = [at for at, line in enumerate(self.lines) if line.record["role"] == "_usage"]
-        told = self.lines[counts[-1]].record["token_count"] if counts else 0
+        counted = self.lines[counts[-1]].record["token_count"] if counts else 0
         later = self.lines[counts[-1] + 1 :] if counts else self.lines
-        return told, told + sum(line.chars for line in later) // 4
+        return counted, counted + sum(line.chars for line in later) // 4
 
     @property
     def prompt(self) -> str | None:
@@ -90,7 +90,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What `compact_begin` answered."""
+    """The answer to `compact_begin`."""
 
     generation: int
     cut: int
@@ -100,10 +100,10 @@ class Begun:
 
 @dataclass(slots=True)
 class Session:
-    """The whole session. A command changes it and returns what its answer has to tell.
+    """The whole session; a command changes it and returns the expected answer.
 
     Raises:
-        StenoError: what the command has to be refused with; nothing is changed.
+        StenoError: the expected refusal; nothing is changed.
     """
 
     generations: list[Generation] = field(default_factory=lambda: [Generation()])
@@ -111,7 +111,7 @@ class Session:
     reserved: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     unreserved: int = 0
     lease: Begun | None = None
-    answers: dict[str, Told] = field(default_factory=dict[str, Told])
+    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
 
     @property
     def present(self) -> Generation:
@@ -120,20 +120,20 @@ class Session:
 
     @property
     def number(self) -> int:
-        """Which one that is."""
+        """The number of the present generation."""
         return len(self.generations) - 1
 
     @property
     def head(self) -> str:
-        """Where it ends."""
+        """The end of the present generation."""
         return f"{self.number}:{len(self.present.lines)}"
 
     def copy(self) -> "Session":
-        """The same once more."""
+        """An independent copy."""
         return deepcopy(self)
 
     def reopened(self) -> "Session":
-        """What another daemon makes of the files."""
+        """The session as the next daemon reads it from the files."""
         again = self.copy()
         kept = [number for generation, number in self.reserved if generation == self.number]
         again.unreserved, again.lease = max(kept, default=-1) + 1, None
@@ -141,20 +141,20 @@ class Session:
 
     # --- lines -----------------------------------------------------------------------------------
 
-    def append(self, key: str, given: Sequence[Record]) -> Told:
+    def append(self, key: str, given: Sequence[Record]) -> Answer:
         """Add lines."""
         first = self.head
         self.present.lines += stamped(key, given)
-        return self._told(key, first, None)
+        return self._answer(key, first, None)
 
-    def checkpoint(self, key: str, *, shown: bool) -> Told:
+    def checkpoint(self, key: str, *, shown: bool) -> Answer:
         """Add a checkpoint."""
         number = max(self.present.n_checkpoints, self.unreserved)
         first = self.head
         self.present.lines += stamped(key, [own(number), *([notice(number)] if shown else [])])
-        return self._told(key, first, number)
+        return self._answer(key, first, number)
 
-    def prompted(self, key: str, text: str) -> Told:
+    def prompted(self, key: str, text: str) -> Answer:
         """Put a system prompt first."""
         record = {"role": "_system_prompt", "content": text}
         if not self.present.lines:
@@ -165,29 +165,29 @@ class Session:
 
     # --- rewrites --------------------------------------------------------------------------------
 
-    def revert(self, key: str, number: int) -> Told:
+    def revert(self, key: str, number: int) -> Answer:
         """Drop a checkpoint and what follows."""
         at, line = self._find(number)
         source = self.generations[at]
         return self._rewritten(key, source.lines[:line], source.parents, number)
 
-    def clear(self, key: str) -> Told:
+    def clear(self, key: str) -> Answer:
         """Drop everything."""
         return self._rewritten(key, [], (), 0)
 
-    def restore(self, key: str, generation: int) -> Told:
-        """Bring a generation back; what waits for another's checkpoint expires."""
+    def restore(self, key: str, generation: int) -> Answer:
+        """Bring a generation back; the mail that waits expires."""
         if not 0 <= generation < self.number:
             raise NotFound("no such generation")
         source = self.generations[generation]
-        told = self._rewritten(key, source.lines, source.parents, source.floor)
+        answer = self._rewritten(key, source.lines, source.parents, source.floor)
         self.mail = None
-        return told
+        return answer
 
     def begin(self, preserve: int) -> Begun | None:
         """Choose what a compaction summarises, and reserve its checkpoint's id."""
         if self.lease is not None and self.lease.generation == self.number:
-            raise Busy("another compactor is at it")
+            raise Busy("another compaction has the lease")
         number = max(self.present.n_checkpoints, self.unreserved)
         messages = [
             at for at, line in enumerate(self.present.lines) if line.record["role"][0] != "_"
@@ -209,8 +209,8 @@ class Session:
             self.unreserved = self.lease.number
         self.lease = None
 
-    def commit(self, key: str, begun: Begun, summary: Record) -> Told:
-        """Put a summary in place of what it summarises."""
+    def commit(self, key: str, begun: Begun, summary: Record) -> Answer:
+        """Put a summary in place of the lines that it summarises."""
         if begun.generation != self.number:
             raise Conflict("the session was rewritten")
         old = self.present
@@ -230,15 +230,15 @@ class Session:
 
     # --- mail ------------------------------------------------------------------------------------
 
-    def send(self, key: str, number: int, text: str, replaces: str | None) -> Told:
+    def send(self, key: str, number: int, text: str, replaces: str | None) -> Answer:
         """Send a D-Mail back to a checkpoint."""
         if self.mail is not None and self.mail.key != replaces:
             raise Exists("one waits already")
         at, line = self._find(number)
         self.mail = Letter(key, number, text, self.generations[at].lines[line].stamp)
-        return self._told(key, self.head, number)
+        return self._answer(key, self.head, number)
 
-    def deliver(self, key: str, mail_id: str, *, shown: bool) -> Told:
+    def deliver(self, key: str, mail_id: str, *, shown: bool) -> Answer:
         """Deliver the mail that waits."""
         mail = self.mail
         if mail is None or mail.key != mail_id:
@@ -248,11 +248,11 @@ class Session:
         letter = json.loads(records.dmail_message(mail.text))
         shows = [notice(mail.number)] if shown else []
         lines = [*source.lines[:line], *stamped(key, [own(mail.number), *shows, letter])]
-        told = self._rewritten(key, lines, source.parents, 0, mail.number)
+        answer = self._rewritten(key, lines, source.parents, 0, mail.number)
         self.mail = None
-        return told
+        return answer
 
-    # --- what they have in common ----------------------------------------------------------------
+    # --- common parts ----------------------------------------------------------------------------
 
     def _find(self, number: int) -> tuple[int, int]:
         """Generation and line of a checkpoint that can be gone back to."""
@@ -271,12 +271,12 @@ class Session:
         parents: tuple[tuple[int, int], ...],
         floor: int,
         checkpoint_id: int | None = None,
-    ) -> Told:
+    ) -> Answer:
         self.generations.append(Generation(list(lines), parents, floor))
         self.unreserved = 0
         if self.mail is not None and not self._is_bound(self.mail):
             self.mail = None
-        return self._told(key, self.head, checkpoint_id)
+        return self._answer(key, self.head, checkpoint_id)
 
     def _is_bound(self, mail: Letter) -> bool:
         try:
@@ -285,9 +285,9 @@ class Session:
             return False
         return self.generations[at].lines[line].stamp == mail.bound
 
-    def _told(self, key: str, first: str, checkpoint_id: int | None) -> Told:
-        told = self.answers[key] = first, self.head, checkpoint_id
-        return told
+    def _answer(self, key: str, first: str, checkpoint_id: int | None) -> Answer:
+        answer = self.answers[key] = first, self.head, checkpoint_id
+        return answer
 
 
 @dataclass(slots=True)
@@ -295,18 +295,18 @@ class WireFile:
     """The wire file: each event and the context's durable head when it was written."""
 
     events: list[tuple[Line, str]] = field(default_factory=list[tuple[Line, str]])
-    answers: dict[str, Told] = field(default_factory=dict[str, Told])
+    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
 
     def copy(self) -> "WireFile":
-        """The same once more."""
+        """An independent copy."""
         return deepcopy(self)
 
-    def append(self, key: str, given: Sequence[Record], at: str) -> Told:
+    def append(self, key: str, given: Sequence[Record], at: str) -> Answer:
         """Add events; the first ones come behind a header, which is line 0."""
         first = 1 + len(self.events)
         self.events += [(line, at) for line in stamped(key, given)]
-        told = self.answers[key] = f"0:{first}", f"0:{first + len(given)}", None
-        return told
+        answer = self.answers[key] = f"0:{first}", f"0:{first + len(given)}", None
+        return answer
 
 
 def stamped(key: str, given: Sequence[Record]) -> list[Line]:
@@ -331,4 +331,4 @@ def _is_notice(record: Record) -> bool:
 
 
 REFUSALS = (BadRequest, Busy, Conflict, Exists, NotFound)
-"""What the model refuses with."""
+"""The errors that the model raises."""

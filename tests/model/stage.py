@@ -1,4 +1,4 @@
-"""A daemon's writers as a step-by-step test drives them: started, asked, ended, killed."""
+"""A daemon's writers under a step-by-step test: started, asked, ended, killed."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Mirror:
-    """Somebody who follows the context and rebuilds it, as a client does."""
+    """A follower that rebuilds the context, as a client does."""
 
     def __init__(self, checkpoint_floor: int = 0, generation: int = 0) -> None:
         self.state = ContextState(generation, checkpoint_floor)
@@ -34,11 +34,11 @@ class Mirror:
 
     @property
     def head(self) -> Position:
-        """How far it is."""
+        """The end of its lines."""
         return self.state.head
 
     def send(self, event: AnyEvent, block: bytes | None) -> bool:
-        """What its `Subscriber` sends with."""
+        """Take an event from a `Subscriber`."""
         match event:
             case Records():
                 assert Position.parse(event.first) == self.head
@@ -51,24 +51,24 @@ class Mirror:
             case DmailEvent():
                 self.mail = event
             case _:
-                raise AssertionError(f"a follower was told {event}")
+                raise AssertionError(f"an unexpected event: {event}")
         return True
 
 
 class WireMirror:
-    """Somebody who follows the wire file and keeps its lines."""
+    """A follower that keeps the lines of the wire file."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
 
     @property
     def head(self) -> Position:
-        """How far it is."""
+        """The end of its lines."""
         return Position(0, len(self.lines))
 
     def send(self, event: AnyEvent, block: bytes | None) -> bool:
-        """What its `Subscriber` sends with."""
-        assert isinstance(event, (Records, Live)), f"a follower of the wire file was told {event}"
+        """Take an event from a `Subscriber`."""
+        assert isinstance(event, (Records, Live)), f"an unexpected event: {event}"
         if isinstance(event, Records):
             assert Position.parse(event.first) == self.head
             self.lines += (block or b"").splitlines(keepends=True)
@@ -81,8 +81,8 @@ class Stage:
     Attributes:
         disk: where it lies.
         wall_s: the wall clock.
-        mirror: who followed the context since the beginning.
-        wire_mirror: who followed the wire file since the beginning.
+        mirror: a follower of the context since the beginning.
+        wire_mirror: a follower of the wire file since the beginning.
     """
 
     def __init__(self, seed: int) -> None:
@@ -96,7 +96,7 @@ class Stage:
         self.start()
 
     def start(self) -> None:
-        """Start a daemon, and let everybody follow again."""
+        """Start a daemon, and let both followers subscribe again."""
         self._runner.run(self._start())
 
     async def _start(self) -> None:
@@ -120,14 +120,14 @@ class Stage:
         desk.spawn(desk.writer.serve)
         await desk.context.open(OpenOptions(create=True))
         await desk.writer.open()
-        # Who subscribes again is told of the mail that waits, and of none if none does.
+        # A new subscription begins with an event of the mail that waits, if one does.
         self.mirror.mail = None
         for feed, mirror in ((desk.context.feed, self.mirror), (desk.feed, self.wire_mirror)):
             feed.check(mirror.head)
             feed.add(Subscriber(mirror.send, mirror.head, 1 << 24))
 
     def end(self) -> bool:
-        """End the daemon: what was acknowledged is synced; False if it died of it."""
+        """End the daemon, which syncs what it acknowledged; False if it died of it."""
         self._run(self._end())
         if not self.disk.died:
             self._stop()
@@ -179,7 +179,7 @@ class Stage:
         send = desk.send if isinstance(command, AppendWire) else desk.send_to_context
         sent = send(command, *records)
         await desk.wait_for(lambda: sent.answer is not None or self.disk.died)
-        # What a daemon does behind an answer, such as saving a mark, belongs to this step.
+        # Work behind an answer, such as saving a recovery point, belongs to this step.
         await desk.settle()
         return sent.answer
 
@@ -190,7 +190,7 @@ class Stage:
             try:
                 return await self.compactions.begin(self.desk.context, command)
             except StenoError as error:
-                # A writer that died says so, and nobody hears it.
+                # A dead daemon's writer refuses, and no client gets that.
                 return None if self.disk.died and isinstance(error, ShuttingDown) else error
             except Death:
                 return None
@@ -202,11 +202,11 @@ class Stage:
         self.compactions.abort(self.desk.context, CompactAbort(session=SESSION, lease=lease))
 
     def settle(self) -> None:
-        """Let everybody who follows get what there is."""
+        """Let the followers catch up."""
         self._run(self.desk.settle(60))
 
     def follow(self) -> Mirror:
-        """Somebody who begins to follow now, at the start of the present generation."""
+        """Follow from the start of the present generation until it has caught up."""
         return self._run(self._follow())
 
     async def _follow(self) -> Mirror:
@@ -222,7 +222,7 @@ class Stage:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
 
     @property
     def opened(self) -> Opened:
@@ -233,13 +233,13 @@ class Stage:
 
     @property
     def machine(self) -> Machine:
-        """What the daemon believes of the context."""
+        """The daemon's state of the context."""
         machine = self.opened.machine
         assert isinstance(machine, Machine)
         return machine
 
     def file(self, name: str) -> bytes:
-        """What one of the session's files holds now."""
+        """The bytes of one of the session's files."""
         return self.disk.tree().get(f"{PATH}/{name}", b"")
 
 

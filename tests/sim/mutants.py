@@ -1,30 +1,53 @@
-"""Guards taken out one at a time: each has to make seeds fail, or nothing tests that guard."""
+"""Guards of the product taken out one at a time: seeds have to fail, or nothing tests that guard.
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+This is the only file of the simulation that names product functions to replace them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import PropertyMock, patch
 
-from sim.simulation import World, play, world_of
-from steno_protocol.errors import BadRequest
+from sim import writers
+from sim.play import play
+from sim.session_simulation import SessionSimulation
+from sim.worlds import WORLDS
+from steno._sansio import exchange, follower
+from steno._sansio.follower import Follower
+from steno._sansio.pending import Pending
+from steno_protocol import checkpoint_ids
+from steno_protocol.commands import Subscribe
+from steno_protocol.context import ContextState
 from steno_protocol.lines import split_lines
 from steno_protocol.positions import Position
-from stenod.core import dmail, lines
+from steno_protocol.wire import metadata_line
+from stenod.core import dmail, lines, timeline
 from stenod.core.compaction import Conversation
 from stenod.core.keys import KeyTable
 from stenod.core.lines import Tail
 from stenod.core.machine import Machine
-from stenod.core.speculation import Speculation
+from stenod.core.speculation import Mailing, Speculation
+from stenod.core.wire_machine import WireMachine
 from stenod.feed.feed import Feed
-from stenod.recovery import crash_recovery, tail_repair
+from stenod.recovery import crash_recovery, file_opening, key_lookup, tail_repair
 from stenod.recovery.tail_repair import FileEnd
 from stenod.rewrite import compaction
+from stenod.sessions import registry
+from stenod.sessions.operations import Operations
+from stenod.sessions.session import _WireOpener
 from stenod.store import jsonl
+from stenod.store.failed_syncs import FailedSyncs
 from stenod.store.jsonl import JsonlLog
 from stenod.writer import writer
-from stenod.writer.files import OpenFiles
 from stenod.writer.mailbox import Batch
+from stenod.writer.writer import Writer
+
+Patch = tuple[Any, str, Any]
+"""A class or module, a name in it, and what stands in its place."""
+
+SEEDS = {"context": 200, "files": 300, "daemon": 200, "full": 120, "foreign": 400, "rough": 400}
+"""Seeds of each world within which a missing guard has to be noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +55,73 @@ class Mutant:
     """One guard that is missing.
 
     Attributes:
-        target: where the guard lives, or None for one of the disk.
-        name: its name there.
-        instead: what stands in its place.
-        options: what is different about the world.
-        try_first: a seed that noticed it once; only speed depends on it.
+        patches: the replacements of product functions.
+        worlds: the worlds that have to notice it, each with a seed that noticed it once and is
+            tried first; "model" is that of tests/model.
+        options: attributes of `World` that are set as well.
     """
 
-    target: Any = None
-    name: str = ""
-    instead: Callable[..., Any] | property | None = None
+    patches: Sequence[Patch]
+    worlds: Mapping[str, int]
     options: tuple[str, ...] = ()
-    try_first: int = 0
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Take the guard out for a while."""
-        if self.target is None:
-            yield
-            return
-        with patch.object(self.target, self.name, self.instead):
+        with ExitStack() as held:
+            for patched in self.patches:
+                held.enter_context(patch.object(*patched))
             yield
 
-    def world(self, seed: int) -> World:
-        """The world of a seed with this mutant."""
-        return replace(world_of(seed), **dict.fromkeys(self.options, True))
+    def first_failing_seed(self, world: str) -> int | None:
+        """A seed of a world that notices that the guard is missing."""
+        with ExitStack() as held:
+            held.enter_context(self.applied())
+            if world == "files":
+                # The verdict of the wire file has to notice it alone.
+                held.enter_context(patch.object(SessionSimulation, "_judge_context", _nothing))
+            for seed in (self.worlds[world], *range(SEEDS[world])):
+                options = dict.fromkeys(self.options, True)
+                try:
+                    play(world, seed, replace(WORLDS[world](seed), **options))
+                except AssertionError:
+                    return seed
+        return None
+
+
+# --- what stands in the place of guards ----------------------------------------------------------
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _never(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _zero(*_: Any, **__: Any) -> int:
+    return 0
+
+
+def _first_argument(first: Any, *_: Any, **__: Any) -> Any:
+    return first
+
+
+def _second_argument(_: Any, second: Any) -> Any:
+    return second
+
+
+async def _nothing_async(*_: Any) -> None:
+    return None
+
+
+def _uncut_tail(region: bytes, marked: bool) -> Tail:
+    return Tail(len(region))
 
 
 def _whole_lines_alone(region: bytes, marked: bool) -> Tail:
@@ -83,6 +148,10 @@ def _believe_without_sync(self: FileEnd, proven: int) -> int:
     return self.size
 
 
+def _mend_and_sync_no_more(self: FileEnd, point: Any, now: float, entries: Any, **_: Any) -> int:
+    return _mend(self, point, now, entries, durable=1 << 60)
+
+
 def _replace_without_intent(self: JsonlLog, pieces: Any, intent: bytes) -> str:
     with patch.object(jsonl, "append_timeline", lambda disk, folder, line: None):
         rotated = _replace(self, pieces, intent)
@@ -98,85 +167,277 @@ def _half_of_the_folder_syncs(self: JsonlLog, pieces: Any, intent: bytes) -> str
         return _replace(self, pieces, intent)
 
 
-def _publish_before_commit(self: Any, batch: Batch) -> None:
-    if batch.synced and batch.data:
-        head = batch.opened.machine.tentative_head
-        self._feed.publish(head, b"".join([*self.unsynced._blocks, batch.data]))
-    _append(self, batch)
+def _publish_before_commit(self: Writer, *, synced: bool = False) -> Batch | None:
+    batch = _sealed(self, synced=synced)
+    if batch is not None and batch.synced and batch.data:
+        files, head = self._files, batch.opened.machine.tentative_head
+        files._feed.publish(head, b"".join([*files.unsynced._blocks, batch.data]))
+    return batch
+
+
+def _lines_of_any_generation(log: Any, machine: Machine, command: Any) -> tuple[int, int]:
+    cut, at = Position.parse(command.cut), Position.parse(command.at)
+    return min(cut.line, machine.head.line), min(at.line, machine.head.line)
+
+
+def _look_up_by_time(self: KeyTable, key: str, *, repeat: bool) -> bool:
+    return _must_be_looked_up(self, key, repeat=False)
+
+
+def _tentative_head(context: Writer) -> Position:
+    opened = context.opened
+    return context.feed.head if opened is None else opened.machine.tentative_head
+
+
+def _with_a_header_each_time(self: WireMachine, command: Any, data: Any) -> Any:
+    decision = _decide(self, command, data)
+    header = metadata_line() if self.head.line == 0 else b""
+    return type(decision)(header + decision.data, decision.ack)
+
+
+def _mail_at_any_time(self: Machine, command: Any) -> Mailing:
+    return Mailing(command)
+
+
+def _without_incarnation(**fields: Any) -> Subscribe:
+    return Subscribe(**{**fields, "incarnation": None})
+
+
+async def _found_or_not(self: Operations, command: Any, find: Callable[[], Any]) -> Any:
+    return await self._services.read(find)
+
+
+def _give_back_without_a_time(self: KeyTable, count: int) -> None:
+    youngest_ms = self._youngest_ms
+    _give_back(self, count)
+    self._youngest_ms = youngest_ms
+
+
+def _sync_each_log_by_itself(logs: Sequence[JsonlLog]) -> list[OSError | None]:
+    errors = logs[0]._disk.fdatasync_all([log._file.handle for log in logs])
+    for log, error in zip(logs, errors, strict=True):
+        if error is None:
+            log._synced()
+        else:
+            log._failed_syncs.add(log._identity)
+    return errors
+
+
+def _link_any_file(self: JsonlLog, rotated: str) -> None:
+    self._disk.link(self._folder, self._name, rotated)
+
+
+def _stored_without_a_look(batch: Batch) -> bool:
+    return batch.error is None
+
+
+def _open_as_if_it_never_was(disk: Any, folder: int, opening: Any, **_: Any) -> int:
+    return _open_context(disk, folder, opening, is_there=False)
+
+
+def _copy_without_sync(disk: Any, folder: int, name: str, offset: int, data: bytes) -> str:
+    with patch.object(disk, "fsync", _nothing):
+        return _quarantine(disk, folder, name, offset, data)
+
+
+def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> None:
+    _reset(self, generation, self.head.line, floor)
 
 
 _put = Speculation._put
 _replace = JsonlLog.replace
-_append = OpenFiles.append
+_sealed = Writer._sealed
+_mend = FileEnd.mend
+_must_be_looked_up = KeyTable.must_be_looked_up
+_give_back = KeyTable.give_back
+_decide = WireMachine._decide
+_open_context = file_opening._open_context
+_quarantine = jsonl.quarantine
+_reset = ContextState.reset
 
-
-def _lines_of_any_generation(log: Any, machine: Any, command: Any) -> tuple[int, int]:
-    cut, at = Position.parse(command.cut), Position.parse(command.at)
-    if not 0 < cut.line <= at.line <= machine.head.line:
-        raise BadRequest("not those of a compaction")
-    return cut.line, at.line
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    return None
-
+NOT_DURABLE_HEAD: Sequence[Patch] = [
+    (writers, "context_head", _tentative_head),
+    (_WireOpener, "_context_head", lambda self: _tentative_head(self.context)),
+]
 
 MUTANTS = {
-    "a file sync that does nothing": Mutant(options=("ignore_fdatasync",)),
-    "a folder sync that does nothing": Mutant(options=("ignore_folder_fsync",)),
-    "keys remembered before the sync": Mutant(Speculation, "_put", _keys_before_sync),
+    # Syncs.
+    "a file sync that does nothing": Mutant([], {"context": 0}, ("ignore_fdatasync",)),
+    "a folder sync that does nothing": Mutant([], {"context": 0}, ("ignore_folder_fsync",)),
+    "a failed sync that is believed at the next one": Mutant(
+        [(FileEnd, "make_durable", _sync_without_writing_again)], {"context": 0, "rough": 0}
+    ),
+    "an opening that reads before it syncs": Mutant(
+        [(FileEnd, "make_durable", _believe_without_sync)], {"context": 0, "files": 0, "rough": 0}
+    ),
+    "a repair that does not sync what came since": Mutant(
+        [(FileEnd, "repair", _mend_and_sync_no_more)], {"rough": 0}
+    ),
+    "a group whose files each have a verdict of their own": Mutant(
+        [(JsonlLog, "sync_all", staticmethod(_sync_each_log_by_itself))], {"daemon": 194}
+    ),
+    "a file with a failed sync that is read as any other": Mutant(
+        [(FailedSyncs, "has", _never)], {"full": 7033}
+    ),
+    "a record that is published before it is durable": Mutant(
+        [(Writer, "_sealed", _publish_before_commit)], {"context": 0}
+    ),
+    "a read that does not wait for what was written": Mutant(
+        [(Writer, "settle", _nothing_async)], {"full": 197}
+    ),
+    # Torn and failed writes.
     "a torn tail that is not cut": Mutant(
-        tail_repair, "examine_tail", lambda region, marked: Tail(len(region))
+        [(tail_repair, "examine_tail", _uncut_tail)],
+        {"context": 0, "files": 0, "rough": 0, "model": 0},
     ),
     "a torn batch of which the whole lines stay": Mutant(
-        tail_repair, "examine_tail", _whole_lines_alone
+        [(tail_repair, "examine_tail", _whole_lines_alone)], {"context": 50}
     ),
-    "a failed sync that is believed at the next one": Mutant(
-        FileEnd, "make_durable", _sync_without_writing_again
+    "a failed group that is not taken back": Mutant(
+        [(JsonlLog, "discard_unsynced", _nothing)], {"context": 26, "files": 97, "rough": 6}
     ),
-    "an opening that reads before it syncs": Mutant(FileEnd, "make_durable", _believe_without_sync),
-    "a failed group that is not taken back": Mutant(JsonlLog, "discard_unsynced", _nothing),
+    "a failed group that is cut without a copy": Mutant(
+        [(jsonl, "quarantine", _nothing)], {"rough": 49}
+    ),
+    "a tail that is cut before its copy is durable": Mutant(
+        [(tail_repair, "quarantine", _copy_without_sync)], {"rough": 11}
+    ),
+    "a tail that is cut with what came since its copy": Mutant(
+        [(FileEnd, "_is_unchanged", _always)], {"foreign": 1, "rough": 0}
+    ),
+    # Rewrites.
     "a rewrite that did not take place and is not voided": Mutant(
-        crash_recovery, "_is_completed", lambda disk, folder, entry: True
+        [(crash_recovery, "_is_completed", _always)], {"context": 0, "rough": 2072}
     ),
     "a rewrite that is never believed": Mutant(
-        crash_recovery, "_is_completed", lambda disk, folder, entry: False
+        [(crash_recovery, "_is_completed", _never)], {"context": 0}
     ),
-    "a second name that is not taken back": Mutant(crash_recovery, "_unlink_second_name", _nothing),
-    "a rewrite that is told only after it": Mutant(JsonlLog, "replace", _replace_without_intent),
-    "a rewrite whose names are not synced": Mutant(JsonlLog, "replace", _half_of_the_folder_syncs),
-    "a key that is not looked up": Mutant(
-        KeyTable, "must_be_looked_up", lambda self, key, repeat: False
+    "a second name that is not taken back": Mutant(
+        [(crash_recovery, "_unlink_second_name", _nothing)], {"context": 12}
     ),
-    "a mark that tells of no key": Mutant(
-        KeyTable, "youngest_ms", property(lambda self: 0), try_first=13
+    "a rewrite that is recorded only after it": Mutant(
+        [(JsonlLog, "replace", _replace_without_intent)], {"context": 0}
     ),
-    "a key that is looked up in vain": Mutant(
-        writer.key_lookup, "look_up", lambda log, path, key: None
+    "a rewrite whose names are not synced": Mutant(
+        [(JsonlLog, "replace", _half_of_the_folder_syncs)], {"context": 0}
     ),
-    "a key whose contents are not compared": Mutant(Machine, "_contents", _nothing),
-    "a record that is published before it is durable": Mutant(
-        OpenFiles, "append", _publish_before_commit
+    "a rewrite without an event for followers": Mutant([(Feed, "reset", _nothing)], {"daemon": 0}),
+    "a rewrite without its recovery points": Mutant(
+        [(crash_recovery, "_was_open", _never)], {"rough": 2168}
+    ),
+    "a file that a rewrite left behind unsynced": Mutant(
+        [(crash_recovery, "sync_past_generations", _nothing)], {"rough": 1584}
     ),
     "a compaction of a session that was rewritten since": Mutant(
-        compaction, "_lines_named", _lines_of_any_generation
+        [(compaction, "_lines_named", _lines_of_any_generation)], {"context": 0, "full": 51}
     ),
     "a cut that a late result does not move": Mutant(
-        Conversation, "whole", lambda self, line: line
+        [(Conversation, "whole", _second_argument)], {"context": 45}
     ),
-    "a mail that outlives its checkpoint": Mutant(dmail, "outlives", lambda mail, entry: True),
-    "a mail that nobody is told of when they come late": Mutant(Feed, "load_state", _nothing),
-    "foreign lines that nobody notices": Mutant(JsonlLog, "is_foreign_changed", lambda self: False),
+    "a reserved id that the next daemon gives out": Mutant(
+        [(timeline, "unreserved_id", _zero)], {"full": 59, "model": 0}
+    ),
+    "ids that begin again behind a cut": Mutant(
+        [(checkpoint_ids, "checkpoint_floor", _zero)], {"model": 0}
+    ),
+    # Keys.
+    "keys remembered before the sync": Mutant(
+        [(Speculation, "_put", _keys_before_sync)], {"context": 5}
+    ),
+    "a key that is not looked up": Mutant(
+        [(KeyTable, "must_be_looked_up", _never)], {"context": 0}
+    ),
+    "a repeat that is not looked up because of its time": Mutant(
+        [(KeyTable, "must_be_looked_up", _look_up_by_time)],
+        {"context": 6},
+        ("clock_jumps", "few_keys"),
+    ),
+    "a recovery point without the time of keys": Mutant(
+        [(KeyTable, "youngest_ms", property(_zero))], {"context": 19}
+    ),
+    "a key that is looked up in vain": Mutant(
+        [(writer.key_lookup, "look_up", _nothing)], {"context": 0, "files": 0, "model": 0}
+    ),
+    "a key that is looked up in no file": Mutant(
+        [(key_lookup, "_look_up_in", _nothing)], {"rough": 0}
+    ),
+    "a key whose contents are not compared": Mutant(
+        [(Machine, "_contents", _nothing)], {"context": 0}
+    ),
+    "a key that another session's displaced without a trace": Mutant(
+        [(KeyTable, "give_back", _give_back_without_a_time)], {"daemon": 385}
+    ),
+    "a resend that does not say that it is one": Mutant(
+        [(exchange, "Mutation", ())], {"daemon": 26}
+    ),
+    "a refusal of a repeat that could not be looked up": Mutant(
+        [(registry, "doubted", _first_argument), (writer, "doubted", _first_argument)],
+        {"daemon": 26},
+    ),
+    "a timeout that counts as a refusal": Mutant(
+        [(Pending, "outcome", _second_argument)], {"daemon": 15}
+    ),
+    "a fork that was made before and cannot be seen": Mutant(
+        [(Operations, "_done_before", _found_or_not)], {"daemon": 1247}
+    ),
+    # Events.
+    "an event that is joined to what is not durable": Mutant(
+        NOT_DURABLE_HEAD, {"files": 0, "full": 2}
+    ),
+    "a header in each group until one is synced": Mutant(
+        [(WireMachine, "_decide", _with_a_header_each_time)], {"files": 0, "full": 0}
+    ),
+    "a wire file that does not know its last event": Mutant(
+        [(file_opening, "_last_at", lambda log: Position(0, 0))], {"rough": 0}
+    ),
+    # D-Mails.
+    "a second mail in place of the one that waits": Mutant(
+        [(Machine, "_send", _mail_at_any_time)], {"full": 11}
+    ),
+    "a mail that outlives its checkpoint": Mutant(
+        [(dmail, "outlives", _always)], {"context": 0, "full": 0, "model": 0}
+    ),
+    "a mail without an event for late followers": Mutant(
+        [(Feed, "load_state", _nothing)], {"context": 0, "full": 11}
+    ),
+    # Followers.
+    "a follower that begins anew after each reconnect": Mutant(
+        [(Follower, "resume_after", PropertyMock(return_value="start"))], {"daemon": 0}
+    ),
+    "a follower that does not know which session it followed": Mutant(
+        [(follower, "Subscribe", _without_incarnation)], {"daemon": 142}
+    ),
+    "a mirror that ends when the disk fails for a moment": Mutant(
+        [(Follower, "is_asked_again_after", _never)], {"daemon": 21}
+    ),
+    "a follower with no room for live that is not tried again": Mutant(
+        [(Feed, "_stall", _nothing)], {"full": 5}
+    ),
+    "a follower that keeps what a rewrite dropped": Mutant(
+        [(ContextState, "reset", _keep_all)], {"model": 0}
+    ),
+    # Foreign programs.
+    "foreign lines that are not noticed": Mutant(
+        [(JsonlLog, "is_foreign_changed", _never)], {"context": 0}
+    ),
+    "a foreign write between a look and a write": Mutant(
+        [(writer, "_is_stored", _stored_without_a_look)], {"rough": 0}
+    ),
+    "a file that another program replaced": Mutant(
+        [(JsonlLog, "keep_replaced", _never)], {"foreign": 2}
+    ),
+    "a rewrite that leaves another file behind": Mutant(
+        [(JsonlLog, "_link_present", _link_any_file), (JsonlLog, "_check_in_place", _nothing)],
+        {"foreign": 22},
+    ),
+    "a file that was there until now": Mutant(
+        [(file_opening, "_open_context", _open_as_if_it_never_was)], {"rough": 165}
+    ),
+    "a replaced file at the end of a writer": Mutant(
+        [(JsonlLog, "keep_replaced_at_close", _nothing)], {"rough": 17}
+    ),
 }
-"""Every guard that the simulation is known to miss."""
+"""Every guard that the simulation or the model misses when it is gone."""
 
-
-def first_failing_seed(mutant: Mutant, seeds: range) -> int | None:
-    """A seed that notices that the guard is missing."""
-    with mutant.applied():
-        for seed in (mutant.try_first, *seeds):
-            try:
-                play(seed, mutant.world(seed))
-            except AssertionError:
-                return seed
-    return None
+CASES = [(name, world) for name, mutant in MUTANTS.items() for world in mutant.worlds]
+"""Each mutant with each world that has to notice it."""

@@ -10,8 +10,7 @@ from steno_protocol.replies import Welcome
 from steno_protocol.version import PROTOCOL_VERSION
 
 UNDER_WAY_MAX = 24
-"""Messages that a connection takes in one direction: a sender behind more is told that it is full,
-as by a socket's high-water mark."""
+"""Messages that a connection takes in one direction: the high-water mark of its socket."""
 
 HELLO_ID = b"hello"
 
@@ -22,9 +21,9 @@ class Connection:
     """One connection of one client, from its greeting on until it is cut.
 
     Attributes:
-        identity: what the daemon's socket calls it.
-        up: what the daemon has not taken yet.
-        down: what the client has not taken yet.
+        identity: its name at the daemon's socket.
+        up: messages that the daemon has not taken yet.
+        down: messages that the client has not taken yet.
         dropped: messages to the client for which there was no room.
     """
 
@@ -42,14 +41,14 @@ class Connection:
         self.up.append(encode_request(HELLO_ID, hello, ()))
 
     def send_up(self, frames: Sequence[bytes]) -> bool:
-        """What the client sends with."""
+        """Send for the client; False if the queue is full."""
         if len(self.up) >= self._under_way_max:
             return False
         self.up.append([bytes(frame) for frame in frames])
         return True
 
     def send_down(self, frames: Sequence[bytes]) -> bool:
-        """What the daemon sends with."""
+        """Send for the daemon; False if the queue is full."""
         if len(self.down) >= self._under_way_max:
             self.dropped += 1
             return False
@@ -57,7 +56,7 @@ class Connection:
         return True
 
     def take_down(self, now_s: float) -> None:
-        """The client takes the next message in."""
+        """Let the client take the next message."""
         frames = self.down.popleft()
         if self._is_greeted:
             self._exchange.receive(frames, now_s)
@@ -69,6 +68,6 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the client has to send, as far as there is room."""
+        """Send the client's messages, as far as there is room."""
         if self._is_greeted:
             self._exchange.flush(self.send_up)

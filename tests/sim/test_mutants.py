@@ -2,19 +2,10 @@
 
 import pytest
 
-from sim.mutants import MUTANTS, first_failing_seed
-from sim.whole_mutants import WHOLE_MUTANTS, first_failing_whole_seed
-
-SEEDS = range(200)
+from sim.mutants import CASES, MUTANTS
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize(("name", "world"), [case for case in CASES if case[1] != "model"])
 @pytest.mark.slow
-def test_the_simulation_notices(name: str) -> None:
-    assert first_failing_seed(MUTANTS[name], SEEDS) is not None
-
-
-@pytest.mark.parametrize("name", WHOLE_MUTANTS)
-@pytest.mark.slow
-def test_the_whole_simulation_notices(name: str) -> None:
-    assert first_failing_whole_seed(WHOLE_MUTANTS[name], SEEDS) is not None
+def test_the_simulation_notices(name: str, world: str) -> None:
+    assert MUTANTS[name].first_failing_seed(world) is not None

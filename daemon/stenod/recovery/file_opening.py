@@ -458,7 +458,7 @@ def _recent_keys(
             (recovery_point.bytes, recovery_point.youngest_key_ms) if is_near else (begin, None)
         )
     opened_ms, youngest_ms = int(opening.now * 1000), _youngest_ms(known, log.generation, entries)
-    if _stamp(entries):
+    if _has_stamps(entries):
         table = KeyTable(opened_ms, youngest_ms)
     else:
         table = KeyTable(opened_ms, youngest_ms, limits.UNSTAMPED_KEYS_MAX)

@@ -1,7 +1,7 @@
-"""Another program at both files of a session, which knows what it destroyed itself.
+"""A foreign program at both files of a session, which records what it destroyed itself.
 
 It appends whole lines and pieces to the context and to the events, replaces and rotates the context
-as editors and kimi-cli do, and edits it in place. What it appends are tokens that are told apart
+as editors and kimi-cli do, and edits it in place. What it appends are tokens that can be found
 wherever they end up.
 """
 
@@ -9,13 +9,14 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from sim.neighbour import CONTEXT, BusyDisk, rotate
 from steno_protocol import paths
-from support.simulated_disk import Call, Moment
+from support.simulated_disk import Call, Moment, SimulatedDisk
 from support.simulated_inodes import File
 from support.writing import PATH
 
+CONTEXT = f"{PATH}/{paths.CONTEXT}"
 WIRE = f"{PATH}/{paths.WIRE}"
 ASIDE = "aside"
 
@@ -27,35 +28,51 @@ MANNERS = {
     "in place": ["line", "overwrite", "cut"],
     "all": ["line", "line", "piece", "replace", "replace", "rotate", "overwrite", "cut"],
 }
-"""What each manner does to the context; all of them append to the events."""
+"""The acts of each manner on the context; all of them append to the events."""
+
+IN_PLACE = ("in place", "all")
+"""Manners that change bytes in place."""
+
+Result = TypeVar("Result")
 
 _TOKEN = re.compile(rb"theirs-\d+-")
 
 
-class RoughDisk(BusyDisk):
-    """A busy disk on which files only grow where no look can be part of what follows it.
+class BusyDisk(SimulatedDisk):
+    """A disk on which a foreign program may act before each call.
 
     Attributes:
+        before: called before every call that it does not make itself.
         only_appends: the call that is to be made takes a file's name away, and what came to
             another name behind the look before it is beyond any guard.
         at_death: called when the daemon dies, before anything of it is taken apart.
     """
 
+    before: Callable[[], None] | None = None
     only_appends = False
     at_death: Callable[[], None]
 
-    def _change(self, call: Call, effect: Callable[[], object], **how: object) -> object:
+    def _look(self, call: Call, effect: Callable[[], Result]) -> Result:
+        self._let_others()
+        return super()._look(call, effect)
+
+    def _change(self, call: Call, effect: Callable[[], Result], **how: Any) -> Result:
         is_swap = call.method == "rename" and call.name == paths.REWRITE
         is_twin = call.method == "unlink" and paths.generation_of(call.name) is not None
         self.only_appends = is_swap or is_twin
         try:
+            # No call can look and cut in one step; a change between the two is beyond any guard.
+            if call.method != "truncate":
+                self._let_others()
             return super()._change(call, effect, **how)
         finally:
             self.only_appends = False
 
     def _let_others(self) -> None:
-        if not self.died:
-            super()._let_others()
+        before, self.before = self.before, None
+        if before is not None and not self.died:
+            before()
+        self.before = before
 
     def _die(self, moment: Moment) -> None:
         self.at_death()
@@ -64,7 +81,7 @@ class RoughDisk(BusyDisk):
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Something that was appended.
+    """Bytes that it appended.
 
     Attributes:
         data: its bytes without newlines at its ends.
@@ -78,30 +95,29 @@ class Piece:
 
     @property
     def whole(self) -> bytes:
-        """What has to be there of it."""
+        """The bytes that have to be in some file."""
         return b"\n%b\n" % self.data if self.is_line else self.data
 
 
-class Intruder:
-    """The other program.
+class ForeignProgram:
+    """The foreign program.
 
     Args:
         disk: where it works.
         chance: decides everything.
         manner: one of `MANNERS`.
-        has_open: whether the daemon keeps a file open for what has to be kept of it, and how many
-            bytes of it then.
+        has_open: returns how many bytes of a file the daemon keeps, None if it has it not open.
 
     Attributes:
-        pieces: what it appended and nobody may lose.
+        pieces: its appended bytes that the daemon may not lose.
         spared: lines and tokens that it destroyed itself.
-        copied: all that it put in the place of files.
+        copied: the contents that it put in the place of files.
         orphans: files whose only name it took away while the daemon had them open.
     """
 
     def __init__(
         self,
-        disk: RoughDisk,
+        disk: BusyDisk,
         chance: random.Random,
         manner: str,
         has_open: Callable[[File], int | None],
@@ -118,14 +134,14 @@ class Intruder:
         self._read: bytes | None = None
 
     def act(self) -> None:
-        """Perhaps do something, now."""
+        """Do something at a few of the calls."""
         if self._chance.random() < 0.03:
             self.act_now()
 
     def act_now(self) -> None:
         """Do something."""
         if self._chance.random() < 0.1:
-            # The kernel writes back by itself.
+            # The kernel writes back at any time.
             self._disk.sync_all()
         elif self._chance.random() < 0.25:
             self._append_event()
@@ -141,7 +157,7 @@ class Intruder:
             self._put_back()
 
     def forget(self) -> None:
-        """Its process is gone, too."""
+        """Die with the machine and forget the file that it had read."""
         self._read = None
 
     def _change_context(self, act: str) -> None:
@@ -195,7 +211,7 @@ class Intruder:
         self._disk.foreign.rename(f"{PATH}/{ASIDE}", paths.CONTEXT)
 
     def _lose_name(self, file: File) -> None:
-        """A file is about to lose its only name."""
+        """Record what is lost when a file loses its only name."""
         if file.links > 1:
             return
         whole, kept = bytes(file.cached), self._has_open(file)
@@ -205,13 +221,19 @@ class Intruder:
             self.orphans.append((file, whole[:kept]))
 
     def held_orphans(self) -> dict[str, bytes]:
-        """What lost its name, and is to be kept by a daemon that has it open."""
+        """The files without a name that the daemon has open and keeps."""
         held = ((file, data) for file, data in self.orphans if self._has_open(file) is not None)
         return {f"inode {file.inode}": data for file, data in held}
 
     def _rotate(self) -> None:
         """Move the file away as kimi-cli does; some calls later another one is made there."""
-        self._read = rotate(self._disk, self._chance)
+        data = self._disk.content(CONTEXT)
+        number = 1
+        while self._disk.has_file(f"{PATH}/{paths.generation_file(number)}"):
+            number += 1
+        self._disk.foreign.rename(CONTEXT, paths.generation_file(number))
+        lines = data.splitlines(keepends=True)
+        self._read = b"".join(lines[: self._chance.randint(0, len(lines))])
         if self._chance.random() < 0.7:
             self._put_back()
 
@@ -226,7 +248,7 @@ class Intruder:
 
     def _overwrite(self) -> None:
         before = self._disk.content(CONTEXT)
-        # Newlines stay: what comes behind the last one that is left is somebody else's line.
+        # Newlines stay: behind the last one that is left begins a line of another program.
         offset = self._chance.randint(0, max(0, len(before) - 1))
         room = len(before[offset:].partition(b"\n")[0])
         data = self._chance.choice([b"x", b"\n", b"edited"])[:room]
@@ -239,12 +261,12 @@ class Intruder:
         self._edited(before)
 
     def _edited(self, before: bytes) -> None:
-        """Whatever line is not what it was any more, it destroyed."""
+        """Record every line that was changed as destroyed."""
         left = set(self._disk.content(CONTEXT).splitlines(keepends=True))
         self.destroy(b"".join(line for line in before.splitlines(True) if line not in left))
 
     def destroy(self, data: bytes) -> None:
-        """Nobody has to keep what is in this data."""
+        """Record that no line and token of this data has to be kept."""
         self.spared.update(data.splitlines(keepends=True))
         self.spared.update(_TOKEN.findall(data))
 

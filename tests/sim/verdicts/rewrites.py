@@ -1,54 +1,53 @@
-"""What the file after each kind of rewrite has to be, told from the file before it."""
+"""The expected file after each kind of rewrite, computed from the file before it."""
 
 from collections.abc import Sequence
 
-from sim.files import Files, Lines, checkpoints_in, record_of, role_of
+from sim.files import Folder, Lines, checkpoints_in, record_of, role_of
 from steno_protocol.commands import CompactCommit, DeliverDmail, Mutation
 from steno_protocol.positions import Position
 from steno_protocol.timeline_entries import TimelineEntry
 
 Expected = Sequence[bytes | None]
-"""The lines of a file; None is one that the rewrite itself made and that was judged."""
+"""The lines of a file; None stands for a line that the rewrite itself made and that was judged."""
 
 
-def expected_lines(files: Files, entry: TimelineEntry, command: Mutation) -> Expected:
-    """What a rewrite made of the file before it.
+def expected_lines(folder: Folder, entry: TimelineEntry, command: Mutation) -> Expected:
+    """The lines that a rewrite had to make of the file before it.
 
     Raises:
         AssertionError: a line that it made is not what it should be.
     """
-    before = files.before(entry)
-    after = files.generations[entry.generation][: entry.details["lines"]]
+    before, after = folder.before(entry), folder.after(entry)
     match entry.kind:
         case "reverted":
-            return _cut(files, entry, before)
+            return _cut(folder, entry, before)
         case "cleared":
             return []
         case "prompted":
             assert role_of(after[0]) == "_system_prompt"
             return [None, *[line for line in before if role_of(line) != "_system_prompt"]]
         case "restored":
-            lines = files.generations[entry.details["from"]]
+            lines = folder.generations[entry.details["from"]]
             return [line for line in lines if line.endswith(b"\n")]
         case "compacted":
             assert isinstance(command, CompactCommit)
             return _compacted(before, after, entry, command)
         case "delivered":
             assert isinstance(command, DeliverDmail)
-            return _delivered(files, entry, command, before, after)
+            return _delivered(folder, entry, command, before, after)
         case _:
-            raise AssertionError(f"a rewrite that nobody knows: {entry.kind}")
+            raise AssertionError(f"a rewrite of an unknown kind: {entry.kind}")
 
 
-def _cut(files: Files, entry: TimelineEntry, before: Lines) -> Lines:
+def _cut(folder: Folder, entry: TimelineEntry, before: Lines) -> Lines:
     """The lines before the checkpoint of a revert or delivery."""
     wanted = entry.details["checkpoint_id"]
-    place = files.find_checkpoint(wanted, entry.generation - 1, before)
-    assert place is not None, f"{entry.kind} to a checkpoint that is nowhere: {wanted}"
+    place = folder.find_checkpoint(wanted, entry.generation - 1, before)
+    assert place is not None, f"{entry.kind} to a missing checkpoint: {wanted}"
     assert entry.details["from"] == place.generation
     is_present = place.generation == entry.generation - 1
     assert entry.kept in ({place.line} if is_present else {0})
-    return (before if is_present else files.generations[place.generation])[: place.line]
+    return (before if is_present else folder.generations[place.generation])[: place.line]
 
 
 def _compacted(
@@ -76,9 +75,9 @@ def _compacted(
 
 
 def _delivered(
-    files: Files, entry: TimelineEntry, command: DeliverDmail, before: Lines, after: Lines
+    folder: Folder, entry: TimelineEntry, command: DeliverDmail, before: Lines, after: Lines
 ) -> list[bytes | None]:
-    kept = _cut(files, entry, before)
+    kept = _cut(folder, entry, before)
     made = [record_of(line) for line in after[len(kept) :]]
     own, *messages = made
     assert (own["role"], own["id"]) == ("_checkpoint", entry.details["checkpoint_id"])
@@ -102,7 +101,7 @@ def _chars(lines: Lines) -> int:
 
 
 def _orphans(lines: Lines) -> set[bytes]:
-    """The results that come after no call of their id."""
+    """The tool results that follow no call of their id."""
     called, found = set[str](), set[bytes]()
     for line in lines:
         record = record_of(line, has_foreign=True)
