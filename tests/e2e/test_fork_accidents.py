@@ -11,6 +11,7 @@ import pytest
 
 import steno
 from support.crowd import wait_until, writer_processes
+from support.daemon_in_thread import DaemonInThread
 
 
 def lines(root: Path, session: str, name: str = "context.jsonl") -> list[bytes]:
@@ -76,12 +77,9 @@ def test_a_daemon_that_is_killed_during_a_fork_leaves_one_fork_or_none(
 ) -> None:
     tree = root / "sessions"
     answers: list[Any] = []
-    with steno.connect_sync(root, timeout=60) as client:
-        session = client.open("demo")
-        live(session, 0)
-        pid = client.status().pid
-        client.drain()
-        _grow(tree / "demo")
+    with DaemonInThread(root), steno.connect_sync(root, spawn=False) as client:
+        live(client.open("demo"), 0)
+    _grow(tree / "demo")
     with steno.connect_sync(root, timeout=60) as client:
         session = client.open("demo", follow=False)
         pid = client.status().pid

@@ -17,7 +17,7 @@ from support.resident import resident_bytes
 )
 def test_housekeeping_returns_free_memory(root: Path) -> None:
     record = {"role": "user", "content": "x" * (15 * limits.MIB)}
-    with daemon_of_tests(root, "e2e.hoarding_daemon") as daemon:
+    with daemon_of_tests(root, "e2e.untrimmed_daemon") as daemon:
         with connect_sync(root, spawn=False) as client:
             session = client.open("demo", follow=False)
             before = resident_bytes(daemon.pid)

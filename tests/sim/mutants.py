@@ -207,9 +207,9 @@ async def _found_or_not(self: Operations, command: Any, find: Callable[[], Any])
     return await self._services.read(find)
 
 
-def _give_back_without_a_time(self: KeyTable, count: int) -> None:
+def _forget_without_a_time(self: KeyTable, count: int) -> None:
     youngest_ms = self._youngest_ms
-    _give_back(self, count)
+    _forget_oldest(self, count)
     self._youngest_ms = youngest_ms
 
 
@@ -249,7 +249,7 @@ _replace = JsonlLog.replace
 _sealed = Writer._sealed
 _mend = FileEnd.mend
 _must_be_looked_up = KeyTable.must_be_looked_up
-_give_back = KeyTable.give_back
+_forget_oldest = KeyTable._forget_oldest
 _decide = WireMachine._decide
 _open_context = file_opening._open_context
 _quarantine = jsonl.quarantine
@@ -364,8 +364,8 @@ MUTANTS = {
     "a key whose contents are not compared": Mutant(
         [(Machine, "_contents", _nothing)], {"context": 0}
     ),
-    "a key that another session's displaced without a trace": Mutant(
-        [(KeyTable, "give_back", _give_back_without_a_time)], {"daemon": 385}
+    "a key that is forgotten without a trace": Mutant(
+        [(KeyTable, "_forget_oldest", _forget_without_a_time)], {"daemon": 0, "context": 0}
     ),
     "a resend that does not say that it is one": Mutant(
         [(exchange, "Mutation", ())], {"daemon": 26}

@@ -520,5 +520,5 @@ def _made_by_key(entries: list[TimelineEntry]) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _has_stamps(entries: list[TimelineEntry]) -> bool:
+def _has_stamps(entries: Sequence[TimelineEntry]) -> bool:
     return all(entry.details.get("stamp", True) is not False for entry in entries)

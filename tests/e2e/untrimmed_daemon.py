@@ -1,4 +1,4 @@
-"""`python -m e2e.hoarding_daemon`: a daemon that keeps freed memory.
+"""`python -m e2e.untrimmed_daemon`: a daemon that keeps freed memory.
 
 Its housekeeping is so frequent that a test can wait for it.
 """
@@ -11,7 +11,7 @@ from stenod.cli import main
 from stenod.runtime import memory
 
 
-def hoard() -> None:
+def keep_memory() -> None:
     """Take all memory from a heap that returns nothing without a request."""
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(memory._M_TRIM_THRESHOLD, 1024 * limits.MIB)
@@ -22,5 +22,5 @@ def hoard() -> None:
 
 if __name__ == "__main__":
     limits.HOUSEKEEPING_S = 0.05  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
-    memory.limit_heaps = hoard
+    memory.limit_heaps = keep_memory
     sys.exit(main())
