@@ -287,9 +287,13 @@ def test_no_session_is_made_among_the_uploads_of_another_and_one_that_is_there_s
     with steno.connect_sync(root) as client:
         demo = client.open("demo")
         for session in ("demo/uploads", "demo/uploads/x", "uploads", "uploads/x"):
-            with pytest.raises(steno.BadRequest, match="'uploads' is the name of a folder"):
+            with pytest.raises(
+                steno.BadRequest, match="'uploads' is the name of a session's folder"
+            ):
                 client.open(session)
-            with pytest.raises(steno.BadRequest, match="'uploads' is the name of a folder"):
+            with pytest.raises(
+                steno.BadRequest, match="'uploads' is the name of a session's folder"
+            ):
                 demo.fork(session)
         old = client.open("old/uploads")
         old.append_message({"role": "user", "content": "more"})
