@@ -147,7 +147,7 @@ def test_a_damaged_state_is_repaired_by_the_command_that_title_and_archive_name(
         assert "`steno repair demo --apply`" in ran.err
     assert "`steno repair demo --apply` keeps it aside" in steno("verify", "demo").out
     planned = steno("repair", "demo")
-    assert "demo/state.json: it is no JSON object" in planned.out
+    assert "demo/state.json: it is not a JSON object" in planned.out
     assert "nothing was changed, --apply does it" in planned.err
     assert state.read_bytes() == b'{"custom_title": "half'
 

@@ -289,9 +289,13 @@ def test_no_session_is_created_in_uploads_and_existing_ones_stay(
     with steno.connect_sync(root) as client:
         demo = client.open("demo")
         for session in ("demo/uploads", "demo/uploads/x", "uploads", "uploads/x"):
-            with pytest.raises(steno.BadRequest, match="'uploads' is the name of a"):
+            with pytest.raises(
+                steno.BadRequest, match="'uploads' is the name of a session's folder"
+            ):
                 client.open(session)
-            with pytest.raises(steno.BadRequest, match="'uploads' is the name of a"):
+            with pytest.raises(
+                steno.BadRequest, match="'uploads' is the name of a session's folder"
+            ):
                 demo.fork(session)
         old = client.open("old/uploads")
         old.append_message({"role": "user", "content": "more"})
