@@ -148,8 +148,8 @@ def _believe_without_sync(self: FileEnd, proven: int) -> int:
     return self.size
 
 
-def _mend_and_sync_no_more(self: FileEnd, point: Any, now: float, entries: Any, **_: Any) -> int:
-    return _mend(self, point, now, entries, durable=1 << 60)
+def _repair_and_sync_no_more(self: FileEnd, point: Any, now: float, entries: Any, **_: Any) -> int:
+    return _repair(self, point, now, entries, durable=1 << 60)
 
 
 def _replace_without_intent(self: JsonlLog, pieces: Any, intent: bytes) -> str:
@@ -247,7 +247,7 @@ def _keep_all(self: ContextState, generation: int, kept: int, floor: int) -> Non
 _put = Speculation._put
 _replace = JsonlLog.replace
 _sealed = Writer._sealed
-_mend = FileEnd.mend
+_repair = FileEnd.repair
 _must_be_looked_up = KeyTable.must_be_looked_up
 _forget_oldest = KeyTable._forget_oldest
 _decide = WireMachine._decide
@@ -271,7 +271,7 @@ MUTANTS = {
         [(FileEnd, "make_durable", _believe_without_sync)], {"context": 0, "files": 0, "rough": 0}
     ),
     "a repair that does not sync what came since": Mutant(
-        [(FileEnd, "repair", _mend_and_sync_no_more)], {"rough": 0}
+        [(FileEnd, "repair", _repair_and_sync_no_more)], {"rough": 0}
     ),
     "a group whose files each have a verdict of their own": Mutant(
         [(JsonlLog, "sync_all", staticmethod(_sync_each_log_by_itself))], {"daemon": 194}
@@ -323,7 +323,7 @@ MUTANTS = {
     ),
     "a rewrite without an event for followers": Mutant([(Feed, "reset", _nothing)], {"daemon": 0}),
     "a rewrite without its recovery points": Mutant(
-        [(crash_recovery, "_was_open", _never)], {"rough": 2168}
+        [(crash_recovery, "_is_proven_completed", _never)], {"rough": 2168}
     ),
     "a file that a rewrite left behind unsynced": Mutant(
         [(crash_recovery, "sync_past_generations", _nothing)], {"rough": 1584}
@@ -388,7 +388,7 @@ MUTANTS = {
         [(WireMachine, "_decide", _with_a_header_each_time)], {"files": 0, "full": 0}
     ),
     "a wire file that does not know its last event": Mutant(
-        [(file_opening, "_last_at", lambda log: Position(0, 0))], {"rough": 0}
+        [(file_opening, "_last_joined_position", lambda log: Position(0, 0))], {"rough": 0}
     ),
     # D-Mails.
     "a second mail in place of the one that waits": Mutant(
