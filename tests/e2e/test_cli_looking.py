@@ -12,13 +12,13 @@ STAT = {
 }  # fmt: skip
 
 
-def test_a_session_is_made_once_and_may_be_wanted_new_or_old(root: Path) -> None:
+def test_open_creates_a_session_once_and_checks_exclusive(root: Path) -> None:
     steno = Steno(root)
     assert steno("open", "demo", "--no-create").code == 4
     made = steno("open", "demo")
     assert (made.code, made.out) == (0, "0:0\n")
-    assert made.err == f"steno: demo was made, in {root}/sessions/demo\n"
-    assert "was there already" in steno("open", "demo").err
+    assert made.err == f"steno: demo was created, in {root}/sessions/demo\n"
+    assert "demo exists, in" in steno("open", "demo").err
     ran = steno("open", "demo", "--exclusive", "--json")
     assert (ran.code, ran.error["code"]) == (1, "exists")
     told = steno("open", "other", "--exclusive", "--key", "k1", "--json").document
@@ -26,7 +26,7 @@ def test_a_session_is_made_once_and_may_be_wanted_new_or_old(root: Path) -> None
     assert (set(told), told["created"], told["stamp"]) == (STAT, True, True)
 
 
-def test_a_session_without_stamps_holds_what_it_was_given(root: Path) -> None:
+def test_a_session_without_stamps_stores_records_unchanged(root: Path) -> None:
     steno = Steno(root)
     assert steno("open", "demo", "--no-stamp", "--json").document["stamp"] is False
     steno("append", "demo", "hi")
@@ -54,7 +54,7 @@ def test_stat_shows_head_title_and_labels(root: Path) -> None:
 def test_turns_are_listed_with_the_numbers_that_a_fork_takes(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "before")
-    assert "no turn of demo is known" in steno("turns", "demo").err
+    assert "demo has no turn" in steno("turns", "demo").err
     for said in ('"first"', '[{"type":"text","text":"second"}]'):
         steno("emit", "demo", "TurnBegin", f'{{"user_input":{said}}}', "--timestamp", "1764000000")
         steno("emit", "demo", "TurnEnd")

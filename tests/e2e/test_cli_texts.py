@@ -41,7 +41,7 @@ LATIN = os.fsdecode("é".encode("latin-1"))
         (["export", "d", "--json", "--format", "markdown"], "two formats"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(root: Path, arguments: list[str], told: str) -> None:
+def test_impossible_values_are_wrong_usage(root: Path, arguments: list[str], told: str) -> None:
     ran = Steno(root)(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.err
@@ -63,14 +63,14 @@ def test_what_cannot_be_meant_is_wrong_usage(root: Path, arguments: list[str], t
         ["emit", "d", LATIN],
     ],
 )
-def test_an_argument_that_is_no_utf8_is_wrong_usage(root: Path, arguments: list[str]) -> None:
+def test_an_argument_that_is_not_utf8_is_wrong_usage(root: Path, arguments: list[str]) -> None:
     ran = Steno(root)(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert "it is not UTF-8" in ran.err
     assert list(root.iterdir()) == []
 
 
-def test_a_speed_of_nothing_waits_for_nothing_however_it_is_written(root: Path) -> None:
+def test_speed_zero_in_any_notation_does_not_pause(root: Path) -> None:
     steno = Steno(root)
     for at in ("1", "10000"):
         assert steno("emit", "d", "x", "--timestamp", at).code == 0

@@ -27,14 +27,14 @@ def drawn(entries: list[TimelineEntry], head: str, width: int | None = None) -> 
 CREATED = TimelineEntry(kind="created", generation=0, by="planner")
 
 
-def test_a_session_that_was_never_rewritten_is_one_line_and_its_story() -> None:
+def test_a_session_without_rewrites_is_one_generation() -> None:
     assert drawn([CREATED], "0:3") == [
         "● generation 0 · 3 lines · now",
         "    created by planner",
     ]
 
 
-def test_a_revert_is_a_step_of_the_trunk_and_says_what_it_left_behind() -> None:
+def test_a_revert_is_a_step_of_the_trunk_with_its_line_counts() -> None:
     entries = [CREATED, rewrite("reverted", 1, 2, checkpoint_id=0, old_lines=5)]
     assert drawn(entries, "1:4") == [
         "○ generation 0 · 5 lines · context_1.jsonl",
@@ -67,12 +67,12 @@ def test_the_tree_shows_forks_mails_and_compactions() -> None:
         "compacted by planner",
         "4 lines in one summary, the rest kept",
         "reverted to checkpoint 0 by planner",
-        "1 line kept, 2 left behind; the D-Mail that waited expired",
+        "1 line kept, 2 left behind; the pending D-Mail expired",
         "damaged lines taken out by planner",
     ]
 
 
-def test_what_a_restore_abandoned_is_a_branch() -> None:
+def test_generations_abandoned_by_a_restore_are_a_branch() -> None:
     entries = [
         CREATED,
         rewrite("reverted", 1, 2, checkpoint_id=0),
@@ -96,7 +96,7 @@ def test_what_a_restore_abandoned_is_a_branch() -> None:
         "│   generation 0 restored by planner",
         "│",
         "● generation 4 · 6 lines · now",
-        "    system prompt put first by planner",
+        "    system prompt set by planner",
     ]
 
 
