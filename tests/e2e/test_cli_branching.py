@@ -1,4 +1,4 @@
-"""`steno fork` and `steno undo`: a session made of another one's past."""
+"""`steno fork` and `steno undo`: new sessions from past states."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`steno demo`: the main job in one command, and that its proofs can fail."""
+"""`steno demo`: its events, and its proofs with faulty files."""
 
 import json
 from collections.abc import Callable
@@ -34,14 +34,14 @@ def test_the_demo_kills_the_daemon_and_proves_the_file(root: Path) -> None:
 def test_the_demo_as_json_names_both_daemons_and_leaves_none(root: Path) -> None:
     steno = Steno(root)
     arguments = ("demo", "--root", str(root), "--turns", TURNS, "--agents", "2", "--json")
-    told = steno(*arguments).document
-    assert set(told) == {
+    printed = steno(*arguments).document
+    assert set(printed) == {
         "proved", "proofs", "root", "session", "file", "agents", "records", "repeated",
         "killed_pid", "next_pid", "away_s",
     }  # fmt: skip
-    assert told["proved"] is True
-    assert all(proof["holds"] for proof in told["proofs"])
-    assert told["killed_pid"] != told["next_pid"]
+    assert printed["proved"] is True
+    assert all(proof["holds"] for proof in printed["proofs"])
+    assert printed["killed_pid"] != printed["next_pid"]
     assert steno("status").code == 5
     # A second one on the same root takes another session.
     assert steno(*arguments).document["session"] == "demo-2"
@@ -50,10 +50,10 @@ def test_the_demo_as_json_names_both_daemons_and_leaves_none(root: Path) -> None
 @pytest.mark.parametrize("agents", [1, 3])
 def test_in_the_shortest_demo_an_agent_starts_the_next_daemon(root: Path, agents: int) -> None:
     counts = ("--agents", str(agents), "--turns", "10")
-    told = Steno(root)("demo", "--root", str(root), *counts, "--json").document
-    assert told["proved"] is True
-    assert told["killed_pid"] != told["next_pid"]
-    assert told["records"] == agents * 10 + 1
+    printed = Steno(root)("demo", "--root", str(root), *counts, "--json").document
+    assert printed["proved"] is True
+    assert printed["killed_pid"] != printed["next_pid"]
+    assert printed["records"] == agents * 10 + 1
 
 
 def test_the_demo_does_not_kill_a_running_daemon(root: Path) -> None:
@@ -68,8 +68,8 @@ def test_the_demo_does_not_kill_a_running_daemon(root: Path) -> None:
 
 def test_without_a_root_the_demo_uses_a_temporary_folder(root: Path, tmp_path: Path) -> None:
     steno = Steno(root, TMPDIR=str(root))
-    told = steno("demo", "--turns", TURNS, "--agents", "2", "--json").document
-    assert Path(told["root"]).parent == root
+    printed = steno("demo", "--turns", TURNS, "--agents", "2", "--json").document
+    assert Path(printed["root"]).parent == root
     assert not (root / "stenod.lock").exists()
 
 
@@ -94,7 +94,7 @@ def test_the_demo_fails_when_a_proof_fails(
 
 
 class Case:
-    """A file that three writers wrote in turn, and everything that was told of it."""
+    """A file of three writers in turn, with its acknowledgements and its follower."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Commands about a daemon that was named by its address: they act on that one, or refuse."""
+"""Commands with the address of a daemon: they act on that daemon, or refuse."""
 
 import os
 import subprocess
@@ -46,14 +46,14 @@ def neighbours(root: Path) -> Iterator[Neighbours]:
 
 def test_a_daemon_is_stopped_by_its_address_and_no_other(neighbours: Neighbours) -> None:
     own = neighbours.own("start", "--json").document["pid"]
-    for address, told in ((neighbours.near, "is free"), (neighbours.far, "there ended")):
+    for address, printed in ((neighbours.near, "is free"), (neighbours.far, "there ended")):
         pid = neighbours.other("start", "--json").document["pid"]
-        # Chosen anew with each start.
+        # Another one with each start.
         endpoint = neighbours.other("status", "--json").document["remote_endpoint"]
         words = [endpoint if word.startswith("tcp") else word for word in address]
         ran = neighbours.own("stop", *words)
         assert (ran.code, ran.err.startswith(f"steno: stenod (pid {pid})")) == (0, True), ran
-        assert told in ran.err
+        assert printed in ran.err
         assert neighbours.other("status").code == 5
         assert neighbours.own("stop", *words).code == 5
     assert neighbours.own("status", "--json").document["pid"] == own
@@ -74,15 +74,15 @@ def test_the_remedy_for_a_missing_daemon_starts_the_named_one(root: Path) -> Non
     own, other = root / "own", root / "my other"
     for endpoint in (f"ipc://{other}/x.sock", NOWHERE):
         for command in (["start"], ["append", "demo", "hi"], ["stop"]):
-            told = Steno(own)(*command, "--endpoint", endpoint).err
-            assert endpoint in told
-            assert "`steno start`" not in told
+            printed = Steno(own)(*command, "--endpoint", endpoint).err
+            assert endpoint in printed
+            assert "`steno start`" not in printed
             remedy = "on that machine" if endpoint == NOWHERE else "`steno start --root DIR`"
-            assert remedy in told
+            assert remedy in printed
     assert "start it with `steno start`" in Steno(own)("status").err
     for command in ("status", "logs"):
-        told = Steno(own)(command, "--root", str(other)).err
-        assert f"with `steno start --root '{other}'`" in told
+        printed = Steno(own)(command, "--root", str(other)).err
+        assert f"with `steno start --root '{other}'`" in printed
     assert list(root.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""Who ends a command with Ctrl-C sees no traceback, however early it was."""
+"""Interrupts of a command with Ctrl-C, however early."""
 
 import signal
 import subprocess

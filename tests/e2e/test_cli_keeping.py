@@ -1,4 +1,4 @@
-"""Titles, labels, the archive and the trash, as a shell calls them."""
+"""Titles, labels, the archive and the trash on the command line."""
 
 import time
 from pathlib import Path
@@ -26,8 +26,8 @@ def ids(steno: Steno, *arguments: str) -> list[str]:
 
 def test_a_title_is_set_shown_and_removed(steno: Steno) -> None:
     assert steno("title", "demo").out == ""
-    told = steno("title", "demo", "What is here?", "--json").document
-    assert told == {"session": "demo", "title": "What is here?", "labels": [], "archived": False}
+    printed = steno("title", "demo", "What is here?", "--json").document
+    assert printed == {"session": "demo", "title": "What is here?", "labels": [], "archived": False}
     assert steno("title", "demo").out == "What is here?\n"
     assert "What is here?" in steno("sessions").out
     assert steno("title", "demo", "").code == 0
@@ -39,8 +39,8 @@ def test_labels_are_added_removed_and_replaced(steno: Steno) -> None:
     assert steno("label", "demo", "-red", "+blue").out == "green\nblue\n"
     assert steno("label", "demo", "+red", "-hot", "-green").out == "blue\nred\n"
     assert steno("label", "demo").out == "blue\nred\n"
-    told = steno("label", "demo", "one", "two", "one", "--json").document
-    assert (set(told), told["labels"]) == (DESCRIPTION, ["one", "two"])
+    printed = steno("label", "demo", "one", "two", "one", "--json").document
+    assert (set(printed), printed["labels"]) == (DESCRIPTION, ["one", "two"])
     assert steno("label", "demo", "--none").out == ""
     assert steno("label", "demo").err == "steno: the session demo has no labels\n"
 
@@ -71,8 +71,8 @@ def test_sessions_are_found_by_label_and_title(steno: Steno) -> None:
 
 
 def test_an_archived_session_is_listed_only_on_request(steno: Steno) -> None:
-    told = steno("archive", "demo", "--json").document
-    assert (set(told), told["archived"]) == (DESCRIPTION, True)
+    printed = steno("archive", "demo", "--json").document
+    assert (set(printed), printed["archived"]) == (DESCRIPTION, True)
     assert ids(steno) == ["team/a", "team/b"]
     assert ids(steno, "--archived") == ["demo"]
     assert ids(steno, "--all") == ["demo", "team/a", "team/b"]
@@ -93,10 +93,10 @@ def test_a_list_fits_the_terminal(steno: Steno) -> None:
 
 
 def test_a_deleted_session_is_in_the_trash_with_its_subsessions(steno: Steno, root: Path) -> None:
-    told = steno("delete", "team/a", "--json").document
-    assert set(told) == {"session", "trash", "expires_at"}
-    assert told["expires_at"] > time.time()
-    assert (Path(told["trash"]) / "context.jsonl").exists()
+    printed = steno("delete", "team/a", "--json").document
+    assert set(printed) == {"session", "trash", "expires_at"}
+    assert printed["expires_at"] > time.time()
+    assert (Path(printed["trash"]) / "context.jsonl").exists()
     assert ids(steno) == ["demo", "team/b"]
     ran = steno("delete", "demo")
     assert Path(ran.out.strip(), "context.jsonl").exists()

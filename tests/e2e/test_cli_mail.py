@@ -1,4 +1,4 @@
-"""`steno dmail`: a message back to a checkpoint, sent, looked at and delivered."""
+"""`steno dmail`: a message back to a checkpoint, sent, shown and delivered."""
 
 import time
 from pathlib import Path
@@ -44,9 +44,9 @@ def test_a_mail_is_sent_shown_and_delivered(steno: Steno) -> None:
 def test_every_dmail_command_prints_its_document(steno: Steno) -> None:
     sent = steno("dmail", "send", "demo", "0", "-", "--json", stdin="from stdin").document
     assert set(sent) == ACK | {"mail_id"}
-    told = steno("dmail", "show", "demo", "--json").document
-    assert set(told) == {"session", "mail"}
-    mail = told["mail"]
+    printed = steno("dmail", "show", "demo", "--json").document
+    assert set(printed) == {"session", "mail"}
+    mail = printed["mail"]
     assert set(mail) == {"id", "checkpoint_id", "message", "cursor", "by", "at"}
     assert (mail["id"], mail["message"]) == (sent["mail_id"], "from stdin")
     assert (mail["checkpoint_id"], mail["cursor"]) == (0, "0:1")

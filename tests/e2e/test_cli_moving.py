@@ -1,4 +1,4 @@
-"""`steno export` and `steno import`: sessions out of steno and into it, whole or not at all."""
+"""`steno export` and `steno import`: sessions moved whole or not at all."""
 
 import errno
 import fcntl
@@ -131,8 +131,8 @@ def test_a_file_is_created_whole_and_never_overwritten(root: Path, tmp_path: Pat
     again = steno("export", "demo", "-o", str(path), "--json")
     assert (again.code, again.error["code"]) == (1, "exists")
     assert names_in(tmp_path) == ["demo.md"]
-    told = steno("export", "demo", "--format", "json", "-o", str(tmp_path / "x"), "--json")
-    assert told.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
+    printed = steno("export", "demo", "--format", "json", "-o", str(tmp_path / "x"), "--json")
+    assert printed.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
 
 
 def test_a_kimi_folder_has_the_lines_without_the_keys_of_steno(root: Path, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_export_and_import_in_turn_change_nothing_more(root: Path, tmp_path: Pat
     furnish(session)
     steno = Steno(root)
     assert steno("import", str(session.folder), "demo").code == 0
-    # A revert and stamps, here and in the subagent, and labels that kimi-cli has no name for.
+    # A revert and stamps, here and in the subagent, and labels, which kimi-cli does not have.
     assert steno("append", "demo", "ours").code == 0
     assert steno("revert", "demo", "1").code == 0
     assert steno("emit", "demo", "TurnEnd").code == 0
@@ -241,7 +241,7 @@ def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_pat
         ran = steno("export", "demo", *arguments)
         assert ran.code == 0
         assert "1 line was no record and was skipped" in ran.err
-    # What bears no stamp of ours stays byte for byte what it was.
+    # A line without a stamp of steno is unchanged byte for byte.
     assert (tmp_path / "copy" / "context.jsonl").read_text() == (
         '{"role":"user","content":"a"}\n{"role":"user", "content":"b"}\n'
     )
@@ -291,7 +291,7 @@ def test_a_tree_is_imported_byte_for_byte_and_a_repeat_changes_nothing(
     assert steno("append", f"kimi/{planted[1].id}", "ours").code == 0
     assert steno("revert", f"kimi/{planted[1].id}", "0").code == 0
     again = steno("import", str(tmp_path / "kimi"), "kimi", "--json")
-    assert (again.code, {told["state"] for told in again.documents}) == (0, {"there"})
+    assert (again.code, {printed["state"] for printed in again.documents}) == (0, {"there"})
     assert len(steno("sessions").out.splitlines()) == len(planted)
     assert STRANGE in b"".join(
         path.read_bytes()
@@ -326,9 +326,9 @@ def test_a_session_in_the_old_format_is_listed_and_imported(
     assert ran.out.split()[0] == f"{prefix}work/{name}"
     assert ran.out.endswith("(old format)\n")
     assert "`steno import FILE ID` imports one" in ran.err
-    told = steno("sessions", "--json").document
-    assert told["sessions"] == []
-    assert [each["session"] for each in told["flat"]] == [f"{prefix}work/{name}"]
+    printed = steno("sessions", "--json").document
+    assert printed["sessions"] == []
+    assert [each["session"] for each in printed["flat"]] == [f"{prefix}work/{name}"]
     for refused in (("show",), ("append", "x", "--create")):
         ran = steno(refused[0], f"{prefix}work/{name}", *refused[1:])
         assert ran.code in {1, 4}
@@ -430,11 +430,11 @@ def test_an_import_reports_failures_and_continues(root: Path, tmp_path: Path) ->
     assert "has space is left out: its path " in ran.err
     assert "steno: taken is left out: another session is at" in ran.err
     assert "steno: 2 sessions of 3 left out" in ran.err
-    told = steno("import", str(tmp_path), "--json").documents
-    assert {(each["session"], each["state"]) for each in told} == {
+    printed = steno("import", str(tmp_path), "--json").documents
+    assert {(each["session"], each["state"]) for each in printed} == {
         (None, "left_out"), ("good", "there"), ("taken", "left_out"),
     }  # fmt: skip
-    assert {frozenset(each) for each in told} == {
+    assert {frozenset(each) for each in printed} == {
         frozenset({"session", "folder", "head", "bytes", "damaged", "state", "why"})
     }
     one = steno("import", str(tmp_path / "taken"), "--json")

@@ -1,4 +1,4 @@
-"""The subcommands that print sessions and records, as a shell calls them."""
+"""The commands that print sessions and records."""
 
 import json
 import os
@@ -51,13 +51,13 @@ def test_a_unique_prefix_names_the_session(root: Path) -> None:
     assert (several.code, several.out) == (4, "")
     assert "team/a, team/b" in several.error["message"]
     assert steno("read", "none").code == 4
-    # What is not found in a session that is there is not looked for in another one.
+    # A position missing in an existing session is not searched for in another one.
     for _ in range(2):
         missing = steno("revert", "demo", "7")
         assert missing.code == 4
         assert missing.err.startswith("steno: checkpoint 7 does not exist")
         steno("append", "demo-2", "x")
-    # What creates a session creates the one that is named.
+    # A command that creates a session takes no prefix.
     steno("append", "tea", "x")
     assert contents_of(steno("read", "tea")) == ["x"]
 
@@ -329,14 +329,14 @@ def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str)
         try:
             assert "one" in follower.stdout.readline()
             os.kill(steno("status", "--json").document["pid"], signal.SIGKILL)
-            told = follower.stderr.readline()
+            printed = follower.stderr.readline()
             pid = steno("status", "--json").document["pid"]
-            assert f"was killed and runs again, as pid {pid};" in told
+            assert f"was killed and runs again, as pid {pid};" in printed
             folder = root / ("tree/demo" if ":" in session else "sessions/demo")
             with (folder / "context.jsonl").open("ab") as file:
                 file.write(foreign("theirs"))
             if ":" not in session:
-                # Nobody else is expected there: the next command notices.
+                # No daemon is running now: the next command notices.
                 steno("append", session, "two")
             assert "theirs" in follower.stdout.readline()
         finally:

@@ -29,7 +29,7 @@ def steno(root: Path) -> Iterator[Steno]:
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
-    """A damaged transcript that nobody has written for a while."""
+    """A damaged transcript that was not written for a while."""
     file = tmp_path / "talk.jsonl"
     file.write_bytes(DAMAGED)
     os.utime(file, (1e9, 1e9))
@@ -58,18 +58,18 @@ def test_a_transcript_is_verified_without_a_daemon(steno: Steno, talk: Path) -> 
 
 
 def test_a_check_of_a_file_is_json_of_a_documented_shape(steno: Steno, talk: Path) -> None:
-    told = steno("verify", str(talk), "--json").document
-    assert told.keys() == {
+    printed = steno("verify", str(talk), "--json").document
+    assert printed.keys() == {
         "session", "path", "generation", "files", "findings", "damage", "notes",
     }  # fmt: skip
-    assert (told["session"], told["path"], told["damage"]) == (None, str(talk), 4)
-    assert [(each["kind"], each["remedy"]) for each in told["findings"]] == [
+    assert (printed["session"], printed["path"], printed["damage"]) == (None, str(talk), 4)
+    assert [(each["kind"], each["remedy"]) for each in printed["findings"]] == [
         ("welded", "split"), ("not_json", "cut"), ("welded", "split"), ("torn", "cut"),
     ]  # fmt: skip
-    assert told["findings"][0].keys() == {
+    assert printed["findings"][0].keys() == {
         "file", "kind", "what", "damage", "offset", "bytes", "line", "records", "remedy",
     }  # fmt: skip
-    assert told["files"][0].keys() == {"file", "bytes", "lines", "records", "crc"}
+    assert printed["files"][0].keys() == {"file", "bytes", "lines", "records", "crc"}
 
 
 def test_a_repair_is_shown_first_and_carried_out_with_apply(steno: Steno, talk: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_second_repair_keeps_both_originals(steno: Steno, talk: Path) -> None:
     steno("repair", str(talk), "--apply")
     talk.write_bytes(MENDED + b"oops\n")
     os.utime(talk, (1e9, 1e9))
-    told = steno("repair", str(talk), "--apply", "--json").document
-    assert told["applied"]
-    assert told["kept_in"] == str(talk.with_name("talk.jsonl.before-repair-2"))
+    printed = steno("repair", str(talk), "--apply", "--json").document
+    assert printed["applied"]
+    assert printed["kept_in"] == str(talk.with_name("talk.jsonl.before-repair-2"))
     assert talk.with_name("talk.jsonl.before-repair-1").read_bytes() == DAMAGED
     assert talk.read_bytes() == MENDED
 
@@ -119,8 +119,8 @@ def test_a_folder_is_checked_and_repaired_file_by_file(steno: Steno, talk: Path)
     nest.mkdir(parents=True)
     (nest / "cut.jsonl").write_bytes(b"garbage\n")
     (nest.parent / "other.jsonl").write_bytes(b'{"a":1}\n[2]\n')
-    told = steno("verify", str(talk.parent), "--json").documents
-    found = {Path(each["path"]).name: (each["damage"], each["notes"]) for each in told}
+    printed = steno("verify", str(talk.parent), "--json").documents
+    found = {Path(each["path"]).name: (each["damage"], each["notes"]) for each in printed}
     assert found == {"talk.jsonl": (4, 0), "other.jsonl": (0, 1)}
     assert steno("repair", str(talk.parent), "--apply").code == Exit.DONE
     assert talk.read_bytes() == MENDED
@@ -145,9 +145,9 @@ def test_a_tree_of_another_program_is_checked_as_sessions(steno: Steno, tmp_path
         line({"role": "_checkpoint", "id": 1}) + line({"role": "_checkpoint", "id": 0}) + A
     )
     (folder / "context_2.jsonl").write_bytes(A)
-    told = steno("verify", str(folder.parent), "--json")
-    assert told.code == Exit.DAMAGED
-    assert [(each["kind"], each["file"]) for each in told.document["findings"]] == [
+    printed = steno("verify", str(folder.parent), "--json")
+    assert printed.code == Exit.DAMAGED
+    assert [(each["kind"], each["file"]) for each in printed.document["findings"]] == [
         ("checkpoint_order", "context.jsonl"),
         ("generation_gap", "context_1.jsonl"),
     ]
@@ -203,9 +203,9 @@ def test_all_sessions_are_verified(steno: Steno) -> None:
     for session in ("one", "two"):
         steno("append", session, "hi")
     damage_context(steno.root, "two", b"garbage\n" + A)
-    told = steno("verify", "--all", "--json")
-    assert told.code == Exit.DAMAGED
-    assert [(each["session"], each["damage"]) for each in told.documents] == [
+    printed = steno("verify", "--all", "--json")
+    assert printed.code == Exit.DAMAGED
+    assert [(each["session"], each["damage"]) for each in printed.documents] == [
         ("one", 0),
         ("two", 1),
     ]

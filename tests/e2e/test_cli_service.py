@@ -1,4 +1,4 @@
-"""The subcommands that look after the daemon, as a shell calls them."""
+"""The commands that manage the daemon."""
 
 import fcntl
 import io
@@ -116,7 +116,7 @@ def test_a_socket_outside_the_root_is_found_through_the_root(root: Path, tmp_pat
     try:
         steno("append", "demo", "hi")
         assert steno("status", "--json").document["endpoint"] == f"ipc://{socket}"
-        # A socket alone means whoever answers there.
+        # A socket alone means any daemon that answers there.
         other = Steno(tmp_path)
         assert json.loads(other("read", "demo", "--socket", socket).out)["content"] == "hi"
         assert " ready " in other("logs", "--socket", socket).out
@@ -145,9 +145,9 @@ def test_a_root_or_socket_that_is_not_utf8_is_an_error(root: Path) -> None:
 def test_a_daemon_that_cannot_listen_is_an_error_on_one_line(root: Path) -> None:
     ran = _serve("--root", str(root), "--socket", "/proc/x.sock")
     assert ran.code == 1
-    told = ran.err.splitlines()[-1]
-    assert told.startswith("stenod: cannot start: cannot listen at /proc/x.sock: ")
-    assert told.endswith("; choose another --socket")
+    printed = ran.err.splitlines()[-1]
+    assert printed.startswith("stenod: cannot start: cannot listen at /proc/x.sock: ")
+    assert printed.endswith("; choose another --socket")
     assert "Traceback" not in ran.err
 
 
@@ -202,7 +202,7 @@ def test_the_log_is_followed_across_its_rotation(root: Path) -> None:
 def test_the_last_entries_before_a_rotation_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, told = tmp_path / "stenod.log", list[bytes]()
+    path, printed = tmp_path / "stenod.log", list[bytes]()
 
     class Raced(io.FileIO):
         """The log as it is read while it is rotated: the moment comes when its end was seen."""
@@ -216,15 +216,15 @@ def test_the_last_entries_before_a_rotation_are_printed(
                 path.write_text("new\n")
 
     def wait(_: float) -> None:
-        if b"new\n" in told:
+        if b"new\n" in printed:
             raise KeyboardInterrupt
 
     path.write_text("first\n")
-    monkeypatch.setattr("steno.cli.commands.logs._print", lambda _, line: told.append(line))
+    monkeypatch.setattr("steno.cli.commands.logs._print", lambda _, line: printed.append(line))
     monkeypatch.setattr("steno.cli.commands.logs.time.sleep", wait)
     with pytest.raises(KeyboardInterrupt):
         _follow(path, Raced(path), Output(sys.stdout, sys.stderr, as_json=False))
-    assert told == [b"first\n", b"last\n", b"new\n"]
+    assert printed == [b"first\n", b"last\n", b"new\n"]
 
 
 def test_an_error_without_a_file_is_shown_unchanged(
@@ -236,9 +236,9 @@ def test_an_error_without_a_file_is_shown_unchanged(
         with monkeypatch.context() as stdout:
             stdout.setattr("steno.cli.entry.silence", lambda _: None)
             assert main(["logs"]) == 1
-        told = capsys.readouterr().err
-        assert words in told
-        assert ("standard input" in told) == (error.errno is not None)
+        printed = capsys.readouterr().err
+        assert words in printed
+        assert ("standard input" in printed) == (error.errno is not None)
 
 
 def test_clients_lists_the_followers_of_a_session_by_name(root: Path) -> None:
@@ -265,11 +265,11 @@ def test_a_session_without_followers_differs_from_a_missing_one(
 ) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
-    nobody = steno("clients", "dem")
-    assert (nobody.code, nobody.out) == (0, "")
-    assert nobody.err.splitlines()[-1] == "steno: demo has no followers"
+    none = steno("clients", "dem")
+    assert (none.code, none.out) == (0, "")
+    assert none.err.splitlines()[-1] == "steno: demo has no followers"
     assert steno("clients", "demo", "--json").document["clients"] == []
-    # Also what is no session but the name of a client.
+    # The name of a client is no session either.
     for form in ([], ["--json"]):
         ran = steno("clients", "root@cli", *form)
         assert (ran.code, ran.out) == (4, "")

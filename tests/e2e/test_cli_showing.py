@@ -1,4 +1,4 @@
-"""`steno show` beyond the screen and beyond today: pager, --since, times."""
+"""`steno show`: the pager, --since and times."""
 
 import re
 import time
@@ -131,7 +131,7 @@ def test_leaving_the_pager_early_is_no_error(root: Path) -> None:
 def test_leaving_the_pager_during_the_output_is_no_error(root: Path) -> None:
     steno = _long_session(root, PAGER="head -n 1")
     with connect_sync(root) as client:
-        # More than a pipe holds, so that the rest meets nobody.
+        # More than a pipe holds, so that the rest is written to a closed pipe.
         client.open("demo").append_message({"role": "user", "content": "word " * 100_000})
     assert steno.on_terminal(80, "show", "demo", "--full", typed="").count("\n") == 1
 

@@ -1,4 +1,4 @@
-"""What a command makes of stdin, stdout and stderr that are not what it hoped for."""
+"""Closed, full and endless standard streams of a command."""
 
 import json
 import subprocess
@@ -115,14 +115,14 @@ def test_a_stdin_that_is_no_text_is_wrong_usage(
 def test_messages_are_json_with_json(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
-    for arguments, told in (
+    for arguments, printed in (
         (("wire", "demo"), "demo has no event there"),
         (("turns", "demo"), "demo has no turn"),
         (("stat", "de"), "there is no session de; only demo begins with it"),
     ):
         ran = steno(*arguments, "--json")
         assert ran.code == 0
-        assert json.loads(ran.err)["note"].startswith(told)
+        assert json.loads(ran.err)["note"].startswith(printed)
     ran = steno("append", "demo", "--json", stdin="no json\n")
     note, error = map(json.loads, ran.err.splitlines())
     assert note == {"note": "line 1 of stdin was not acknowledged"}

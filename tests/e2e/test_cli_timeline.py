@@ -1,4 +1,4 @@
-"""`steno timeline`: what ever happened to a session, as a tree; the drawing alone, and the call."""
+"""`steno timeline`: the drawing of the tree, and the command."""
 
 import json
 import re
@@ -150,16 +150,16 @@ def test_timeline_prints_a_tree_and_json(root: Path) -> None:
     steno("append", "demo", "two")
     steno("revert", "demo", "0", "--why", "wrong turn", "--name", "critic")
     steno("restore", "demo", "0")
-    told = steno("timeline", "demo", "--json").document
-    assert set(told) == {"session", "head", "entries"}
-    assert told["head"] == "2:3"
-    assert [(entry["kind"], entry["generation"]) for entry in told["entries"]] == [
+    printed = steno("timeline", "demo", "--json").document
+    assert set(printed) == {"session", "head", "entries"}
+    assert printed["head"] == "2:3"
+    assert [(entry["kind"], entry["generation"]) for entry in printed["entries"]] == [
         ("created", 0), ("reverted", 1), ("restored", 2),
     ]  # fmt: skip
-    assert set(told["entries"][1]) == {
+    assert set(printed["entries"][1]) == {
         "kind", "generation", "kept", "at", "by", "why", "key", "details", "inferred",
     }  # fmt: skip
-    assert (told["entries"][1]["by"], told["entries"][1]["why"]) == ("critic", "wrong turn")
+    assert (printed["entries"][1]["by"], printed["entries"][1]["why"]) == ("critic", "wrong turn")
     shown = steno("timeline", "demo").out
     assert re.search(r"├─○ generation 1 .*\n│ +\d.* reverted to checkpoint 0 by critic", shown)
     assert "● generation 2 · 3 lines · now" in shown

@@ -1,4 +1,4 @@
-"""`steno service`: unit files are written, shown and removed without systemd being there."""
+"""`steno service`: unit files written, shown and removed without systemd."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""The subcommands about wire files, as a shell calls them."""
+"""The commands about wire files."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_damaged_lines_and_odd_times_do_not_stop_a_listing(root: Path) -> None:
     odd = b'{"timestamp":1e300,"message":{"type":"\\u001b[31m","payload":{}}}'
     with wire_file(root).open("ab") as file:
         file.write(b"{broken\n" + odd + b"\n")
-    # The daemon takes in what another program wrote when it next writes itself.
+    # The daemon reads the lines of another program before its own next append.
     emit(steno, 3)
     ran = steno("wire", "demo")
     assert [line.split()[:2] for line in ran.out.splitlines()][1] == ["0:3", "1e+300"]
@@ -117,7 +117,7 @@ def test_wire_strict_fails_at_the_first_line_that_is_no_event(root: Path, line: 
     with wire_file(root).open("ab") as file:
         # A blank line is no event either, and no fault.
         file.write(b"\n" + line + b"\n" + event)
-    # The daemon takes in what another program wrote when it next writes itself.
+    # The daemon reads the lines of another program before its own next append.
     emit(steno, 4)
     ran = steno("wire", "demo", "--strict")
     assert ran.code == 1

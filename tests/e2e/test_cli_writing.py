@@ -1,4 +1,4 @@
-"""The subcommands that change a session, as a shell calls them."""
+"""The commands that change a session."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def test_a_missing_session_is_not_created_with_no_create(root: Path) -> None:
         ran = steno(*arguments)
         assert (ran.code, ran.out) == (4, ""), arguments
         assert "no such session" in ran.err
-        # Another root, or a slip of the pen: it is told where it was looked for, and what is there.
+        # The error names the session and the root, in which another session exists.
         assert f"{root}/sessions/nope; `steno sessions`" in ran.err
     assert not (root / "sessions" / "nope").exists()
 
@@ -350,11 +350,11 @@ def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(root: Pat
     arguments = ("append", "demo", "hi", "--timeout", "0.3", "--socket", f"{root}/scripted.sock")
     with ScriptedDaemon(root, mute):
         ran = steno(*arguments, "--key", "mine")
-        told = steno(*arguments, "--json")
+        printed = steno(*arguments, "--json")
     assert (ran.code, ran.out) == (6, "")
     assert "repeat it with the key mine" in ran.err
-    assert told.error["outcome"] == "unknown"
-    assert len(told.error["key"]) == 36
+    assert printed.error["outcome"] == "unknown"
+    assert len(printed.error["key"]) == 36
     lost = steno(*arguments)
     assert lost.code == 5
     assert "steno start" in lost.err

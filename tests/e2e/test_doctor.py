@@ -1,4 +1,4 @@
-"""`steno doctor`: without a daemon, beside a well one and one that hangs, on broken roots."""
+"""`steno doctor`: without a daemon, beside a healthy and a hanging one, on broken roots."""
 
 import errno
 import fcntl
@@ -216,7 +216,7 @@ def test_doctor_counts_the_clients_of_other_machines(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil", "told"),
+    ("name", "spoil", "printed"),
     [
         (credentials.CLIENTS_FILE, lambda path: path.chmod(0o644), "chmod 600"),
         (credentials.CLIENTS_FILE, lambda path: path.write_text("[laptop]\n"), "the right of"),
@@ -225,14 +225,14 @@ def test_doctor_counts_the_clients_of_other_machines(root: Path) -> None:
     ],
 )
 def test_a_key_that_cannot_be_used_is_a_problem(
-    root: Path, name: str, spoil: Callable[[Path], object], told: str
+    root: Path, name: str, spoil: Callable[[Path], object], printed: str
 ) -> None:
     (root / paths.CONFIG).write_text("[network]\nlisten = 'tcp://127.0.0.1:7777'\n")
     Steno(root)("keys", "new", "laptop")
     spoil(root / credentials.KEYS_FOLDER / name)
     code, found = _examine(root)
     assert code == PROBLEM
-    assert any(each["state"] == "problem" and told in each["told"] for each in found["keys"])
+    assert any(each["state"] == "problem" and printed in each["told"] for each in found["keys"])
 
 
 def test_too_little_free_space_is_a_problem(root: Path) -> None:
@@ -276,7 +276,7 @@ def test_files_that_cannot_have_two_names_are_a_problem(
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"),
+    ("tail", "printed"),
     [
         (b'{"role":"user","cont', "its last line is not finished"),
         (b'{"role":"user"\n', "its last line is no JSON"),
@@ -284,21 +284,21 @@ def test_files_that_cannot_have_two_names_are_a_problem(
     ],
 )
 @pytest.mark.parametrize("changed_s", [1, 4_000_000_000])
-def test_doctor_reports_a_torn_tail(root: Path, tail: bytes, told: str, changed_s: int) -> None:
+def test_doctor_reports_a_torn_tail(root: Path, tail: bytes, printed: str, changed_s: int) -> None:
     steno = Steno(root)
     steno("append", "team/demo", "hi")
     steno("stop")
     context = root / paths.SESSIONS / "team" / "demo" / paths.CONTEXT
     with context.open("ab") as file:
         file.write(tail)
-    # It has stood still for a while, by whatever clock.
+    # The file has not changed for a while, by any clock.
     os.utime(context, (changed_s, changed_s))
     code, found = _examine(root)
     assert code == WELL
     (finding,) = found["sessions"]
     assert finding["state"] == "warning"
     assert finding["told"].startswith("team/demo: ")
-    assert told in finding["told"]
+    assert printed in finding["told"]
     steno("append", "team/demo", "again")
     (finding,) = _examine(root)[1]["sessions"]
     assert "1 damaged part in quarantine" in finding["told"]
@@ -313,7 +313,7 @@ def test_an_unreadable_session_does_not_end_the_check_of_the_others(
         context.write_text("torn")
         os.utime(context, (1, 1))
 
-    # As somebody else meets them: the tests may run as root, whom no mode keeps out.
+    # As for another user: the tests may run as root, which ignores file modes.
     def refuse(path: Path) -> BinaryIO:
         if path.parent.name in {"a", "b"}:
             raise PermissionError(13, "Permission denied", str(path))
@@ -356,8 +356,8 @@ def test_doctor_reports_commands_that_the_disk_failed(root: Path) -> None:
             with pytest.raises(StorageFailed):
                 session.append_message({"role": "user", "content": "no room"})
         _, found = _examine(root)
-    told = [finding["told"] for finding in found["daemon"]]
-    assert "2 commands failed by the disk since it was started (storage_failed)" in told
+    printed = [finding["told"] for finding in found["daemon"]]
+    assert "2 commands failed by the disk since it was started (storage_failed)" in printed
 
 
 def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:
@@ -392,7 +392,7 @@ def test_a_session_file_of_another_type_is_reported_and_not_opened(root: Path, k
         if name != "context.jsonl":
             (folder / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
         _put_odd(folder / name, kind)
-    # What belongs to somebody else is let be, and so is what hides.
+    # Files of other programs and hidden files are ignored.
     _put_odd(root / paths.SESSIONS / "s1" / "mine", kind)
     _put_odd(root / paths.SESSIONS / ".hidden", kind)
     code, found = _examine(root)
@@ -421,13 +421,13 @@ def test_an_obstacle_among_the_sessions_is_reported(root: Path, kind: str) -> No
 def test_a_part_of_the_root_of_another_type_is_reported(root: Path, kind: str, name: str) -> None:
     _put_odd(root / name, kind)
     code, found = _examine(root)
-    # The end of the test looks there, too.
+    # The fixture also examines the root at its end.
     (root / name).rename(root / "away")
-    told = [each["told"] for check in found.values() for each in check if each["remedy"]]
+    printed = [each["told"] for check in found.values() for each in check if each["remedy"]]
     if kind == "folder" and name in {paths.SESSIONS, credentials.KEYS_FOLDER}:
-        assert (code, told) == (WELL, [])
+        assert (code, printed) == (WELL, [])
     else:
-        assert any(f"{root / name} is a {kind}" in each for each in told), told
+        assert any(f"{root / name} is a {kind}" in each for each in printed), printed
 
 
 def test_other_commands_do_not_wait_for_a_fifo_in_the_root(root: Path) -> None:
@@ -479,7 +479,7 @@ def test_an_error_about_a_missing_present_generation_has_a_remedy(
     for command in ("read", "stat", "timeline", "tail", "show", "wire", "title", "export", "usage"):
         ran = steno(command, "demo")
         assert (ran.code, ran.out) == (4, ""), command
-        # Nor is the only other one that begins so taken for it.
+        # The only session with the prefix is not used instead.
         assert ran.err.startswith(f"steno: {remedy}"), command
     assert steno("dmail", "show", "demo").code == 4
     listed = steno("sessions", "demo")

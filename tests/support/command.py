@@ -1,4 +1,4 @@
-"""The command `steno` as a shell runs it: a process of its own, on one root."""
+"""The command `steno` as a process on one root."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a call ended: its exit code, its data and its talk."""
+    """The result of a call: its exit code, its data and its messages."""
 
     code: int
     out: str
@@ -76,7 +76,7 @@ class Steno:
         return [sys.executable, "-W", "error", "-m", "steno.cli", *arguments]
 
     def on_terminal(self, columns: int, *arguments: str, typed: str | None = None) -> str:
-        """What a person sees on a terminal of this width: data and talk together.
+        """The screen of a terminal of this width: data and messages together.
 
         Args:
             columns: how wide it is; it has 24 lines.
@@ -104,7 +104,7 @@ def _until_hang_up(screen: IO[bytes]) -> Any:
     while True:
         try:
             data = screen.read(4096)
-        except OSError:  # what Linux says when the other end is closed
+        except OSError:  # Linux raises it when the other end is closed
             return
         if not data:
             return

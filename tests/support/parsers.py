@@ -1,9 +1,9 @@
-"""What an argparse parser understands, laid open for the tests of the documents."""
+"""The commands and options of an argparse parser, for tests of the documents."""
 
 import argparse
 from collections.abc import Iterator
 
-# argparse offers no public way to ask a parser what it understands, hence its underscored names.
+# argparse has no public way to list the arguments of a parser, hence its private names.
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

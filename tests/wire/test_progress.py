@@ -1,4 +1,4 @@
-"""How far a long command is: told on a terminal only, and never in the way of data or talk."""
+"""The progress line: on a terminal only, and never mixed with data or messages."""
 
 import io
 
@@ -10,7 +10,7 @@ from steno.cli.render.progress import Progress
 
 
 class Terminal(io.StringIO):
-    """A stream that a person looks at."""
+    """A terminal."""
 
     def isatty(self) -> bool:
         return True
