@@ -31,7 +31,7 @@ def add_parser(commands: Subcommands) -> None:
     parser = command(
         commands, "append", run,
         "Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the"
-        " new head once they are durable. Creates a missing session and says so; in a mount, only"
+        " new head once they are durable. Creates a missing session with a note; in a mount, only"
         " with --create.",
         example="steno append demo 'What is in this folder?'\n"
         "steno append demo --batch < turn.jsonl",

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import msgspec
@@ -68,8 +68,11 @@ def run(options: Namespace, output: Output) -> int:
     try:
         evidence = anyio.run(play, root, options.agents, options.turns, output)
     except ExceptionGroup as errors:
-        # The first error of the agents; the others follow from it.
-        raise errors.exceptions[0] from None
+        # The first error of a process; the others follow from it.
+        error: Exception = errors
+        while isinstance(error, ExceptionGroup):
+            error = cast("Exception", error.exceptions[0])
+        raise error from None
     data = evidence.file.read_bytes()
     proofs = prove(data, evidence.acked, evidence.seen)
     facts = {
@@ -214,13 +217,16 @@ async def _new_session(client: Client) -> Evidence:
 async def _write(
     client: Client, evidence: Evidence, agents: int, turns: int, output: Output
 ) -> None:
-    total, is_half_done = agents * turns, anyio.Event()
+    total, is_half_done, is_killed = agents * turns, anyio.Event(), anyio.Event()
     output.say(f"{count(agents, 'agent')} and a follower use the daemon on {evidence.root}")
 
     async def write_turns(name: str) -> None:
         words = ("append", evidence.session, "--key", name)
         async with _steno(evidence, name, *words) as (stdin, stdout):
             for turn_number in range(turns):
+                if turn_number == turns - 1:
+                    # An agent without an open turn would start no daemon.
+                    await is_killed.wait()
                 sent = turn(name, turn_number)
                 await stdin.send(json.dumps(sent).encode() + b"\n")
                 ack = json.loads(await _line(name, stdout))
@@ -237,7 +243,7 @@ async def _write(
                 for each in range(1, agents + 1):
                     writers.start_soon(write_turns, f"agent-{each}")
                 await is_half_done.wait()
-                await _kill(client, evidence, output)
+                await _kill(client, evidence, output, is_killed)
         output.say(f"{number(total)} of {number(total)} turns acknowledged")
         sent = {"role": "system", "content": "the end"}
         ack = await client.session(evidence.session).append_message(sent, key=_LAST_KEY)
@@ -260,11 +266,12 @@ async def _follow(evidence: Evidence) -> None:
             key = json.loads(bytes(evidence.seen[-1].record))["_id"]
 
 
-async def _kill(client: Client, evidence: Evidence, output: Output) -> None:
+async def _kill(client: Client, evidence: Evidence, output: Output, is_killed: anyio.Event) -> None:
     """Kill the daemon and wait until another one answers."""
     evidence.killed_pid = (await client.status()).pid
     os.kill(evidence.killed_pid, signal.SIGKILL)
     killed_at = anyio.current_time()
+    is_killed.set()
     output.say(f"killed the daemon {evidence.killed_pid} with SIGKILL")
     evidence.next_pid = (await client.status()).pid
     evidence.away_s = anyio.current_time() - killed_at

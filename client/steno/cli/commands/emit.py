@@ -27,7 +27,7 @@ def add_parser(commands: Subcommands) -> None:
     parser = command(
         commands, "emit", run,
         "Prints the new head of the wire file once the event is durable. Creates a missing session"
-        " and says so; in a mount, only with --create.",
+        " with a note; in a mount, only with --create.",
         example='steno emit demo TurnBegin \'{"user_input": "hi"}\'',
     )  # fmt: skip
     session_argument(parser)

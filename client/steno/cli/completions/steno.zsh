@@ -10,7 +10,7 @@
 
 _shtab_steno_commands() {
   local _commands=(
-    append:'Append messages. Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the new head once they are durable. Creates a missing session and says so; in a mount, only with --create.'
+    append:'Append messages. Appends TEXT as one message, or the records on stdin, one JSON object per line. Prints the new head once they are durable. Creates a missing session with a note; in a mount, only with --create.'
     archive:'Hide a session from `steno sessions`. The session can still be read and written by its id.'
     checkpoint:'Create a checkpoint and print its id.'
     clear:'Remove all records, including the system prompt. Prints the new head. The removed records stay in a past generation; `steno restore` brings them back.'
@@ -22,7 +22,7 @@ _shtab_steno_commands() {
     demo:'Demonstrate concurrent writers and a killed daemon. Several processes write one session at once while another follows it, and the daemon is killed in the middle. The demo then proves from the file that every acknowledged record is there exactly once and in order. Without --root, it uses a temporary folder.'
     dmail:'Send a message back to a checkpoint. At most one D-Mail is pending per session. Its delivery reverts the session to the checkpoint and appends the message there, in one atomic step; the agent that owns the session runs it.'
     doctor:'Check everything the daemon needs and suggest fixes. Works without a daemon and beside one that hangs. It starts no daemon and changes nothing.'
-    emit:'Append an event to a session'"'"'s wire file. Prints the new head of the wire file once the event is durable. Creates a missing session and says so; in a mount, only with --create.'
+    emit:'Append an event to a session'"'"'s wire file. Prints the new head of the wire file once the event is durable. Creates a missing session with a note; in a mount, only with --create.'
     export:'Export a session for people or other programs. markdown: the conversation for people. json: all records, events and the timeline with their cursors. kimi: a session folder in kimi-cli'"'"'s format, without the keys that steno adds, with past generations, uploads, tasks and subagents. A daemon on another machine sends only the lines and the title. Symbolic links are skipped. Existing files are never overwritten.'
     fork:'Create a new session from a past state. The fork is atomic and does not change SESSION. Its wire file is cut at the same instant as its context. Prints the new id. Without an option, the fork is a copy of the present state.'
     gc:'Remove old generations and expired trash. Removes only what the options name. The newest past generation always stays, and so does every generation that holds a checkpoint or a D-Mail in use.'
