@@ -14,12 +14,7 @@ from steno_protocol.replies import ClientEntry, ClientsReport
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
-    parser = command(
-        commands,
-        "clients",
-        run,
-        example="steno clients demo",
-    )
+    parser = command(commands, "clients", run, example="steno clients demo")
     optional_argument(
         parser, "session", str, "only clients that follow this session (an id or a unique prefix)"
     )

@@ -3,8 +3,9 @@
 import argparse
 from argparse import Namespace
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from steno._async.client import connect
+from steno._sansio.summaries import Summarize, should_compact
 from steno.cli.arguments import (
     Subcommands,
     between,
@@ -15,6 +16,7 @@ from steno.cli.arguments import (
     seconds,
     why_option,
 )
+from steno.cli.compaction import Rule, Worker, run_until_signal, say_compacted, with_progress
 from steno.cli.connection import how_to_connect
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
@@ -22,9 +24,6 @@ from steno.cli.render.output import Output
 from steno.cli.render.wording import count, number
 from steno.llm_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX, WATCH_INTERVAL_S
 from steno_protocol import limits
-
-if TYPE_CHECKING:
-    from steno._sansio.summaries import Summarize
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -128,8 +127,6 @@ class Trigger:
 
     def is_due(self, tokens: int) -> bool:
         """True if a context of `tokens` is full enough."""
-        from steno._sansio.summaries import should_compact  # noqa: PLC0415
-
         return should_compact(tokens, self.max_context_size, self.reserved, self.ratio)
 
 
@@ -137,9 +134,6 @@ def run(options: Namespace, output: Output) -> int:
     """Compact one session, or with --watch each one as it fills."""
     trigger = _trigger(options)
     _check(options, trigger)
-    # Imported here: `steno --help` needs neither an event loop nor an HTTP client.
-    from steno.cli.compaction import run_until_signal  # noqa: PLC0415
-
     try:
         summarize = _summarizer(options, output)
     except ModuleNotFoundError as error:
@@ -157,11 +151,8 @@ def run(options: Namespace, output: Output) -> int:
 
 
 async def _compact_one(
-    options: Namespace, output: Output, summarize: "Summarize", trigger: Trigger | None
+    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger | None
 ) -> int:
-    from steno._async.client import connect  # noqa: PLC0415
-    from steno.cli.compaction import say_compacted, with_progress  # noqa: PLC0415
-
     async with connect(**how_to_connect(options)) as client:
         session = client.session(options.session)
         stat = await session.stat()
@@ -188,11 +179,8 @@ async def _compact_one(
 
 
 async def _watch(
-    options: Namespace, output: Output, summarize: "Summarize", trigger: Trigger
+    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger
 ) -> None:
-    from steno._async.client import connect  # noqa: PLC0415
-    from steno.cli.compaction import Rule, Worker  # noqa: PLC0415
-
     rule = Rule(
         prefix=options.session or "",
         is_due=trigger.is_due,
@@ -213,7 +201,8 @@ def _nothing(output: Output, session: str, why: str) -> int:
     return Exit.DONE
 
 
-def _summarizer(options: Namespace, output: Output) -> "Summarize":
+def _summarizer(options: Namespace, output: Output) -> Summarize:
+    # Imported here: it needs the extra `llm`, and `steno compact --help` does not.
     from steno.llm import summarizer  # noqa: PLC0415
 
     return summarizer(

@@ -86,10 +86,11 @@ def run(options: Namespace, output: Output) -> int:
         "next_pid": evidence.next_pid,
         "away_s": round(evidence.away_s, 3),
     }
-    is_proved = all(proof.holds for proof in proofs)
+    is_proved = not any(proofs.values())
     if output.as_json:
         shown = [
-            {"claim": each.claim, "holds": each.holds, "detail": each.detail} for each in proofs
+            {"claim": claim, "holds": not detail, "detail": detail}
+            for claim, detail in proofs.items()
         ]
         output.document({"proved": is_proved, "proofs": shown, **facts})
     else:
@@ -111,7 +112,7 @@ def _root(options: Namespace) -> Path:
     return root
 
 
-def _print(output: Output, facts: dict[str, Any], proofs: list["Proof"], changes: int) -> None:
+def _print(output: Output, facts: dict[str, Any], proofs: dict[str, str], changes: int) -> None:
     output.write(
         f"{count(facts['agents'], 'agent')} wrote {number(facts['records'])} records into one"
         f" session at once (the writer changes {count(changes, 'time')})."
@@ -126,11 +127,11 @@ def _print(output: Output, facts: dict[str, Any], proofs: list["Proof"], changes
             " answered, and not written again."
         )
     output.write()
-    for proof in proofs:
-        mark = output.style("✓", "green") if proof.holds else output.style("✗", "bold", "red")
-        output.write(f"{mark} {proof.claim}")
-        if not proof.holds:
-            output.write(f"  {output.style(proof.detail, 'red')}")
+    for claim, detail in proofs.items():
+        mark = output.style("✗", "bold", "red") if detail else output.style("✓", "green")
+        output.write(f"{mark} {claim}")
+        if detail:
+            output.write(f"  {output.style(detail, 'red')}")
     output.write()
     output.write(f"file: {facts['file']}")
     output.write(f"look: steno --root {facts['root']} show {facts['session']}")
@@ -326,17 +327,8 @@ async def _stop_daemon(root: Path) -> None:
             await anyio.sleep(limits.START_LOCK_POLL_S)
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A claim, whether it holds, and the first contradiction."""
-
-    claim: str
-    holds: bool
-    detail: str
-
-
-def prove(data: bytes, acked: Sequence[Acked], seen: Sequence[Seen]) -> list[Proof]:
-    """Check every claim of the demo from the bytes of the file.
+def prove(data: bytes, acked: Sequence[Acked], seen: Sequence[Seen]) -> dict[str, str]:
+    """The claims of the demo, each with its first contradiction in the file; empty if it holds.
 
     Args:
         data: the bytes of `context.jsonl`.
@@ -358,8 +350,7 @@ def prove(data: bytes, acked: Sequence[Acked], seen: Sequence[Seen]) -> list[Pro
             lines, seen
         ),
     }
-    details = {claim: next(found, "") for claim, found in contradictions.items()}
-    return [Proof(claim, not detail, detail) for claim, detail in details.items()]
+    return {claim: next(found, "") for claim, found in contradictions.items()}
 
 
 def _changes_of_writer(data: bytes) -> int:

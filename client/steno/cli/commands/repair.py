@@ -153,12 +153,7 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
         kept_in = None if kept is None else str(found.folder / kept)
         output.document(
             contract.repaired(
-                None,
-                str(path),
-                plan.repaired,
-                applied=kept is not None,
-                kept_in=kept_in,
-                head=None,
+                None, str(path), plan.repaired, applied=kept is not None, kept_in=kept_in, head=None
             )
         )
         return

@@ -197,10 +197,7 @@ def _units(options: Namespace) -> tuple[Path, str, list[Unit]]:
     )
     listening = _SOCKET.format(mark=_MARK, plain_root=_plain(str(root)), socket=_plain(socket))
     folder = _units_folder()
-    units = [
-        Unit(folder / f"{name}.service", service),
-        Unit(folder / f"{name}.socket", listening),
-    ]
+    units = [Unit(folder / f"{name}.service", service), Unit(folder / f"{name}.socket", listening)]
     return root, name, units
 
 

@@ -19,6 +19,7 @@ from steno.cli.render.wording import count
 from steno.cli.since import Since, since_option
 from steno.cli.stdin import is_typed
 from steno.values import DmailEvent, Live, Record, RecordsEvent, Reset, SubscriptionEvent
+from steno_protocol.errors import StenoError
 from steno_protocol.positions import Position
 
 
@@ -134,9 +135,11 @@ def _paged(output: Output, *, wanted: bool) -> Generator[Callable[[str], None]]:
     lines: list[str] = []
     try:
         yield lines.append
-    finally:
-        # Also after an error: the lines before it are shown.
+    except StenoError:
+        # The lines before the error are shown, too.
         _show_lines(output, lines)
+        raise
+    _show_lines(output, lines)
 
 
 def _show_lines(output: Output, lines: list[str]) -> None:

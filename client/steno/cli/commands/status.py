@@ -14,12 +14,7 @@ from steno_protocol.replies import StatusReport
 
 def add_parser(commands: Subcommands) -> None:
     """Add the command line."""
-    command(
-        commands,
-        "status",
-        run,
-        example="steno status --json",
-    )
+    command(commands, "status", run, example="steno status --json")
 
 
 def run(options: Namespace, output: Output) -> int:

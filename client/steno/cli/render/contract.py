@@ -123,9 +123,7 @@ def record(value: Record | WireRecord) -> bytes:
 
 def reset(value: Reset) -> dict[str, Any]:
     """A rewrite in a subscription."""
-    return {
-        "reset": {"generation": value.generation, "kept": value.kept, "why": value.why},
-    }
+    return {"reset": {"generation": value.generation, "kept": value.kept, "why": value.why}}
 
 
 def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:

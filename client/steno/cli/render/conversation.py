@@ -41,12 +41,7 @@ _RULE_CHARS: Final = 60
 _TIME_CHARS: Final = 19
 """Characters of a date and time, which a narrow terminal omits."""
 
-_ROLE_STYLES: Final = {
-    "user": "green",
-    "assistant": "cyan",
-    "tool": "yellow",
-    "system": "magenta",
-}
+_ROLE_STYLES: Final = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "magenta"}
 
 
 class Conversation:
