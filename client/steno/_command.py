@@ -1,4 +1,4 @@
-"""The process of the command `steno`: its garbage is hardly looked for, and it ends at once."""
+"""The process of the command `steno`, which starts and ends fast."""
 
 import gc
 import os
@@ -8,29 +8,29 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 _GC_OBJECTS: Final = 100_000
-"""Objects between two looks for cycles. A start makes a quarter of them; with the usual 700 it
-looks at all that was imported a dozen times, which takes a tenth of the whole time."""
+"""Objects between two collections of garbage. A start allocates a quarter of them; with the default
+of 700 the collections during the imports take a tenth of the whole time."""
 
 
 def main() -> NoReturn:
-    """Run `steno`; what it said is flushed, and nothing of the process is tidied up."""
+    """Run `steno`, flush its output, and end the process without cleaning up."""
     gc.set_threshold(_GC_OBJECTS)
     code = _run()
-    # Only help and messages are left; a reader that closed the other end wants none of it.
+    # Only help and messages are left, and their reader may have closed the pipe.
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError, ValueError):
             stream.flush()
-    # Connections and files are closed by now; to take the interpreter apart is a tenth, too.
+    # Connections and files are closed; the finalization of the interpreter takes another tenth.
     os._exit(code)
 
 
 def _run() -> int:
-    """Import the command and run it; an early interrupt shows no traceback either."""
+    """Import the command and run it; an early interrupt prints no traceback."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
-        # Nothing has begun. In the middle of an import, an exception may come out as another one.
+        # Nothing has begun. During an import, an exception may change into another one.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from steno.cli import main as run  # noqa: PLC0415  # the threshold is for this, too
+    from steno.cli import main as run  # noqa: PLC0415  # after the threshold was set
     from steno.cli.exits import Exit  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""`steno fork` and `steno undo`: a session made of another one's past."""
+"""`steno fork` and `steno undo`: new sessions from past states."""
 
 from pathlib import Path
 
@@ -41,12 +41,12 @@ def messages_of(steno: Steno, session: str) -> list[str]:
         (("--turn", "-1"), []),
     ],
 )
-def test_a_fork_has_what_there_was_at_the_instant(
+def test_a_fork_has_the_content_of_its_instant(
     steno: Steno, instant: tuple[str, ...], turns: list[int]
 ) -> None:
     ran = steno("fork", "demo", "team/new", *instant)
     assert (ran.code, ran.out) == (0, "team/new\n")
-    assert ran.err.startswith("steno: team/new is demo as it was, and ends at 0:")
+    assert ran.err.startswith("steno: team/new is a fork of demo and ends at 0:")
     assert messages_of(steno, "team/new") == [f"turn {turn}" for turn in turns]
     assert messages_of(steno, "demo") == ["turn 0", "turn 1", "turn 2"]
 
@@ -58,7 +58,7 @@ def test_a_fork_as_json_is_the_state_of_the_new_session(steno: Steno) -> None:
     assert steno("sessions", "new", "--json").document["sessions"][0]["forked_from"] == "demo"
 
 
-def test_a_repeated_fork_makes_one_session_and_another_finds_the_place_taken(steno: Steno) -> None:
+def test_a_repeated_fork_makes_one_session_and_another_one_conflicts(steno: Steno) -> None:
     first = steno("fork", "demo", "new", "--key", "k1", "--json")
     again = steno("fork", "demo", "new", "--key", "k1", "--json")
     assert (first.code, again.code) == (0, 0)
@@ -67,7 +67,7 @@ def test_a_repeated_fork_makes_one_session_and_another_finds_the_place_taken(ste
     assert (other.code, other.error["code"]) == (1, "exists")
 
 
-def test_an_instant_that_never_was_is_not_found(steno: Steno) -> None:
+def test_an_instant_that_does_not_exist_is_not_found(steno: Steno) -> None:
     for instant in (("--at", "7:0"), ("--checkpoint", "9"), ("--turn", "9")):
         ran = steno("fork", "demo", "new", *instant)
         assert (ran.code, ran.out) == (4, ""), instant
@@ -76,7 +76,7 @@ def test_an_instant_that_never_was_is_not_found(steno: Steno) -> None:
     assert steno("sessions", "new").out == ""
 
 
-def test_undo_leaves_the_session_and_makes_one_without_its_last_turns(steno: Steno) -> None:
+def test_undo_makes_a_session_without_the_last_turns(steno: Steno) -> None:
     ran = steno("undo", "demo")
     name = ran.out.strip()
     assert (ran.code, name.startswith("demo-undo-")) == (0, True)

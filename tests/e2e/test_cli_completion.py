@@ -1,4 +1,4 @@
-"""`steno completion`: what Tab offers in bash and zsh, without a daemon and without Python."""
+"""`steno completion`: the candidates in bash and zsh, without a daemon and without Python."""
 
 import fcntl
 import os
@@ -14,6 +14,7 @@ from typing import Self
 import pytest
 
 from support.command import Steno
+from support.generate_completions import SHELLS, generated, path_of
 
 BASH = """
 source {script}
@@ -24,30 +25,38 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 ZSH = """
-compdef() {{ : }}
-compadd() {{ shift $(( $# - 1 )); print -rl -- "${{(@P)1}}" }}
-_describe() {{ print -rl -- "${{(@P)4}}" }}
-_files() {{ print -r -- "<paths $*>" }}
-source {script}
-words=(steno "${{(@s: :)1}}")
-CURRENT=$#words
-_steno
+autoload -Uz compinit; compinit -u -D
+eval "$(<{script})"
+compadd() {{
+    local -a found
+    if [[ ${{@[1,(i)(-|--)]}} != *-(O|A|D)\\ * ]]; then
+        builtin compadd -O found "$@"
+        candidates+=($found)
+    fi
+    builtin compadd "$@"
+}}
+report() {{
+    candidates=()
+    zle list-choices
+    print -rl -- $candidates > {found}
+}}
+zle -N report; bindkey '^T' report
 """
 
 Complete = Callable[..., list[str]]
 
 
 class Terminal:
-    """A shell that believes that a person types into it."""
+    """An interactive shell on a terminal."""
 
-    def __init__(self, words: list[str], root: Path, folder: Path) -> None:
+    def __init__(self, words: list[str], root: Path, folder: Path, **environment: str) -> None:
         self._controller, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
-        environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(folder)}
+        usual = {"PATH": os.environ["PATH"], "HOME": str(folder), "STENO_HOME": str(root)}
         self._process = subprocess.Popen(
             words,
             stdin=terminal, stdout=terminal, stderr=terminal,
-            cwd=folder, env={**environment, "STENO_HOME": str(root)}, start_new_session=True,
+            cwd=folder, env={"TERM": "dumb", **usual, **environment}, start_new_session=True,
         )  # fmt: skip
         os.close(terminal)
         self._shown = ""
@@ -60,8 +69,8 @@ class Terminal:
         self._process.wait()
         os.close(self._controller)
 
-    def type(self, keys: str, *, until: str) -> None:
-        """Type, and wait until something is shown that was not there before."""
+    def type(self, keys: str, *, until: str = "") -> None:
+        """Type, and wait until a text is shown that was not there before."""
         os.write(self._controller, keys.encode())
         self._shown = ""
         while until not in self._shown:
@@ -70,7 +79,7 @@ class Terminal:
             self._shown += os.read(self._controller, 4096).decode()
 
 
-@pytest.fixture(scope="module", params=["bash", "zsh"])
+@pytest.fixture(scope="module", params=SHELLS)
 def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The script for a shell, as the command prints it."""
     if shutil.which(request.param) is None:
@@ -84,33 +93,34 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def complete(script: Path, root: Path, tmp_path: Path) -> Complete:
-    """What Tab offers after `steno` and some words, the last of which is not finished."""
-    code = (BASH if script.name == "bash" else ZSH).format(script=script)
+    """The candidates for the last word after `steno`."""
     # Nothing but the shell and `sed`: neither steno nor Python can be found.
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sed").symlink_to(shutil.which("sed") or "sed")
+    path = str(tmp_path / "bin")
 
-    def complete(words: str, **environment: str) -> list[str]:
-        home = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), "STENO_HOME": str(root)}
-        shell = shutil.which(script.name) or script.name
-        flag = ["--norc"] if script.name == "bash" else ["-f"]
+    def in_bash(words: str, **environment: str) -> list[str]:
+        code = BASH.format(script=script)
         ran = subprocess.run(
-            [shell, *flag, "-c", code, script.name, words],
-            env={**home, **environment},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+            [shutil.which("bash") or "bash", "--norc", "-c", code, "_", words],
+            env={"PATH": path, "HOME": str(tmp_path), "STENO_HOME": str(root), **environment},
+            cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
         assert (ran.returncode, ran.stderr) == (0, "")
-        return sorted(
-            line.partition(":")[0] if " " in line else line
-            for line in ran.stdout.split("\n")
-            if line
-        )
+        return sorted(filter(None, ran.stdout.split("\n")))
 
-    return complete
+    def in_zsh(words: str, **environment: str) -> list[str]:
+        found, setup = tmp_path / "found", tmp_path / "setup"
+        found.unlink(missing_ok=True)
+        os.mkfifo(found)
+        setup.write_text(ZSH.format(script=script, found=found))
+        shell = [shutil.which("zsh") or "zsh", "-f", "-i"]
+        with Terminal(shell, root, tmp_path, PATH=path, **environment) as terminal:
+            terminal.type(f"source {setup}; echo rea''dy\n", until="ready")
+            terminal.type(f"steno {words}\x14")
+            return sorted({*filter(None, found.read_text().split("\n"))})
+
+    return in_bash if script.name == "bash" else in_zsh
 
 
 def plant(tree: Path, *sessions: str) -> None:
@@ -119,27 +129,30 @@ def plant(tree: Path, *sessions: str) -> None:
         (tree / session / "context.jsonl").touch()
 
 
-def offered(found: list[str], typed: str) -> list[str]:
-    """What fits: bash is given that, zsh chooses by itself."""
-    return [each for each in found if each.startswith(typed)]
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_in_the_package_is_the_generated_one(shell: str) -> None:
+    written = path_of(shell).read_text()
+    assert written == generated(shell), (
+        "run `PYTHONPATH=tests python -m support.generate_completions`"
+    )
 
 
-def test_commands_and_actions_are_offered(complete: Complete) -> None:
+def test_commands_and_actions_are_candidates(complete: Complete) -> None:
     assert {"show", "grep", "dmail", "completion"} <= set(complete(""))
-    assert offered(complete("una"), "una") == ["unarchive"]
+    assert complete("una") == ["unarchive"]
     assert complete("dmail ") == ["deliver", "send", "show"]
-    assert offered(complete("--json sh"), "sh") == ["show"]
+    assert complete("--json sh") == ["show"]
 
 
-def test_options_and_their_choices_are_offered(complete: Complete) -> None:
-    assert offered(complete("show --n"), "--n") == ["--name", "--no-pager"]
+def test_options_and_their_choices_are_candidates(complete: Complete) -> None:
+    assert complete("show --n") == ["--name", "--no-pager"]
     assert complete("append demo --role ") == ["assistant", "system", "tool", "user"]
-    assert offered(complete("export demo --format k"), "k") == ["kimi"]
+    assert complete("export demo --format k") == ["kimi"]
     assert complete("completion ") == ["bash", "zsh"]
     assert complete("show --at ") == []
 
 
-def test_sessions_are_offered_a_folder_at_a_time(complete: Complete, root: Path) -> None:
+def test_session_ids_are_completed_a_folder_at_a_time(complete: Complete, root: Path) -> None:
     plant(root / "sessions", "demo", "demo/sub/x", "team/a", "team/b")
     (root / "sessions" / ".trash" / "gone").mkdir(parents=True)
     assert complete("show ") == ["demo", "team/"]
@@ -153,7 +166,7 @@ def test_sessions_are_offered_a_folder_at_a_time(complete: Complete, root: Path)
     assert complete("show --at 0:1 d") == ["demo"]
 
 
-def test_the_sessions_are_those_of_the_root_in_use(
+def test_session_ids_are_those_of_the_root_in_use(
     complete: Complete, root: Path, tmp_path: Path
 ) -> None:
     plant(tmp_path / "other" / "sessions", "elsewhere")
@@ -164,7 +177,7 @@ def test_the_sessions_are_those_of_the_root_in_use(
     assert complete("show ", STENO_HOME=str(root / "nowhere")) == []
 
 
-def test_the_sessions_of_a_mount_are_offered_behind_its_name(
+def test_session_ids_of_a_mount_are_completed_after_its_name(
     complete: Complete, root: Path, tmp_path: Path, script: Path
 ) -> None:
     plant(tmp_path / "kimi sessions", "hash/one", "hash/two")
@@ -173,7 +186,7 @@ def test_the_sessions_of_a_mount_are_offered_behind_its_name(
         '[more]\nother = "~"\n'
     )
     assert complete("show ") == ["home:", "kimi:"]
-    # bash replaces what is behind the colon only.
+    # bash replaces only the part after the colon.
     head = "" if script.name == "bash" else "kimi:"
     assert complete("show kimi:") == [f"{head}hash/"]
     assert complete("show kimi:hash/o") == [f"{head}hash/one"]
@@ -181,33 +194,26 @@ def test_the_sessions_of_a_mount_are_offered_behind_its_name(
     assert complete("show home:hash/t") == [f"{head}hash/two"]
 
 
-def test_paths_are_offered_where_a_path_belongs(
-    complete: Complete, tmp_path: Path, script: Path
-) -> None:
+def test_paths_are_completed_where_a_path_is_expected(complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    if script.name == "bash":
-        assert complete("import fo") == ["folder"]
-        assert complete("export demo -o fi") == ["file"]
-    else:
-        assert complete("import fo") == ["<paths -/>"]
-        assert complete("export demo -o fi") == ["<paths >"]
+    assert complete("import fo") == ["folder"]
+    assert complete("export demo -o fi") == ["file"]
 
 
-def test_what_is_verified_is_a_session_or_else_a_path(
-    complete: Complete, root: Path, tmp_path: Path, script: Path
+def test_a_target_is_completed_as_a_session_or_else_as_a_path(
+    complete: Complete, root: Path, tmp_path: Path
 ) -> None:
     plant(root / "sessions", "demo")
     (tmp_path / "notes.jsonl").touch()
-    for command in ("verify", "repair --apply"):
+    for command in ("verify", "verify other", "repair --apply"):
         assert complete(f"{command} de") == ["demo"]
-        paths = ["notes.jsonl"] if script.name == "bash" else ["<paths >"]
-        assert complete(f"{command} no") == paths
-        assert complete(f"{command} ./no") == [each.replace("no", "./no", 1) for each in paths]
+        assert complete(f"{command} no") == ["notes.jsonl"]
+        assert [Path(each).name for each in complete(f"{command} ./no")] == ["notes.jsonl"]
 
 
 @pytest.mark.parametrize("way", ["bash", "zsh", "zsh from its fpath"])
-def test_a_person_gets_what_tab_completes(root: Path, tmp_path: Path, way: str) -> None:
+def test_tab_completes_in_an_interactive_shell(root: Path, tmp_path: Path, way: str) -> None:
     shell = way.split(maxsplit=1)[0]
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
@@ -224,7 +230,7 @@ def test_a_person_gets_what_tab_completes(root: Path, tmp_path: Path, way: str) 
         terminal.type(f"{begin}; echo rea''dy\n", until="ready")
         terminal.type("steno una\t", until="steno unarchive ")
         terminal.type("\x15steno show de\t", until="steno show demo ")
-        # No space behind what goes on.
+        # No space after an unfinished id.
         terminal.type("\x15steno show te\ta\t", until="steno show team/a ")
         terminal.type("\x15steno append demo --role as\t", until="--role assistant ")
         terminal.type("\x15steno verify no\t", until="steno verify notes.jsonl ")
@@ -232,7 +238,7 @@ def test_a_person_gets_what_tab_completes(root: Path, tmp_path: Path, way: str) 
 
 def test_a_script_as_json_is_the_same_script(root: Path) -> None:
     steno = Steno(root)
-    told = steno("completion", "bash", "--json").document
-    assert told == {"shell": "bash", "script": steno("completion", "bash").out}
+    document = steno("completion", "bash", "--json").document
+    assert document == {"shell": "bash", "script": steno("completion", "bash").out}
     assert steno("completion", "fish").code == 2
     assert [*root.iterdir()] == []

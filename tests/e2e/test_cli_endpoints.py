@@ -1,4 +1,4 @@
-"""Commands about a daemon that was named by its address: they act on that one, or refuse."""
+"""Commands with the address of a daemon: they act on that daemon, or refuse."""
 
 import os
 import subprocess
@@ -46,21 +46,21 @@ def neighbours(root: Path) -> Iterator[Neighbours]:
 
 def test_a_daemon_is_stopped_by_its_address_and_no_other(neighbours: Neighbours) -> None:
     own = neighbours.own("start", "--json").document["pid"]
-    for address, told in ((neighbours.near, "is free"), (neighbours.far, "there ended")):
+    for address, printed in ((neighbours.near, "is free"), (neighbours.far, "there ended")):
         pid = neighbours.other("start", "--json").document["pid"]
-        # Chosen anew with each start.
+        # Another one with each start.
         endpoint = neighbours.other("status", "--json").document["remote_endpoint"]
         words = [endpoint if word.startswith("tcp") else word for word in address]
         ran = neighbours.own("stop", *words)
         assert (ran.code, ran.err.startswith(f"steno: stenod (pid {pid})")) == (0, True), ran
-        assert told in ran.err
+        assert printed in ran.err
         assert neighbours.other("status").code == 5
         assert neighbours.own("stop", *words).code == 5
     assert neighbours.own("status", "--json").document["pid"] == own
 
 
 @pytest.mark.parametrize("command", [["stop"], ["config"], ["status"], ["start"]])
-def test_nobody_at_an_address_is_told_and_is_not_the_own_daemon(
+def test_an_address_without_a_daemon_is_an_error_not_the_default_daemon(
     root: Path, command: list[str]
 ) -> None:
     ran = Steno(root)(*command, "--endpoint", NOWHERE)
@@ -70,24 +70,24 @@ def test_nobody_at_an_address_is_told_and_is_not_the_own_daemon(
     assert list(root.iterdir()) == []
 
 
-def test_the_remedy_when_nobody_is_there_starts_the_daemon_that_was_named(root: Path) -> None:
+def test_the_remedy_for_a_missing_daemon_starts_the_named_one(root: Path) -> None:
     own, other = root / "own", root / "my other"
     for endpoint in (f"ipc://{other}/x.sock", NOWHERE):
         for command in (["start"], ["append", "demo", "hi"], ["stop"]):
-            told = Steno(own)(*command, "--endpoint", endpoint).err
-            assert endpoint in told
-            assert "`steno start`" not in told
+            printed = Steno(own)(*command, "--endpoint", endpoint).err
+            assert endpoint in printed
+            assert "`steno start`" not in printed
             remedy = "on that machine" if endpoint == NOWHERE else "`steno start --root DIR`"
-            assert remedy in told
+            assert remedy in printed
     assert "start it with `steno start`" in Steno(own)("status").err
     for command in ("status", "logs"):
-        told = Steno(own)(command, "--root", str(other)).err
-        assert f"with `steno start --root '{other}'`" in told
+        printed = Steno(own)(command, "--root", str(other)).err
+        assert f"with `steno start --root '{other}'`" in printed
     assert list(root.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ABOUT_FILES)
-def test_what_works_on_files_is_refused_for_another_machine(root: Path, command: list[str]) -> None:
+def test_commands_on_files_are_refused_for_another_machine(root: Path, command: list[str]) -> None:
     ran = Steno(root)(*command, "--endpoint", NOWHERE)
     assert (ran.code, ran.out) == (2, "")
     assert NOWHERE in ran.err
@@ -96,7 +96,7 @@ def test_what_works_on_files_is_refused_for_another_machine(root: Path, command:
     assert list(root.iterdir()) == []
 
 
-def test_what_works_on_files_works_on_those_of_the_daemon_at_a_socket(
+def test_commands_on_files_use_the_root_of_the_daemon_at_a_socket(
     neighbours: Neighbours,
 ) -> None:
     own, other = neighbours.own, neighbours.other
@@ -113,7 +113,7 @@ def test_what_works_on_files_works_on_those_of_the_daemon_at_a_socket(
     assert list(own.root.iterdir()) == []
 
 
-def test_the_options_of_a_daemon_elsewhere_are_its_own(neighbours: Neighbours) -> None:
+def test_config_shows_the_options_of_a_daemon_on_another_machine(neighbours: Neighbours) -> None:
     (neighbours.own.root / paths.CONFIG).write_text("nonsense")
     shown = neighbours.own("config", "--json", *neighbours.far).document
     assert shown["file"] == f"{neighbours.other.root}/{paths.CONFIG}"
@@ -123,7 +123,7 @@ def test_the_options_of_a_daemon_elsewhere_are_its_own(neighbours: Neighbours) -
 @pytest.mark.parametrize(
     "endpoint", ["", "foo", "tcp://", "tcp://host", "tcp://host:0", "tcp://host:65536", "ipc://"]
 )
-def test_what_is_no_endpoint_is_wrong_usage(root: Path, endpoint: str) -> None:
+def test_an_invalid_endpoint_is_wrong_usage(root: Path, endpoint: str) -> None:
     ran = Steno(root)("stop", "--endpoint", endpoint)
     assert (ran.code, ran.out) == (2, "")
     assert f"{endpoint!r} is not an endpoint: use tcp://HOST:PORT" in ran.err
@@ -133,7 +133,7 @@ def test_what_is_no_endpoint_is_wrong_usage(root: Path, endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["service", "show"], ["service", "install"], ["demo"]])
-def test_what_is_about_a_root_takes_no_endpoint(root: Path, command: list[str]) -> None:
+def test_commands_about_a_root_take_no_endpoint(root: Path, command: list[str]) -> None:
     ran = Steno(root)(*command, "--endpoint", NOWHERE)
     assert (ran.code, ran.out) == (2, "")
     assert "needs a root" in ran.err
@@ -156,9 +156,7 @@ def test_what_is_about_a_root_takes_no_endpoint(root: Path, command: list[str]) 
         (["keys", "new", "one", "-o", ""], "-o/--output"),
     ],
 )
-def test_an_empty_path_is_wrong_usage_and_not_the_present_folder(
-    root: Path, words: list[str], argument: str
-) -> None:
+def test_an_empty_path_is_wrong_usage(root: Path, words: list[str], argument: str) -> None:
     ran = Steno(root)(*words)
     assert (ran.code, ran.out) == (2, "")
     assert f"argument {argument}: the path is empty" in ran.err
@@ -174,7 +172,7 @@ def test_an_empty_path_is_wrong_usage_and_not_the_present_folder(
     ],
     ids=" ".join,
 )
-def test_without_a_home_no_root_is_made_in_the_working_folder(
+def test_without_a_home_no_root_is_created_in_the_working_folder(
     tmp_path: Path, words: Sequence[str]
 ) -> None:
     module, *arguments = words

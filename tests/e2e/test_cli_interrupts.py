@@ -1,4 +1,4 @@
-"""Who ends a command with Ctrl-C sees no traceback, however early it was."""
+"""Interrupts of a command with Ctrl-C, however early."""
 
 import signal
 import subprocess
@@ -36,7 +36,7 @@ def run(root: Path, wanted: str) -> subprocess.CompletedProcess[str]:
     [
         pytest.param("steno.cli.parser", -signal.SIGINT, id="before it reads its arguments"),
         pytest.param("shutil", Exit.INTERRUPTED, id="while it reads them"),
-        pytest.param("steno.cli.commands.lifecycle", Exit.INTERRUPTED, id="while it begins"),
+        pytest.param("steno.cli.commands.status", Exit.INTERRUPTED, id="while it begins"),
     ],
 )
 def test_a_command_that_is_interrupted_early_shows_no_traceback(

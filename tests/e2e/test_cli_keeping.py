@@ -1,4 +1,4 @@
-"""Titles, labels, the archive and the trash, as a shell calls them."""
+"""Titles, labels, the archive and the trash on the command line."""
 
 import time
 from pathlib import Path
@@ -24,28 +24,28 @@ def ids(steno: Steno, *arguments: str) -> list[str]:
     return [entry["session"] for entry in listed["sessions"]]
 
 
-def test_a_title_is_given_shown_and_taken_away(steno: Steno) -> None:
+def test_a_title_is_set_shown_and_removed(steno: Steno) -> None:
     assert steno("title", "demo").out == ""
-    told = steno("title", "demo", "What is here?", "--json").document
-    assert told == {"session": "demo", "title": "What is here?", "labels": [], "archived": False}
+    printed = steno("title", "demo", "What is here?", "--json").document
+    assert printed == {"session": "demo", "title": "What is here?", "labels": [], "archived": False}
     assert steno("title", "demo").out == "What is here?\n"
     assert "What is here?" in steno("sessions").out
     assert steno("title", "demo", "").code == 0
     assert steno("title", "demo").out == ""
 
 
-def test_labels_are_added_taken_away_and_replaced(steno: Steno) -> None:
+def test_labels_are_added_removed_and_replaced(steno: Steno) -> None:
     assert steno("label", "demo", "+red", "+green").out == "red\ngreen\n"
     assert steno("label", "demo", "-red", "+blue").out == "green\nblue\n"
     assert steno("label", "demo", "+red", "-hot", "-green").out == "blue\nred\n"
     assert steno("label", "demo").out == "blue\nred\n"
-    told = steno("label", "demo", "one", "two", "one", "--json").document
-    assert (set(told), told["labels"]) == (DESCRIPTION, ["one", "two"])
+    printed = steno("label", "demo", "one", "two", "one", "--json").document
+    assert (set(printed), printed["labels"]) == (DESCRIPTION, ["one", "two"])
     assert steno("label", "demo", "--none").out == ""
     assert steno("label", "demo").err == "steno: the session demo has no labels\n"
 
 
-def test_labels_that_say_two_things_are_refused(steno: Steno) -> None:
+def test_contradictory_labels_are_refused(steno: Steno) -> None:
     for words in (("red", "+green"), ("--none", "red"), ("red", "--unknown")):
         ran = steno("label", "demo", *words)
         assert (ran.code, ran.out) == (2, "")
@@ -58,7 +58,7 @@ def test_a_command_line_without_a_session_names_the_missing_argument(steno: Sten
     assert ran.err.startswith("steno: the following arguments are required: SESSION;")
 
 
-def test_sessions_are_found_by_what_they_are_known_by(steno: Steno) -> None:
+def test_sessions_are_found_by_label_and_title(steno: Steno) -> None:
     steno("label", "team/a", "red", "urgent")
     steno("label", "team/b", "red")
     steno("title", "team/b", "The Second One")
@@ -70,9 +70,9 @@ def test_sessions_are_found_by_what_they_are_known_by(steno: Steno) -> None:
     assert line.endswith("The Second One #red")
 
 
-def test_an_archived_session_is_left_out_until_it_is_asked_for(steno: Steno) -> None:
-    told = steno("archive", "demo", "--json").document
-    assert (set(told), told["archived"]) == (DESCRIPTION, True)
+def test_an_archived_session_is_listed_only_on_request(steno: Steno) -> None:
+    printed = steno("archive", "demo", "--json").document
+    assert (set(printed), printed["archived"]) == (DESCRIPTION, True)
     assert ids(steno) == ["team/a", "team/b"]
     assert ids(steno, "--archived") == ["demo"]
     assert ids(steno, "--all") == ["demo", "team/a", "team/b"]
@@ -83,7 +83,7 @@ def test_an_archived_session_is_left_out_until_it_is_asked_for(steno: Steno) -> 
     assert ids(steno, "--archived") == []
 
 
-def test_a_list_fits_the_terminal_that_it_is_shown_on(steno: Steno) -> None:
+def test_a_list_fits_the_terminal(steno: Steno) -> None:
     steno("title", "demo", "word " * 30)
     for columns in (60, 120):
         lines = steno.on_terminal(columns, "sessions").splitlines()
@@ -92,11 +92,11 @@ def test_a_list_fits_the_terminal_that_it_is_shown_on(steno: Steno) -> None:
         assert any(line.endswith("…") for line in lines)
 
 
-def test_a_deleted_session_lies_in_the_trash_with_those_below_it(steno: Steno, root: Path) -> None:
-    told = steno("delete", "team/a", "--json").document
-    assert set(told) == {"session", "trash", "expires_at"}
-    assert told["expires_at"] > time.time()
-    assert (Path(told["trash"]) / "context.jsonl").exists()
+def test_a_deleted_session_is_in_the_trash_with_its_subsessions(steno: Steno, root: Path) -> None:
+    printed = steno("delete", "team/a", "--json").document
+    assert set(printed) == {"session", "trash", "expires_at"}
+    assert printed["expires_at"] > time.time()
+    assert (Path(printed["trash"]) / "context.jsonl").exists()
     assert ids(steno) == ["demo", "team/b"]
     ran = steno("delete", "demo")
     assert Path(ran.out.strip(), "context.jsonl").exists()
@@ -104,22 +104,22 @@ def test_a_deleted_session_lies_in_the_trash_with_those_below_it(steno: Steno, r
     assert steno("delete", "demo").code == 4
 
 
-def test_a_repeated_delete_does_not_take_what_was_made_since(steno: Steno) -> None:
+def test_a_repeated_delete_spares_a_newer_session(steno: Steno) -> None:
     first = steno("delete", "demo", "--key", "d1")
     steno("append", "demo", "new")
     assert steno("delete", "demo", "--key", "d1").out == first.out
     assert "new" in steno("show", "demo").out
 
 
-def test_the_beginning_of_an_id_deletes_what_it_says(steno: Steno) -> None:
-    assert "several begin so: team/a, team/b" in steno("delete", "team").err
+def test_delete_takes_a_unique_prefix_and_names_the_id(steno: Steno) -> None:
+    assert "several ids begin with it: team/a, team/b" in steno("delete", "team").err
     ran = steno("delete", "dem")
     assert (ran.code, ran.err.count("\n")) == (0, 2)
-    assert ran.err.startswith("steno: there is no session dem; demo is the one that begins so\n")
+    assert ran.err.startswith("steno: there is no session dem; only demo begins with it\n")
     assert ids(steno) == ["team/a", "team/b"]
 
 
-def test_a_deletion_with_a_key_names_the_whole_id(steno: Steno) -> None:
+def test_a_delete_with_a_key_needs_the_full_id(steno: Steno) -> None:
     assert steno("delete", "dem", "--key", "k").code == 4
     assert "demo" in ids(steno)
 
@@ -136,16 +136,14 @@ def test_delete_asks_for_confirmation_on_a_terminal(steno: Steno) -> None:
     assert ids(steno) == ["team/b"]
 
 
-def test_a_damaged_state_is_repaired_by_the_command_that_title_and_archive_name(
-    root: Path, steno: Steno
-) -> None:
+def test_errors_about_a_damaged_state_name_the_repair(root: Path, steno: Steno) -> None:
     state = root / "sessions" / "demo" / "state.json"
     state.write_bytes(b'{"custom_title": "half')
     for refused in (("title", "demo", "x"), ("archive", "demo"), ("label", "demo", "+red")):
         ran = steno(*refused)
         assert (ran.code, ran.out) == (1, "")
         assert "`steno repair demo --apply`" in ran.err
-    assert "`steno repair demo --apply` keeps it aside" in steno("verify", "demo").out
+    assert "`steno repair demo --apply` renames it" in steno("verify", "demo").out
     planned = steno("repair", "demo")
     assert "demo/state.json: it is not a JSON object" in planned.out
     assert "nothing was changed, --apply does it" in planned.err

@@ -1,4 +1,4 @@
-"""`steno stat`, `open` and `turns`, as a shell calls them."""
+"""`steno stat`, `open` and `turns`."""
 
 from pathlib import Path
 
@@ -12,21 +12,21 @@ STAT = {
 }  # fmt: skip
 
 
-def test_a_session_is_made_once_and_may_be_wanted_new_or_old(root: Path) -> None:
+def test_open_creates_a_session_once_and_checks_exclusive(root: Path) -> None:
     steno = Steno(root)
     assert steno("open", "demo", "--no-create").code == 4
     made = steno("open", "demo")
     assert (made.code, made.out) == (0, "0:0\n")
-    assert made.err == f"steno: demo was made, in {root}/sessions/demo\n"
-    assert "was there already" in steno("open", "demo").err
+    assert made.err == f"steno: demo was created, in {root}/sessions/demo\n"
+    assert "demo exists, in" in steno("open", "demo").err
     ran = steno("open", "demo", "--exclusive", "--json")
     assert (ran.code, ran.error["code"]) == (1, "exists")
-    told = steno("open", "other", "--exclusive", "--key", "k1", "--json").document
-    assert steno("open", "other", "--exclusive", "--key", "k1", "--json").document == told
-    assert (set(told), told["created"], told["stamp"]) == (STAT, True, True)
+    printed = steno("open", "other", "--exclusive", "--key", "k1", "--json").document
+    assert steno("open", "other", "--exclusive", "--key", "k1", "--json").document == printed
+    assert (set(printed), printed["created"], printed["stamp"]) == (STAT, True, True)
 
 
-def test_a_session_without_stamps_holds_what_it_was_given(root: Path) -> None:
+def test_a_session_without_stamps_stores_records_unchanged(root: Path) -> None:
     steno = Steno(root)
     assert steno("open", "demo", "--no-stamp", "--json").document["stamp"] is False
     steno("append", "demo", "hi")
@@ -41,11 +41,11 @@ def test_stat_shows_head_title_and_labels(root: Path) -> None:
     steno("checkpoint", "demo")
     steno("usage", "demo", "1472")
     steno("title", "demo", "A title")
-    told = steno("stat", "demo", "--json").document
-    assert (set(told), told["head"], told["n_checkpoints"]) == (STAT, "0:3", 1)
+    printed = steno("stat", "demo", "--json").document
+    assert (set(printed), printed["head"], printed["n_checkpoints"]) == (STAT, "0:3", 1)
     rows = dict(line.split("  ", 1) for line in steno("stat", "de").out.splitlines())
     assert {name: value.strip() for name, value in rows.items()} == {
-        "session": "demo", "title": "A title", "ends at": f"0:3, {told['bytes']} B",
+        "session": "demo", "title": "A title", "ends at": f"0:3, {printed['bytes']} B",
         "tokens": "1 472, and about 0 not yet counted", "checkpoints": "the next is 1",
         "generations": "0 left behind", "open": "yes", "folder": f"{root}/sessions/demo",
     }  # fmt: skip
@@ -54,12 +54,12 @@ def test_stat_shows_head_title_and_labels(root: Path) -> None:
 def test_turns_are_listed_with_the_numbers_that_a_fork_takes(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "before")
-    assert "no turn of demo is known" in steno("turns", "demo").err
+    assert "demo has no turn" in steno("turns", "demo").err
     for said in ('"first"', '[{"type":"text","text":"second"}]'):
         steno("emit", "demo", "TurnBegin", f'{{"user_input":{said}}}', "--timestamp", "1764000000")
         steno("emit", "demo", "TurnEnd")
-    told = steno("turns", "demo", "--json").documents
-    assert told == [
+    printed = steno("turns", "demo", "--json").documents
+    assert printed == [
         {"turn": 0, "cursor": "0:1", "timestamp": 1764000000.0, "at": "0:1", "user_input": "first"},
         {"turn": 1, "cursor": "0:3", "timestamp": 1764000000.0, "at": "0:1",
          "user_input": [{"type": "text", "text": "second"}]},

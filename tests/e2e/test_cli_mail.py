@@ -1,4 +1,4 @@
-"""`steno dmail`: a message back to a checkpoint, sent, looked at and delivered."""
+"""`steno dmail`: a message back to a checkpoint, sent, shown and delivered."""
 
 import time
 from pathlib import Path
@@ -38,15 +38,15 @@ def test_a_mail_is_sent_shown_and_delivered(steno: Steno) -> None:
     conversation = steno("show", "demo").out
     assert "after" not in conversation
     assert "look in tests/unit" in conversation
-    assert "no D-Mail waits" in steno("dmail", "show", "demo").err
+    assert "no D-Mail is pending" in steno("dmail", "show", "demo").err
 
 
-def test_the_documents_of_a_mail(steno: Steno) -> None:
+def test_every_dmail_command_prints_its_document(steno: Steno) -> None:
     sent = steno("dmail", "send", "demo", "0", "-", "--json", stdin="from stdin").document
     assert set(sent) == ACK | {"mail_id"}
-    told = steno("dmail", "show", "demo", "--json").document
-    assert set(told) == {"session", "mail"}
-    mail = told["mail"]
+    printed = steno("dmail", "show", "demo", "--json").document
+    assert set(printed) == {"session", "mail"}
+    mail = printed["mail"]
     assert set(mail) == {"id", "checkpoint_id", "message", "cursor", "by", "at"}
     assert (mail["id"], mail["message"]) == (sent["mail_id"], "from stdin")
     assert (mail["checkpoint_id"], mail["cursor"]) == (0, "0:1")
@@ -64,7 +64,7 @@ def test_the_checkpoint_of_a_delivery_can_be_shown_to_the_model(steno: Steno) ->
     assert "<system>CHECKPOINT 0</system>" in steno("show", "demo").out
 
 
-def test_a_delivery_that_is_named_never_takes_another_mail(steno: Steno) -> None:
+def test_a_delivery_with_an_id_delivers_no_other_mail(steno: Steno) -> None:
     first = steno("dmail", "send", "demo", "0", "first").out.strip()
     assert steno("dmail", "deliver", "demo", first, "--json").document["mail"] is None
     second = steno("dmail", "send", "demo", "0", "second").out.strip()
@@ -72,7 +72,7 @@ def test_a_delivery_that_is_named_never_takes_another_mail(steno: Steno) -> None
     assert steno("dmail", "show", "demo").out.startswith(second)
 
 
-def test_one_waits_at_a_time_and_only_at_a_checkpoint_that_is_there(steno: Steno) -> None:
+def test_one_mail_is_pending_at_a_time_at_an_existing_checkpoint(steno: Steno) -> None:
     assert steno("dmail", "send", "demo", "7", "nowhere").code == 4
     assert steno("dmail", "deliver", "demo").code == 4
     assert steno("dmail", "send", "demo", "0", "first").code == 0
@@ -81,11 +81,11 @@ def test_one_waits_at_a_time_and_only_at_a_checkpoint_that_is_there(steno: Steno
     assert ran.error["outcome"] == "not_applied"
 
 
-def test_a_mail_that_says_nothing_is_a_wrong_command_line(steno: Steno) -> None:
+def test_an_empty_mail_is_wrong_usage(steno: Steno) -> None:
     for text in ("", "-"):
         ran = steno("dmail", "send", "demo", "0", text, stdin="")
         assert (ran.code, ran.out) == (2, "")
-        assert "a D-Mail has to say something" in ran.err
+        assert "a D-Mail must not be empty" in ran.err
 
 
 def test_a_repeated_send_is_one_mail(steno: Steno) -> None:
@@ -95,7 +95,7 @@ def test_a_repeated_send_is_one_mail(steno: Steno) -> None:
     assert steno("dmail", "show", "demo").out == ""
 
 
-def test_a_repeated_delivery_gets_its_first_answer_also_when_another_mail_waits(
+def test_a_repeated_delivery_gets_its_first_answer(
     steno: Steno,
 ) -> None:
     first = steno("dmail", "send", "demo", "0", "first").out.strip()
@@ -109,5 +109,5 @@ def test_a_repeated_delivery_gets_its_first_answer_also_when_another_mail_waits(
         ran = steno("dmail", "deliver", "demo", "--key", "d1")
         assert (ran.code, ran.out) == (0, "1:3\n")
         assert "delivered" not in ran.err
-        assert "the key d1 had been applied before" in ran.err
+        assert "the key d1 was applied before" in ran.err
     assert steno("dmail", "show", "demo").out.startswith("m2 ")

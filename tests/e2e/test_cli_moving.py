@@ -1,4 +1,4 @@
-"""`steno export` and `steno import`: sessions out of steno and into it, whole or not at all."""
+"""`steno export` and `steno import`: sessions moved whole or not at all."""
 
 import errno
 import fcntl
@@ -14,8 +14,8 @@ import pytest
 
 from steno import connect_sync
 from steno._system.folders import sync_folder
-from steno.cli.commands import import_sessions
-from steno.cli.transfer import destination, kimi_folder
+from steno.cli import destination, kimi_folder
+from steno.cli.commands import import_
 from steno_protocol.errors import Exists
 from support.command import Steno
 from support.kimi_tree import STRANGE, furnish, plant, tree_of
@@ -43,16 +43,18 @@ def _told(root: Path) -> Steno:
 
 
 @pytest.mark.parametrize("form", ["markdown", "kimi"])
-def test_an_export_into_no_folder_names_that_folder(root: Path, tmp_path: Path, form: str) -> None:
+def test_an_export_into_a_missing_folder_names_the_folder(
+    root: Path, tmp_path: Path, form: str
+) -> None:
     steno = _told(root)
     ran = steno("export", "demo", "--format", form, "-o", str(tmp_path / "no" / "x"))
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith(f"steno: {tmp_path}/no is no folder: make it")
+    assert ran.err.startswith(f"steno: {tmp_path}/no is no folder: create it")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("form", ["markdown", "json"])
-def test_an_export_to_a_dash_goes_where_it_goes_without(root: Path, form: str) -> None:
+def test_an_export_to_a_dash_goes_to_stdout(root: Path, form: str) -> None:
     steno = _told(root)
     plain = steno("export", "demo", "--format", form)
     dashed = steno("export", "demo", "--format", form, "-o", "-")
@@ -64,10 +66,10 @@ def test_an_export_to_a_dash_goes_where_it_goes_without(root: Path, form: str) -
 def test_a_folder_cannot_be_exported_to_a_dash(root: Path) -> None:
     ran = _told(root)("export", "demo", "--format", "kimi", "-o", "-")
     assert (ran.code, ran.out) == (2, "")
-    assert "say with -o where" in ran.err
+    assert "name it with -o" in ran.err
 
 
-def test_an_empty_id_to_import_under_is_none(root: Path, tmp_path: Path) -> None:
+def test_an_import_refuses_an_empty_id(root: Path, tmp_path: Path) -> None:
     steno = _told(root)
     assert steno("export", "demo", "--format", "kimi", "-o", str(tmp_path / "demo")).code == 0
     for folder in (tmp_path / "demo", tmp_path):
@@ -103,7 +105,7 @@ def test_markdown_is_the_conversation_with_its_calls_and_results(root: Path) -> 
         assert expected in text
 
 
-def test_json_has_all_records_events_and_happenings_in_one_document(root: Path) -> None:
+def test_json_has_all_records_events_and_the_timeline(root: Path) -> None:
     steno = _told(root)
     document = json.loads(steno("export", "demo", "--json").out)
     assert set(document) == {
@@ -120,7 +122,7 @@ def test_json_has_all_records_events_and_happenings_in_one_document(root: Path) 
     assert json.loads(steno("export", "demo", "--format", "json").out) == document
 
 
-def test_a_file_is_made_whole_and_never_written_over(root: Path, tmp_path: Path) -> None:
+def test_a_file_is_created_whole_and_never_overwritten(root: Path, tmp_path: Path) -> None:
     steno = _told(root)
     path = tmp_path / "demo.md"
     ran = steno("export", "demo", "-o", str(path))
@@ -129,11 +131,11 @@ def test_a_file_is_made_whole_and_never_written_over(root: Path, tmp_path: Path)
     again = steno("export", "demo", "-o", str(path), "--json")
     assert (again.code, again.error["code"]) == (1, "exists")
     assert names_in(tmp_path) == ["demo.md"]
-    told = steno("export", "demo", "--format", "json", "-o", str(tmp_path / "x"), "--json")
-    assert told.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
+    printed = steno("export", "demo", "--format", "json", "-o", str(tmp_path / "x"), "--json")
+    assert printed.document == {"session": "demo", "format": "json", "path": str(tmp_path / "x")}
 
 
-def test_a_kimi_folder_has_the_lines_without_what_steno_added(root: Path, tmp_path: Path) -> None:
+def test_a_kimi_folder_has_the_lines_without_the_keys_of_steno(root: Path, tmp_path: Path) -> None:
     steno = _told(root)
     assert steno("export", "demo", "--format", "kimi").code == 2
     folder = tmp_path / "copy"
@@ -176,7 +178,7 @@ def test_export_and_import_in_turn_change_nothing_more(root: Path, tmp_path: Pat
     furnish(session)
     steno = Steno(root)
     assert steno("import", str(session.folder), "demo").code == 0
-    # A revert and stamps, here and in the subagent, and labels that kimi-cli has no name for.
+    # A revert and stamps, here and in the subagent, and labels, which kimi-cli does not have.
     assert steno("append", "demo", "ours").code == 0
     assert steno("revert", "demo", "1").code == 0
     assert steno("emit", "demo", "TurnEnd").code == 0
@@ -202,7 +204,7 @@ def test_export_and_import_in_turn_change_nothing_more(root: Path, tmp_path: Pat
     assert {**new, "session": "demo"} == old
 
 
-def test_an_export_from_another_machine_has_lines_and_title_and_says_so(
+def test_an_export_from_another_machine_has_lines_and_title_only(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     steno = _told(root)
@@ -238,8 +240,8 @@ def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_pat
     for arguments in (("--json",), ("--format", "kimi", "-o", str(tmp_path / "copy")), ()):
         ran = steno("export", "demo", *arguments)
         assert ran.code == 0
-        assert "1 line was no record and was passed over" in ran.err
-    # What bears no stamp of ours stays byte for byte what it was.
+        assert "1 line was no record and was skipped" in ran.err
+    # A line without a stamp of steno is unchanged byte for byte.
     assert (tmp_path / "copy" / "context.jsonl").read_text() == (
         '{"role":"user","content":"a"}\n{"role":"user", "content":"b"}\n'
     )
@@ -248,9 +250,7 @@ def test_damaged_lines_are_left_out_of_an_export_and_counted(root: Path, tmp_pat
 # --- import --------------------------------------------------------------------------------------
 
 
-def test_an_export_for_kimi_comes_back_as_the_session_that_it_was(
-    root: Path, tmp_path: Path
-) -> None:
+def test_an_imported_kimi_export_equals_the_session(root: Path, tmp_path: Path) -> None:
     steno = _told(root)
     copy = str(tmp_path / "copy")
     steno("export", "demo", "--format", "kimi", "-o", copy)
@@ -267,7 +267,7 @@ def test_an_export_for_kimi_comes_back_as_the_session_that_it_was(
     assert steno("append", "team/again", "more").out == "0:7\n"
 
 
-def test_a_tree_is_taken_in_byte_for_byte_and_a_repeat_changes_nothing(
+def test_a_tree_is_imported_byte_for_byte_and_a_repeat_changes_nothing(
     root: Path, tmp_path: Path
 ) -> None:
     planted = plant(tmp_path / "kimi" / "sessions", strange=True)
@@ -291,7 +291,7 @@ def test_a_tree_is_taken_in_byte_for_byte_and_a_repeat_changes_nothing(
     assert steno("append", f"kimi/{planted[1].id}", "ours").code == 0
     assert steno("revert", f"kimi/{planted[1].id}", "0").code == 0
     again = steno("import", str(tmp_path / "kimi"), "kimi", "--json")
-    assert (again.code, {told["state"] for told in again.documents}) == (0, {"there"})
+    assert (again.code, {printed["state"] for printed in again.documents}) == (0, {"there"})
     assert len(steno("sessions").out.splitlines()) == len(planted)
     assert STRANGE in b"".join(
         path.read_bytes()
@@ -299,7 +299,7 @@ def test_a_tree_is_taken_in_byte_for_byte_and_a_repeat_changes_nothing(
     )
 
 
-def test_a_context_that_is_a_file_by_itself_becomes_a_session(root: Path, tmp_path: Path) -> None:
+def test_a_context_outside_a_folder_becomes_a_session(root: Path, tmp_path: Path) -> None:
     name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / f"{name}.jsonl").write_text('{"role":"user","content":"old"}\n')
@@ -309,7 +309,7 @@ def test_a_context_that_is_a_file_by_itself_becomes_a_session(root: Path, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["root", "mount"])
-def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
+def test_a_session_in_the_old_format_is_listed_and_imported(
     root: Path, tmp_path: Path, kind: str
 ) -> None:
     name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
@@ -325,10 +325,10 @@ def test_a_session_in_the_old_format_is_listed_and_taken_in_as_the_listing_says(
     ran = steno("sessions")
     assert ran.out.split()[0] == f"{prefix}work/{name}"
     assert ran.out.endswith("(old format)\n")
-    assert "`steno import FILE ID` takes one in" in ran.err
-    told = steno("sessions", "--json").document
-    assert told["sessions"] == []
-    assert [each["session"] for each in told["flat"]] == [f"{prefix}work/{name}"]
+    assert "`steno import FILE ID` imports one" in ran.err
+    printed = steno("sessions", "--json").document
+    assert printed["sessions"] == []
+    assert [each["session"] for each in printed["flat"]] == [f"{prefix}work/{name}"]
     for refused in (("show",), ("append", "x", "--create")):
         ran = steno(refused[0], f"{prefix}work/{name}", *refused[1:])
         assert ran.code in {1, 4}
@@ -392,7 +392,7 @@ def test_work_directories_and_their_last_sessions_are_imported_and_shown(
     assert names_in(root / "sessions" / ".imports") == []
 
 
-def test_an_upload_that_is_called_like_an_old_session_is_none(root: Path, tmp_path: Path) -> None:
+def test_an_upload_named_like_an_old_session_is_no_session(root: Path, tmp_path: Path) -> None:
     name = "0199f1c2-5b1e-7a90-8000-3d1c5e9b7a11"
     (tmp_path / "demo" / "uploads").mkdir(parents=True)
     (tmp_path / "demo" / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
@@ -412,7 +412,7 @@ def test_an_import_keeps_and_reports_damaged_lines(root: Path, tmp_path: Path) -
     steno = Steno(root)
     ran = steno("import", str(folder))
     assert (ran.code, ran.out) == (0, "hurt\n")
-    assert ran.err == "steno: 3 lines are no records in hurt: kept, and passed over by readers\n"
+    assert ran.err == "steno: 3 lines are no records in hurt: kept, and skipped by readers\n"
     assert (root / "sessions" / "hurt" / "context.jsonl").read_bytes() == content
     assert [each["record"]["content"] for each in steno("read", "hurt", "--json").documents] == [
         "a", "b",
@@ -427,14 +427,14 @@ def test_an_import_reports_failures_and_continues(root: Path, tmp_path: Path) ->
     steno("append", "taken", "something else")
     ran = steno("import", str(tmp_path))
     assert (ran.code, ran.out) == (1, "good\n")
-    assert "has space is left out: the path " in ran.err
-    assert "steno: taken is left out: another session lies at" in ran.err
+    assert "has space is left out: its path " in ran.err
+    assert "steno: taken is left out: another session is at" in ran.err
     assert "steno: 2 sessions of 3 left out" in ran.err
-    told = steno("import", str(tmp_path), "--json").documents
-    assert {(each["session"], each["state"]) for each in told} == {
+    printed = steno("import", str(tmp_path), "--json").documents
+    assert {(each["session"], each["state"]) for each in printed} == {
         (None, "left_out"), ("good", "there"), ("taken", "left_out"),
     }  # fmt: skip
-    assert {frozenset(each) for each in told} == {
+    assert {frozenset(each) for each in printed} == {
         frozenset({"session", "folder", "head", "bytes", "damaged", "state", "why"})
     }
     one = steno("import", str(tmp_path / "taken"), "--json")
@@ -442,7 +442,7 @@ def test_an_import_reports_failures_and_continues(root: Path, tmp_path: Path) ->
     assert "something else" in steno("show", "taken").out
 
 
-def test_what_is_no_session_or_no_place_for_one_is_refused(root: Path, tmp_path: Path) -> None:
+def test_an_import_refuses_other_files_and_impossible_ids(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
     assert steno("import", str(tmp_path / "nowhere")).code == 4
     assert steno("import", str(tmp_path)).code == 4
@@ -454,9 +454,7 @@ def test_what_is_no_session_or_no_place_for_one_is_refused(root: Path, tmp_path:
     assert steno("import", str(tmp_path), "../x").code == 1
 
 
-def test_an_import_that_was_killed_leaves_nothing_that_is_seen_or_stays(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_killed_import_leaves_nothing_visible_or_permanent(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
     (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
     left = root / "sessions" / ".imports" / "session"
@@ -468,7 +466,7 @@ def test_an_import_that_was_killed_leaves_nothing_that_is_seen_or_stays(
     assert steno("sessions").out.startswith("demo ")
 
 
-def test_two_imports_do_not_meet(root: Path, tmp_path: Path) -> None:
+def test_a_second_import_at_the_same_time_is_refused(root: Path, tmp_path: Path) -> None:
     steno = Steno(root)
     (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
     (root / "sessions" / ".imports").mkdir(parents=True)
@@ -491,14 +489,14 @@ def test_a_copy_that_fails_leaves_no_session(
     def full(_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(import_sessions, "sync_folder", full)
+    monkeypatch.setattr(import_, "sync_folder", full)
     assert command("import", str(tmp_path), "demo") == 1
     assert "No space left on device" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
     assert names_in(root / "sessions" / ".imports") == []
 
 
-def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
+def test_an_import_syncs_every_folder_on_the_path(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "context.jsonl").write_text('{"role":"user","content":"x"}\n')
@@ -509,7 +507,7 @@ def test_an_import_and_its_repeat_have_each_name_on_the_way_on_the_disk(
         synced.append(path)
         sync_folder(path)
 
-    monkeypatch.setattr(import_sessions, "sync_folder", record)
+    monkeypatch.setattr(import_, "sync_folder", record)
     above = {root, root / "sessions", root / "sessions" / "team"}
     assert command("import", str(tmp_path), "team/demo") == 0
     assert above - {root / "sessions" / "team"} <= set(synced)  # the last one as it is moved there
@@ -525,27 +523,27 @@ def command(*arguments: str) -> int:
     return main(arguments)
 
 
-def test_a_session_that_is_rewritten_while_it_is_copied_is_not_taken(
+def test_a_session_rewritten_during_the_copy_is_not_imported(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     context = tmp_path / "context.jsonl"
     context.write_text('{"role":"user","content":"x"}\n')
     monkeypatch.setenv("STENO_HOME", str(root))
-    copy = import_sessions._copy
+    copy = import_._copy
 
     def copy_while_rewritten(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]
         context.rename(tmp_path / "context_1.jsonl")
         context.write_text("")
 
-    monkeypatch.setattr(import_sessions, "_copy", copy_while_rewritten)
+    monkeypatch.setattr(import_, "_copy", copy_while_rewritten)
     assert command("import", str(tmp_path), "demo") == 1
     assert "was rewritten while it was copied" in capfd.readouterr().err
     assert not (root / "sessions" / "demo").exists()
 
 
 @pytest.mark.parametrize("has_call", [True, False])
-def test_a_folder_never_takes_the_place_of_another_be_it_empty(
+def test_a_folder_never_replaces_another_even_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
 ) -> None:
     if not has_call:
@@ -563,7 +561,7 @@ def test_a_folder_never_takes_the_place_of_another_be_it_empty(
 
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP])
-def test_a_file_is_written_whole_where_files_have_one_name_only(
+def test_a_file_is_created_whole_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -600,7 +598,7 @@ def test_a_full_disk_error_names_the_file(root: Path, tmp_path: Path, kind: str)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_two_make_at_once_is_made_by_one(tmp_path: Path) -> None:
+def test_only_one_of_two_concurrent_exports_creates_the_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     barrier = threading.Barrier(2)
     outcomes: list[bool] = []
@@ -624,7 +622,7 @@ def test_a_file_that_two_make_at_once_is_made_by_one(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["file"]
 
 
-def test_no_session_is_taken_in_under_an_id_that_names_uploads(root: Path, tmp_path: Path) -> None:
+def test_no_session_is_imported_under_an_id_with_uploads(root: Path, tmp_path: Path) -> None:
     source = tmp_path / "uploads"
     source.mkdir()
     (source / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')

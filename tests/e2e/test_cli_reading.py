@@ -1,4 +1,4 @@
-"""The subcommands that print sessions and records, as a shell calls them."""
+"""The commands that print sessions and records."""
 
 import json
 import os
@@ -40,24 +40,24 @@ def test_sessions_are_listed_by_prefix_with_their_sizes(root: Path) -> None:
     assert "no session that begins with 'none'" in empty.err
 
 
-def test_the_beginning_of_an_id_will_do_when_only_one_session_begins_so(root: Path) -> None:
+def test_a_unique_prefix_names_the_session(root: Path) -> None:
     steno = Steno(root)
     for session in ("demo", "team/a", "team/b"):
         steno("append", session, f"in {session}")
     ran = steno("read", "de")
     assert contents_of(ran) == ["in demo"]
-    assert ran.err == "steno: there is no session de; demo is the one that begins so\n"
+    assert ran.err == "steno: there is no session de; only demo begins with it\n"
     several = steno("read", "te", "--json")
     assert (several.code, several.out) == (4, "")
     assert "team/a, team/b" in several.error["message"]
     assert steno("read", "none").code == 4
-    # What is not found in a session that is there is not looked for in another one.
+    # A position missing in an existing session is not searched for in another one.
     for _ in range(2):
         missing = steno("revert", "demo", "7")
         assert missing.code == 4
         assert missing.err.startswith("steno: checkpoint 7 does not exist")
         steno("append", "demo-2", "x")
-    # What creates a session creates the one that is named.
+    # A command that creates a session takes no prefix.
     steno("append", "tea", "x")
     assert contents_of(steno("read", "tea")) == ["x"]
 
@@ -86,7 +86,7 @@ def test_read_prints_the_lines_of_the_file_byte_for_byte(root: Path) -> None:
     assert documents == [{"cursor": "0:3", "record": records_in(root, "demo")[3]}]
 
 
-def test_a_generation_that_was_left_behind_is_read_as_it_was(root: Path) -> None:
+def test_a_past_generation_is_read_unchanged(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", stdin=lines_of("a", "b"))
     steno("clear", "demo")
@@ -129,7 +129,7 @@ def test_tail_prints_the_last_records(root: Path) -> None:
         "wire --after", "wire --until", "replay --after", "tail --wire --after",
     ],
 )  # fmt: skip
-def test_a_position_behind_the_end_is_not_found_and_prints_nothing(root: Path, words: str) -> None:
+def test_a_position_beyond_the_end_is_not_found_and_prints_nothing(root: Path, words: str) -> None:
     steno = Steno(root)
     steno("append", "demo", "--batch", stdin=lines_of("a", "b"))
     steno("emit", "demo", "TurnBegin")
@@ -143,16 +143,14 @@ def test_a_position_behind_the_end_is_not_found_and_prints_nothing(root: Path, w
 
 
 @pytest.mark.parametrize("command", ["read", "wire", "replay"])
-def test_a_span_that_ends_before_it_begins_is_a_wrong_command_line(
-    root: Path, command: str
-) -> None:
+def test_a_span_that_ends_before_it_begins_is_wrong_usage(root: Path, command: str) -> None:
     steno = Steno(root)
     steno("append", "demo", "--batch", stdin=lines_of("a", "b"))
     steno("emit", "demo", "TurnBegin")
     assert steno(command, "demo", "--after", "0:1", "--until", "0:1").code == 0
     ran = steno(command, "demo", "--after", "0:2", "--until", "0:1")
     assert (ran.code, ran.out) == (2, "")
-    assert "0:1 lies before 0:2" in ran.err
+    assert "0:1 is before 0:2" in ran.err
 
 
 def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -> None:
@@ -178,7 +176,7 @@ def test_tail_follows_across_a_rewrite_and_a_restart_of_the_daemon(root: Path) -
             follower.kill()
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(root: Path) -> None:
+def test_a_closed_pipe_is_no_failure(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "--batch", stdin=lines_of(*("x" * 1000 for _ in range(1000))))
     with steno.begin("read", "demo", stderr=subprocess.PIPE) as reader:
@@ -218,7 +216,7 @@ def _conversation(root: Path) -> Steno:
     return Steno(root)
 
 
-def test_show_gives_a_person_the_whole_conversation(root: Path) -> None:
+def test_show_prints_the_whole_conversation(root: Path) -> None:
     steno = _conversation(root)
     shown = steno("show", "demo").out
     for expected in (
@@ -254,7 +252,7 @@ def test_show_is_coloured_on_a_terminal_only_and_fits_into_it(root: Path) -> Non
         assert max(map(len, plain.splitlines())) <= columns
 
 
-def test_a_record_cannot_steer_the_terminal_of_who_reads_it(root: Path) -> None:
+def test_a_record_cannot_control_the_terminal(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "\u009b2J and \u202e and \x1b[2J")
     piped = steno("read", "demo").out
@@ -267,7 +265,7 @@ def test_a_record_cannot_steer_the_terminal_of_who_reads_it(root: Path) -> None:
     assert json.loads(steno.on_terminal(80, "read", "demo")) == json.loads(piped)
 
 
-def test_show_as_json_is_the_state_a_model_is_given(root: Path) -> None:
+def test_show_as_json_is_the_state_that_a_model_receives(root: Path) -> None:
     state = _conversation(root)("show", "demo", "--json").document
     assert set(state) == {
         "session", "head", "generation", "system_prompt", "token_count",
@@ -280,7 +278,7 @@ def test_show_as_json_is_the_state_a_model_is_given(root: Path) -> None:
     )  # fmt: skip
 
 
-def test_show_looks_into_the_past(root: Path) -> None:
+def test_show_prints_past_states(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", stdin=lines_of("first", "second"))
     steno("clear", "demo")
@@ -292,7 +290,7 @@ def test_show_looks_into_the_past(root: Path) -> None:
     assert steno("show", "demo").out == ""
 
 
-def test_show_follows_what_is_written(root: Path) -> None:
+def test_show_follows_new_records(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "one")
     with steno.begin("show", "demo", "-f") as follower:
@@ -302,12 +300,12 @@ def test_show_follows_what_is_written(root: Path) -> None:
             steno("append", "demo", "two")
             assert [follower.stdout.readline() for _ in range(3)][1] == "  two\n"
             steno("clear", "demo")
-            assert follower.stdout.readline().startswith("── cleared: nothing stays ")
+            assert follower.stdout.readline().startswith("── cleared: no line stays ")
         finally:
             follower.kill()
 
 
-def test_an_interrupted_follower_says_so_with_its_exit_code(root: Path) -> None:
+def test_an_interrupted_follower_exits_with_130(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "one")
     with steno.begin("tail", "-f", "demo", stderr=subprocess.PIPE) as follower:
@@ -331,14 +329,14 @@ def test_tail_starts_a_killed_daemon_again_and_says_so(root: Path, session: str)
         try:
             assert "one" in follower.stdout.readline()
             os.kill(steno("status", "--json").document["pid"], signal.SIGKILL)
-            told = follower.stderr.readline()
+            printed = follower.stderr.readline()
             pid = steno("status", "--json").document["pid"]
-            assert f"was killed and runs again, as pid {pid};" in told
+            assert f"was killed and runs again, as pid {pid};" in printed
             folder = root / ("tree/demo" if ":" in session else "sessions/demo")
             with (folder / "context.jsonl").open("ab") as file:
                 file.write(foreign("theirs"))
             if ":" not in session:
-                # Nobody else is expected there: the next command notices.
+                # No daemon is running now: the next command notices.
                 steno("append", session, "two")
             assert "theirs" in follower.stdout.readline()
         finally:

@@ -10,7 +10,7 @@ import pytest
 
 from steno.cli.command_limits import CHECK_HANDLES_MAX
 from steno.cli.exits import Exit
-from steno.cli.transcripts.find import LocalFolder
+from steno.cli.transcripts import LocalFolder
 from support.command import Steno
 from support.daemons import end_daemon_of
 from support.lines import foreign, line
@@ -29,7 +29,7 @@ def steno(root: Path) -> Iterator[Steno]:
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
-    """A damaged transcript that nobody has written for a while."""
+    """A damaged transcript that was not written for a while."""
     file = tmp_path / "talk.jsonl"
     file.write_bytes(DAMAGED)
     os.utime(file, (1e9, 1e9))
@@ -58,18 +58,18 @@ def test_a_transcript_is_verified_without_a_daemon(steno: Steno, talk: Path) -> 
 
 
 def test_a_check_of_a_file_is_json_of_a_documented_shape(steno: Steno, talk: Path) -> None:
-    told = steno("verify", str(talk), "--json").document
-    assert told.keys() == {
+    printed = steno("verify", str(talk), "--json").document
+    assert printed.keys() == {
         "session", "path", "generation", "files", "findings", "damage", "notes",
     }  # fmt: skip
-    assert (told["session"], told["path"], told["damage"]) == (None, str(talk), 4)
-    assert [(each["kind"], each["remedy"]) for each in told["findings"]] == [
+    assert (printed["session"], printed["path"], printed["damage"]) == (None, str(talk), 4)
+    assert [(each["kind"], each["remedy"]) for each in printed["findings"]] == [
         ("welded", "split"), ("not_json", "cut"), ("welded", "split"), ("torn", "cut"),
     ]  # fmt: skip
-    assert told["findings"][0].keys() == {
+    assert printed["findings"][0].keys() == {
         "file", "kind", "what", "damage", "offset", "bytes", "line", "records", "remedy",
     }  # fmt: skip
-    assert told["files"][0].keys() == {"file", "bytes", "lines", "records", "crc"}
+    assert printed["files"][0].keys() == {"file", "bytes", "lines", "records", "crc"}
 
 
 def test_a_repair_is_shown_first_and_carried_out_with_apply(steno: Steno, talk: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_second_repair_keeps_both_originals(steno: Steno, talk: Path) -> None:
     steno("repair", str(talk), "--apply")
     talk.write_bytes(MENDED + b"oops\n")
     os.utime(talk, (1e9, 1e9))
-    told = steno("repair", str(talk), "--apply", "--json").document
-    assert told["applied"]
-    assert told["kept_in"] == str(talk.with_name("talk.jsonl.before-repair-2"))
+    printed = steno("repair", str(talk), "--apply", "--json").document
+    assert printed["applied"]
+    assert printed["kept_in"] == str(talk.with_name("talk.jsonl.before-repair-2"))
     assert talk.with_name("talk.jsonl.before-repair-1").read_bytes() == DAMAGED
     assert talk.read_bytes() == MENDED
 
@@ -119,15 +119,15 @@ def test_a_folder_is_checked_and_repaired_file_by_file(steno: Steno, talk: Path)
     nest.mkdir(parents=True)
     (nest / "cut.jsonl").write_bytes(b"garbage\n")
     (nest.parent / "other.jsonl").write_bytes(b'{"a":1}\n[2]\n')
-    told = steno("verify", str(talk.parent), "--json").documents
-    found = {Path(each["path"]).name: (each["damage"], each["notes"]) for each in told}
+    printed = steno("verify", str(talk.parent), "--json").documents
+    found = {Path(each["path"]).name: (each["damage"], each["notes"]) for each in printed}
     assert found == {"talk.jsonl": (4, 0), "other.jsonl": (0, 1)}
     assert steno("repair", str(talk.parent), "--apply").code == Exit.DONE
     assert talk.read_bytes() == MENDED
     assert (nest / "cut.jsonl").read_bytes() == b"garbage\n"
 
 
-def test_a_folder_of_any_number_of_files_is_checked_with_a_few_handles(tmp_path: Path) -> None:
+def test_a_folder_of_many_files_is_checked_with_few_handles(tmp_path: Path) -> None:
     names = [f"context_{number}.jsonl" for number in range(1, 2 * CHECK_HANDLES_MAX)]
     for name in names:
         (tmp_path / name).write_bytes(A)
@@ -145,15 +145,15 @@ def test_a_tree_of_another_program_is_checked_as_sessions(steno: Steno, tmp_path
         line({"role": "_checkpoint", "id": 1}) + line({"role": "_checkpoint", "id": 0}) + A
     )
     (folder / "context_2.jsonl").write_bytes(A)
-    told = steno("verify", str(folder.parent), "--json")
-    assert told.code == Exit.DAMAGED
-    assert [(each["kind"], each["file"]) for each in told.document["findings"]] == [
+    printed = steno("verify", str(folder.parent), "--json")
+    assert printed.code == Exit.DAMAGED
+    assert [(each["kind"], each["file"]) for each in printed.document["findings"]] == [
         ("checkpoint_order", "context.jsonl"),
         ("generation_gap", "context_1.jsonl"),
     ]
 
 
-def test_what_is_no_file_is_refused_in_words(steno: Steno, tmp_path: Path) -> None:
+def test_a_target_that_is_no_file_is_an_error(steno: Steno, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     ran = steno("verify", str(tmp_path / "pipe.jsonl"))
     assert (ran.code, "neither a file nor a folder" in ran.err) == (Exit.FAILED, True)
@@ -162,7 +162,7 @@ def test_what_is_no_file_is_refused_in_words(steno: Steno, tmp_path: Path) -> No
     assert steno("verify", "--all", "demo").code == Exit.USAGE
 
 
-def test_links_that_are_met_are_not_followed(steno: Steno, talk: Path) -> None:
+def test_links_below_the_target_are_not_followed(steno: Steno, talk: Path) -> None:
     folder = talk.parent / "links"
     folder.mkdir()
     (folder / "link.jsonl").symlink_to(talk)
@@ -203,15 +203,15 @@ def test_all_sessions_are_verified(steno: Steno) -> None:
     for session in ("one", "two"):
         steno("append", session, "hi")
     damage_context(steno.root, "two", b"garbage\n" + A)
-    told = steno("verify", "--all", "--json")
-    assert told.code == Exit.DAMAGED
-    assert [(each["session"], each["damage"]) for each in told.documents] == [
+    printed = steno("verify", "--all", "--json")
+    assert printed.code == Exit.DAMAGED
+    assert [(each["session"], each["damage"]) for each in printed.documents] == [
         ("one", 0),
         ("two", 1),
     ]
 
 
-def test_a_session_that_a_daemon_has_open_is_not_repaired_behind_its_back(steno: Steno) -> None:
+def test_a_session_open_in_a_daemon_is_not_repaired_in_place(steno: Steno) -> None:
     steno("append", "demo", "hi")
     folder = steno.root / "sessions" / "demo"
     ran = steno("repair", str(folder / "context.jsonl"), "--apply", "--json")
@@ -234,7 +234,7 @@ def test_a_session_of_steno_is_repaired_by_steno_only(steno: Steno) -> None:
 
 
 @pytest.mark.parametrize("name", ["state.json", "context.mark", "timeline.jsonl"])
-def test_a_folder_where_a_file_should_be_is_a_finding(steno: Steno, name: str) -> None:
+def test_a_folder_in_place_of_a_file_is_a_finding(steno: Steno, name: str) -> None:
     steno("append", "demo", "hi")
     steno("stop")
     folder = steno.root / "sessions" / "demo"
@@ -253,7 +253,7 @@ def test_an_ambiguous_target_is_reported(steno: Steno) -> None:
     assert not (steno.root / "sessions" / "tests").exists()
 
 
-def test_a_folder_is_checked_also_where_a_session_has_no_context_or_a_strange_one(
+def test_a_session_without_a_regular_context_is_checked(
     root: Path,
 ) -> None:
     tree = root / "copies"
@@ -270,7 +270,7 @@ def test_a_folder_is_checked_also_where_a_session_has_no_context_or_a_strange_on
     assert "move the newest generation, context_1.jsonl, here" in gone
 
 
-def test_a_session_that_lost_its_present_generation_is_found_among_all_and_by_name(
+def test_verify_finds_a_session_without_a_present_generation(
     steno: Steno,
 ) -> None:
     for name in ("lost", "well"):
@@ -285,5 +285,5 @@ def test_a_session_that_lost_its_present_generation_is_found_among_all_and_by_na
     ]  # fmt: skip
     named = steno("verify", "lost")
     assert named.code == 7
-    assert "move the newest context_N.jsonl here to go on from it" in named.out
+    assert "move the newest context_N.jsonl here to continue from it" in named.out
     assert steno("verify", "nothing").code == 4

@@ -43,7 +43,7 @@ def test_grep_prints_each_match_with_session_cursor_and_time(steno: Steno) -> No
     assert [row[2][:4] for row in rows] == [time.strftime("%Y")] * 2
 
 
-def test_a_hit_as_json_has_all_that_is_needed_to_find_it(steno: Steno) -> None:
+def test_a_hit_as_json_has_its_session_cursor_and_time(steno: Steno) -> None:
     (hit,) = steno("grep", "socket", "--json").documents
     assert hit.pop("at") == pytest.approx(time.time(), abs=300)
     assert hit == {
@@ -65,7 +65,9 @@ def test_a_hit_as_json_has_all_that_is_needed_to_find_it(steno: Steno) -> None:
         (["Shell"], ["team/a"]),
     ],
 )
-def test_what_is_looked_for_and_where(steno: Steno, arguments: list[str], found: list[str]) -> None:
+def test_grep_searches_texts_thoughts_calls_and_results(
+    steno: Steno, arguments: list[str], found: list[str]
+) -> None:
     assert [hit["session"] for hit in steno("grep", "--json", *arguments).documents] == found
 
 
@@ -74,7 +76,7 @@ def test_grep_lists_each_matching_id_once(steno: Steno) -> None:
     assert steno("grep", "-l", "a.b", "--json").documents == [{"session": "team/a"}]
 
 
-def test_nothing_found_is_an_exit_code_and_no_talk(steno: Steno) -> None:
+def test_a_search_without_a_hit_exits_with_4_and_prints_nothing(steno: Steno) -> None:
     ran = steno("grep", "nowhere")
     assert (ran.code, ran.out, ran.err) == (4, "", "")
 
@@ -84,10 +86,10 @@ def test_grep_without_sessions_says_so(steno: Steno) -> None:
     assert (ran.code, ran.out, ran.err) == (4, "", "steno: no session begins with 'teams/'\n")
 
 
-def test_what_is_no_regular_expression_is_refused_in_words(steno: Steno) -> None:
+def test_an_invalid_regular_expression_is_wrong_usage(steno: Steno) -> None:
     ran = steno("grep", "(")
     assert (ran.code, ran.out) == (2, "")
-    assert "-F takes it as plain text" in ran.err
+    assert "-F searches for plain text" in ran.err
     assert steno("grep", "-F", "((").code == 4
 
 
@@ -112,10 +114,10 @@ def test_grep_counts_lines_that_are_not_records(root: Path) -> None:
     assert ran.documents == [
         {"session": "demo", "cursor": "0:0", "at": None, "role": "user", "line": "here"}
     ]
-    assert json.loads(ran.err) == {"note": "1 line was no record and was passed over"}
+    assert json.loads(ran.err) == {"note": "1 line was no record and was skipped"}
 
 
-def test_a_session_that_cannot_be_read_ends_no_search_of_the_others(root: Path) -> None:
+def test_an_unreadable_session_does_not_end_the_search(root: Path) -> None:
     steno = Steno(root)
     for name in ("a", "b", "c"):
         steno("append", name, "needle")

@@ -1,4 +1,4 @@
-"""The subcommands that look after the daemon, as a shell calls them."""
+"""The commands that manage the daemon."""
 
 import fcntl
 import io
@@ -28,14 +28,14 @@ STATUS_KEYS = {
 }  # fmt: skip
 
 
-def test_a_daemon_is_started_looked_at_and_stopped(root: Path) -> None:
+def test_a_daemon_is_started_shown_and_stopped(root: Path) -> None:
     steno = Steno(root)
     started = steno("start", "--json").document
     assert set(started) == {"started", "version", "pid", "root", "endpoint"}
     assert started["started"] is True
     again = steno("start")
     assert again.out == f"{started['endpoint']}\n"
-    assert "runs already" in again.err
+    assert "already runs" in again.err
     status = steno("status", "--json").document
     assert status.keys() >= STATUS_KEYS
     assert (status["pid"], status["root"], status["version"], status["draining"]) == (
@@ -57,7 +57,7 @@ def test_status_is_readable(root: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "clients"])
-def test_looking_at_a_daemon_starts_none(root: Path, command: str) -> None:
+def test_status_starts_no_daemon(root: Path, command: str) -> None:
     ran = Steno(root)(command)
     assert (ran.code, ran.out) == (5, "")
     assert ran.err.startswith("steno: no daemon")
@@ -86,7 +86,7 @@ def test_a_stopped_daemon_has_written_everything_and_the_next_one_knows_it(root:
 
 
 @pytest.mark.parametrize("command", ["stop", "status", "start", "sessions"])
-def test_a_daemon_that_hangs_is_named_not_mistaken_for_none(root: Path, command: str) -> None:
+def test_a_hanging_daemon_is_reported_as_running(root: Path, command: str) -> None:
     with ForegroundDaemon(root) as daemon:
         pid = daemon.pid
         os.kill(pid, signal.SIGSTOP)
@@ -105,9 +105,7 @@ def test_a_root_whose_daemon_does_not_answer_yet_cannot_be_stopped(root: Path) -
     assert f"a daemon holds {root} that does not answer yet" in ran.err
 
 
-def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_socket_outside_the_root_is_found_through_the_root(root: Path, tmp_path: Path) -> None:
     elsewhere = root / "elsewhere"
     elsewhere.mkdir()
     steno = Steno(root / "data")
@@ -118,7 +116,7 @@ def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(
     try:
         steno("append", "demo", "hi")
         assert steno("status", "--json").document["endpoint"] == f"ipc://{socket}"
-        # A socket alone means whoever answers there.
+        # A socket alone means any daemon that answers there.
         other = Steno(tmp_path)
         assert json.loads(other("read", "demo", "--socket", socket).out)["content"] == "hi"
         assert " ready " in other("logs", "--socket", socket).out
@@ -128,7 +126,7 @@ def test_a_socket_can_lie_elsewhere_and_is_found_through_the_root(
         steno("stop")
 
 
-def test_a_root_or_a_socket_that_is_no_utf8_is_refused_in_one_line(root: Path) -> None:
+def test_a_root_or_socket_that_is_not_utf8_is_an_error(root: Path) -> None:
     steno, odd = Steno(root), os.fsdecode(bytes(root) + b"/\xff")
     calls = (
         steno("status", "--root", odd),
@@ -144,12 +142,12 @@ def test_a_root_or_a_socket_that_is_no_utf8_is_refused_in_one_line(root: Path) -
     assert list(root.iterdir()) == []
 
 
-def test_a_daemon_that_cannot_listen_says_so_in_one_line(root: Path) -> None:
+def test_a_daemon_that_cannot_listen_is_an_error_on_one_line(root: Path) -> None:
     ran = _serve("--root", str(root), "--socket", "/proc/x.sock")
     assert ran.code == 1
-    told = ran.err.splitlines()[-1]
-    assert told.startswith("stenod: cannot start: cannot listen at /proc/x.sock: ")
-    assert told.endswith("; choose another --socket")
+    printed = ran.err.splitlines()[-1]
+    assert printed.startswith("stenod: cannot start: cannot listen at /proc/x.sock: ")
+    assert printed.endswith("; choose another --socket")
     assert "Traceback" not in ran.err
 
 
@@ -201,10 +199,10 @@ def test_the_log_is_followed_across_its_rotation(root: Path) -> None:
             follower.kill()
 
 
-def test_the_last_words_before_a_rotation_are_printed(
+def test_the_last_entries_before_a_rotation_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, told = tmp_path / "stenod.log", list[bytes]()
+    path, printed = tmp_path / "stenod.log", list[bytes]()
 
     class Raced(io.FileIO):
         """The log as it is read while it is rotated: the moment comes when its end was seen."""
@@ -218,15 +216,15 @@ def test_the_last_words_before_a_rotation_are_printed(
                 path.write_text("new\n")
 
     def wait(_: float) -> None:
-        if b"new\n" in told:
+        if b"new\n" in printed:
             raise KeyboardInterrupt
 
     path.write_text("first\n")
-    monkeypatch.setattr("steno.cli.commands.logs._print", lambda _, line: told.append(line))
+    monkeypatch.setattr("steno.cli.commands.logs._print", lambda _, line: printed.append(line))
     monkeypatch.setattr("steno.cli.commands.logs.time.sleep", wait)
     with pytest.raises(KeyboardInterrupt):
         _follow(path, Raced(path), Output(sys.stdout, sys.stderr, as_json=False))
-    assert told == [b"first\n", b"last\n", b"new\n"]
+    assert printed == [b"first\n", b"last\n", b"new\n"]
 
 
 def test_an_error_without_a_file_is_shown_unchanged(
@@ -238,9 +236,9 @@ def test_an_error_without_a_file_is_shown_unchanged(
         with monkeypatch.context() as stdout:
             stdout.setattr("steno.cli.entry.silence", lambda _: None)
             assert main(["logs"]) == 1
-        told = capsys.readouterr().err
-        assert words in told
-        assert ("standard input" in told) == (error.errno is not None)
+        printed = capsys.readouterr().err
+        assert words in printed
+        assert ("standard input" in printed) == (error.errno is not None)
 
 
 def test_clients_lists_the_followers_of_a_session_by_name(root: Path) -> None:
@@ -267,18 +265,18 @@ def test_a_session_without_followers_differs_from_a_missing_one(
 ) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
-    nobody = steno("clients", "dem")
-    assert (nobody.code, nobody.out) == (0, "")
-    assert nobody.err.splitlines()[-1] == "steno: demo has no followers"
+    none = steno("clients", "dem")
+    assert (none.code, none.out) == (0, "")
+    assert none.err.splitlines()[-1] == "steno: demo has no followers"
     assert steno("clients", "demo", "--json").document["clients"] == []
-    # Also what is no session but the name of a client.
+    # The name of a client is no session either.
     for form in ([], ["--json"]):
         ran = steno("clients", "root@cli", *form)
         assert (ran.code, ran.out) == (4, "")
         assert "no such session" in ran.err
 
 
-def test_a_root_that_cannot_be_used_is_a_failure_with_its_reason(root: Path) -> None:
+def test_an_unusable_root_fails_with_its_reason(root: Path) -> None:
     file = root / "file"
     file.write_text("")
     ran = Steno(root)("append", "demo", "hi", "--root", str(file))

@@ -1,4 +1,4 @@
-"""`steno show` beyond the screen and beyond today: pager, --since, times."""
+"""`steno show`: the pager, --since and times."""
 
 import re
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steno import connect_sync
-from steno.cli.time_arguments import since
+from steno.cli.since import since
 from support.command import Steno
 
 HOUR_S = 3600
@@ -30,19 +30,19 @@ def _told_over_hours(root: Path) -> Steno:
     return Steno(root)
 
 
-def test_since_begins_with_the_first_record_that_is_known_to_be_young_enough(root: Path) -> None:
+def test_since_begins_with_the_first_record_known_to_be_new_enough(root: Path) -> None:
     steno = _told_over_hours(root)
     shown = steno("show", "demo", "--since", "2h").out
     assert "early" not in shown
     assert "late" in shown
     assert "timeless" in shown
     none = steno("show", "demo", "--since", "30min")
-    assert (none.out, none.err) == ("", "steno: no record of demo lies there\n")
+    assert (none.out, none.err) == ("", "steno: demo has no record there\n")
     lines = steno("read", "demo", "--since", "2h", "--json").documents
     assert [line["record"]["content"] for line in lines] == ["late", "timeless"]
 
 
-def test_a_time_beyond_all_calendars_is_shown_as_a_number(root: Path) -> None:
+def test_a_time_beyond_the_calendar_is_shown_as_a_number(root: Path) -> None:
     with connect_sync(root) as client:
         session = client.open("demo", follow=False)
         session.append_message(
@@ -65,7 +65,7 @@ def test_since_and_json_do_not_go_together_in_show(root: Path) -> None:
     assert "steno read --since" in ran.error["message"]
 
 
-def test_a_time_is_given_as_a_span_or_as_people_write_it() -> None:
+def test_since_takes_an_age_or_a_date_and_time() -> None:
     now = time.time()
     assert since("90s") == pytest.approx(now - 90, abs=5)
     assert since("1.5h") == pytest.approx(now - 1.5 * HOUR_S, abs=5)
@@ -75,13 +75,13 @@ def test_a_time_is_given_as_a_span_or_as_people_write_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "25:61", "h", "-1h", "1e400d", "10000-01-01"])
-def test_what_is_no_time_is_refused_in_words(root: Path, text: str) -> None:
+def test_an_invalid_time_is_wrong_usage(root: Path, text: str) -> None:
     ran = Steno(root)("show", "demo", f"--since={text}")
     assert (ran.code, ran.out) == (2, "")
     assert "is no time: give 90s" in ran.err
 
 
-def test_the_time_of_a_message_is_shown_where_it_is_known_and_there_is_room(root: Path) -> None:
+def test_the_time_of_a_message_is_shown_if_known_and_there_is_room(root: Path) -> None:
     steno = _told_over_hours(root)
     heads = [line for line in steno("show", "demo").out.splitlines() if line.startswith("user")]
     day = time.strftime("%Y-%m-%d ", time.localtime(time.time() - HOUR_S))
@@ -96,7 +96,7 @@ def _long_session(root: Path, **environment: str) -> Steno:
     return Steno(root, NO_COLOR="1", **environment)
 
 
-def test_a_position_behind_the_end_is_not_found_and_shows_nothing(root: Path) -> None:
+def test_a_position_beyond_the_end_is_not_found_and_shows_nothing(root: Path) -> None:
     steno = _long_session(root)
     there = steno("show", "demo", "--at", "0:30")
     assert "message 29" in there.out
@@ -106,7 +106,7 @@ def test_a_position_behind_the_end_is_not_found_and_shows_nothing(root: Path) ->
         assert "no position 0:31: generation 0 ends at 0:30" in behind.err
 
 
-def test_what_is_higher_than_the_terminal_goes_through_the_pager(root: Path) -> None:
+def test_output_longer_than_the_terminal_is_paged(root: Path) -> None:
     steno = _long_session(root, PAGER="sed s/^/PAGED:/")
     shown = steno.on_terminal(80, "show", "demo", typed="")
     assert shown.startswith("PAGED:user")
@@ -128,10 +128,10 @@ def test_leaving_the_pager_early_is_no_error(root: Path) -> None:
     assert steno.on_terminal(80, "show", "demo", typed="").count("\n") == 1
 
 
-def test_a_pager_that_is_left_while_more_is_coming_is_no_fault(root: Path) -> None:
+def test_leaving_the_pager_during_the_output_is_no_error(root: Path) -> None:
     steno = _long_session(root, PAGER="head -n 1")
     with connect_sync(root) as client:
-        # More than a pipe holds, so that the rest meets nobody.
+        # More than a pipe holds, so that the rest is written to a closed pipe.
         client.open("demo").append_message({"role": "user", "content": "word " * 100_000})
     assert steno.on_terminal(80, "show", "demo", "--full", typed="").count("\n") == 1
 

@@ -1,4 +1,4 @@
-"""What a command makes of stdin, stdout and stderr that are not what it hoped for."""
+"""Closed, full and endless standard streams of a command."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def test_a_command_whose_stdout_is_closed_is_refused_before_anything_is_sent(roo
     assert list(root.iterdir()) == []
 
 
-def test_a_stderr_that_takes_nothing_changes_no_exit_code(root: Path) -> None:
+def test_a_full_stderr_does_not_change_the_exit_code(root: Path) -> None:
     for redirection in ("2>/dev/full", "2>&-"):
         assert run_in_shell(root, redirection, "start").code == 0
         assert run_in_shell(root, redirection, "append", "demo", "hi").code == 0
@@ -60,7 +60,7 @@ def test_a_command_whose_stderr_is_closed_does_its_work(root: Path) -> None:
         ("dmail", "send", "demo", "0", "-"),
     ],
 )
-def test_a_closed_stdin_is_wrong_usage_where_stdin_is_wanted(
+def test_a_closed_stdin_is_wrong_usage_for_a_command_that_reads_it(
     root: Path, arguments: tuple[str, ...]
 ) -> None:
     ran = run_in_shell(root, "<&-", *arguments)
@@ -69,14 +69,14 @@ def test_a_closed_stdin_is_wrong_usage_where_stdin_is_wanted(
     assert list(root.iterdir()) == []
 
 
-def test_a_closed_stdin_is_no_hindrance_where_it_is_not_wanted(root: Path) -> None:
+def test_a_closed_stdin_does_not_matter_to_other_commands(root: Path) -> None:
     assert run_in_shell(root, "<&-", "append", "demo", "hi").code == 0
     assert contents_in(root, "demo") == {"hi": 1}
     assert run_in_shell(root, "<&-", "show", "demo").code == 0
     assert run_in_shell(root, "<&-", "delete", "demo").code == 0
 
 
-def test_a_stdin_without_end_is_more_than_one_batch(root: Path) -> None:
+def test_an_endless_stdin_is_more_than_one_batch(root: Path) -> None:
     steno = Steno(root)
     endless = ["yes", '{"role":"user","content":"x"}']
     with subprocess.Popen(endless, stdout=subprocess.PIPE) as stream:
@@ -112,24 +112,24 @@ def test_a_stdin_that_is_no_text_is_wrong_usage(
     assert list(root.iterdir()) == []
 
 
-def test_all_that_is_said_beside_the_data_is_json_when_it_is_asked_for(root: Path) -> None:
+def test_messages_are_json_with_json(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
-    for arguments, told in (
-        (("wire", "demo"), "no event of demo lies there"),
-        (("turns", "demo"), "no turn of demo is known"),
-        (("stat", "de"), "there is no session de; demo is the one that begins so"),
+    for arguments, printed in (
+        (("wire", "demo"), "demo has no event there"),
+        (("turns", "demo"), "demo has no turn"),
+        (("stat", "de"), "there is no session de; only demo begins with it"),
     ):
         ran = steno(*arguments, "--json")
         assert ran.code == 0
-        assert json.loads(ran.err)["note"].startswith(told)
+        assert json.loads(ran.err)["note"].startswith(printed)
     ran = steno("append", "demo", "--json", stdin="no json\n")
     note, error = map(json.loads, ran.err.splitlines())
     assert note == {"note": "line 1 of stdin was not acknowledged"}
     assert error["error"]["code"] == "bad_request"
 
 
-def test_wrong_usage_is_json_but_for_what_the_parser_finds(root: Path) -> None:
+def test_wrong_usage_is_json_except_for_errors_of_the_parser(root: Path) -> None:
     steno = Steno(root)
     ran = steno("append", "demo", "--role", "user", "--json")
     assert (ran.code, ran.error["code"]) == (2, "bad_request")

@@ -1,4 +1,4 @@
-"""Texts and numbers on the command line that cannot be meant: told as wrong usage, nothing sent."""
+"""Impossible texts and numbers on the command line: wrong usage, and nothing is sent."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ from steno_protocol import limits
 from support.command import Steno
 
 LATIN = os.fsdecode("é".encode("latin-1"))
-"""What a program sees of an argument that is not UTF-8."""
+"""An argument that is not UTF-8, as a program receives it."""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "printed"),
     [
         (["title", "d", "a\nb"], "a title is one line without control characters"),
         (["title", "d", "\x1b[31mred"], "a title is one line without control characters"),
@@ -41,10 +41,10 @@ LATIN = os.fsdecode("é".encode("latin-1"))
         (["export", "d", "--json", "--format", "markdown"], "two formats"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(root: Path, arguments: list[str], told: str) -> None:
+def test_impossible_values_are_wrong_usage(root: Path, arguments: list[str], printed: str) -> None:
     ran = Steno(root)(*arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert told in ran.err
+    assert printed in ran.err
     assert list(root.iterdir()) == []
 
 
@@ -63,14 +63,14 @@ def test_what_cannot_be_meant_is_wrong_usage(root: Path, arguments: list[str], t
         ["emit", "d", LATIN],
     ],
 )
-def test_an_argument_that_is_no_utf8_is_wrong_usage(root: Path, arguments: list[str]) -> None:
+def test_an_argument_that_is_not_utf8_is_wrong_usage(root: Path, arguments: list[str]) -> None:
     ran = Steno(root)(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert "it is not UTF-8" in ran.err
     assert list(root.iterdir()) == []
 
 
-def test_a_speed_of_nothing_waits_for_nothing_however_it_is_written(root: Path) -> None:
+def test_speed_zero_in_any_notation_does_not_pause(root: Path) -> None:
     steno = Steno(root)
     for at in ("1", "10000"):
         assert steno("emit", "d", "x", "--timestamp", at).code == 0

@@ -1,4 +1,4 @@
-"""`steno timeline`: what ever happened to a session, as a tree; the drawing alone, and the call."""
+"""`steno timeline`: the drawing of the tree, and the command."""
 
 import json
 import re
@@ -27,14 +27,14 @@ def drawn(entries: list[TimelineEntry], head: str, width: int | None = None) -> 
 CREATED = TimelineEntry(kind="created", generation=0, by="planner")
 
 
-def test_a_session_that_was_never_rewritten_is_one_line_and_its_story() -> None:
+def test_a_session_without_rewrites_is_one_generation() -> None:
     assert drawn([CREATED], "0:3") == [
         "● generation 0 · 3 lines · now",
         "    created by planner",
     ]
 
 
-def test_a_revert_is_a_step_of_the_trunk_and_says_what_it_left_behind() -> None:
+def test_a_revert_is_a_step_of_the_trunk_with_its_line_counts() -> None:
     entries = [CREATED, rewrite("reverted", 1, 2, checkpoint_id=0, old_lines=5)]
     assert drawn(entries, "1:4") == [
         "○ generation 0 · 5 lines · context_1.jsonl",
@@ -67,12 +67,12 @@ def test_the_tree_shows_forks_mails_and_compactions() -> None:
         "compacted by planner",
         "4 lines in one summary, the rest kept",
         "reverted to checkpoint 0 by planner",
-        "1 line kept, 2 left behind; the D-Mail that waited expired",
+        "1 line kept, 2 left behind; the pending D-Mail expired",
         "damaged lines taken out by planner",
     ]
 
 
-def test_what_a_restore_abandoned_is_a_branch() -> None:
+def test_generations_abandoned_by_a_restore_are_a_branch() -> None:
     entries = [
         CREATED,
         rewrite("reverted", 1, 2, checkpoint_id=0),
@@ -96,7 +96,7 @@ def test_what_a_restore_abandoned_is_a_branch() -> None:
         "│   generation 0 restored by planner",
         "│",
         "● generation 4 · 6 lines · now",
-        "    system prompt put first by planner",
+        "    system prompt set by planner",
     ]
 
 
@@ -150,16 +150,16 @@ def test_timeline_prints_a_tree_and_json(root: Path) -> None:
     steno("append", "demo", "two")
     steno("revert", "demo", "0", "--why", "wrong turn", "--name", "critic")
     steno("restore", "demo", "0")
-    told = steno("timeline", "demo", "--json").document
-    assert set(told) == {"session", "head", "entries"}
-    assert told["head"] == "2:3"
-    assert [(entry["kind"], entry["generation"]) for entry in told["entries"]] == [
+    printed = steno("timeline", "demo", "--json").document
+    assert set(printed) == {"session", "head", "entries"}
+    assert printed["head"] == "2:3"
+    assert [(entry["kind"], entry["generation"]) for entry in printed["entries"]] == [
         ("created", 0), ("reverted", 1), ("restored", 2),
     ]  # fmt: skip
-    assert set(told["entries"][1]) == {
+    assert set(printed["entries"][1]) == {
         "kind", "generation", "kept", "at", "by", "why", "key", "details", "inferred",
     }  # fmt: skip
-    assert (told["entries"][1]["by"], told["entries"][1]["why"]) == ("critic", "wrong turn")
+    assert (printed["entries"][1]["by"], printed["entries"][1]["why"]) == ("critic", "wrong turn")
     shown = steno("timeline", "demo").out
     assert re.search(r"├─○ generation 1 .*\n│ +\d.* reverted to checkpoint 0 by critic", shown)
     assert "● generation 2 · 3 lines · now" in shown

@@ -1,4 +1,4 @@
-"""`steno service`: unit files are written, shown and removed without systemd being there."""
+"""`steno service`: unit files written, shown and removed without systemd."""
 
 import os
 import shlex
@@ -40,9 +40,7 @@ def test_units_are_written_shown_and_removed(root: Path, tmp_path: Path) -> None
     assert steno("service", "uninstall").code == 0
 
 
-def test_the_service_runs_the_daemon_of_this_root_and_the_socket_is_its_own(
-    root: Path, tmp_path: Path
-) -> None:
+def test_the_service_runs_the_daemon_of_this_root_on_its_socket(root: Path, tmp_path: Path) -> None:
     service, listening = _steno(root, tmp_path)("service", "show", "--json").document["files"]
     words = shlex.split(_setting(service["text"], "ExecStart"))
     assert words[:4] == [sys.executable, "-P", "-m", "stenod"]

@@ -1,4 +1,4 @@
-"""The subcommands about wire files, as a shell calls them."""
+"""The commands about wire files."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steno.cli.command_limits import REPLAY_PAUSE_S_MAX
-from steno.cli.commands.wire import _pause_s
+from steno.cli.commands.replay import _pause_s
 from steno.values import WireRecord
 from steno_protocol.positions import Position
 from support.command import Steno
@@ -26,7 +26,7 @@ def event_at(timestamp: float) -> WireRecord:
     return WireRecord(Position(0, 1), timestamp, "A", {}, None, b"")
 
 
-def test_an_event_is_emitted_with_its_payload_from_a_word_or_from_stdin(root: Path) -> None:
+def test_emit_takes_a_payload_from_an_argument_or_stdin(root: Path) -> None:
     steno = Steno(root)
     assert steno("emit", "demo", "TurnBegin", '{"user_input":"hi"}', "--timestamp", "1.5").code == 0
     assert steno("emit", "demo", "Started").code == 0
@@ -58,7 +58,7 @@ def test_an_emitted_event_obeys_the_options_of_every_change(root: Path) -> None:
 
 
 @pytest.mark.parametrize("payload", ["[1]", "{", "null", '"text"'])
-def test_a_payload_that_is_no_object_is_a_wrong_command_line(root: Path, payload: str) -> None:
+def test_a_payload_that_is_no_object_is_wrong_usage(root: Path, payload: str) -> None:
     ran = Steno(root)("emit", "demo", "A", payload)
     assert (ran.code, ran.out) == (2, "")
     assert "payload" in ran.err
@@ -75,7 +75,7 @@ def test_wire_lists_events_one_a_line_or_as_documents(root: Path) -> None:
     documents = steno("wire", "demo", "--json", "--after", "0:2", "--until", "0:3").documents
     assert documents == [{"cursor": "0:2", "record": wire_documents(root)[2]}]
     screen = steno.on_terminal(60, "wire", "demo")
-    assert "3 of version 1.10" in screen
+    assert "3 events of version 1.10" in screen
     assert all(len(line) <= 60 + len("\x1b[1m\x1b[0m") for line in screen.splitlines())
 
 
@@ -85,18 +85,18 @@ def test_an_empty_wire_file_differs_from_a_missing_session(root: Path) -> None:
     for command in ("wire", "replay"):
         ran = steno(command, "demo")
         assert (ran.code, ran.out) == (0, "")
-        assert "no event of demo" in ran.err
+        assert "demo has no event" in ran.err
     assert steno("wire", "nobody").code == 4
     assert steno("tail", "nobody", "--wire").code == 4
 
 
-def test_damaged_lines_and_odd_times_stop_no_listing(root: Path) -> None:
+def test_damaged_lines_and_odd_times_do_not_stop_a_listing(root: Path) -> None:
     steno = Steno(root)
     emit(steno, 0)
     odd = b'{"timestamp":1e300,"message":{"type":"\\u001b[31m","payload":{}}}'
     with wire_file(root).open("ab") as file:
         file.write(b"{broken\n" + odd + b"\n")
-    # The daemon takes in what another program wrote when it next writes itself.
+    # The daemon reads the lines of another program before its own next append.
     emit(steno, 3)
     ran = steno("wire", "demo")
     assert [line.split()[:2] for line in ran.out.splitlines()][1] == ["0:3", "1e+300"]
@@ -117,7 +117,7 @@ def test_wire_strict_fails_at_the_first_line_that_is_no_event(root: Path, line: 
     with wire_file(root).open("ab") as file:
         # A blank line is no event either, and no fault.
         file.write(b"\n" + line + b"\n" + event)
-    # The daemon takes in what another program wrote when it next writes itself.
+    # The daemon reads the lines of another program before its own next append.
     emit(steno, 4)
     ran = steno("wire", "demo", "--strict")
     assert ran.code == 1
@@ -130,7 +130,7 @@ def test_wire_strict_fails_at_the_first_line_that_is_no_event(root: Path, line: 
     assert "; --strict stops at the first" in lenient.err
 
 
-def test_verify_notes_where_the_time_of_events_goes_back(root: Path) -> None:
+def test_verify_notes_events_with_decreasing_times(root: Path) -> None:
     steno = Steno(root)
     for number, at in enumerate(["3.0", "1.0", "2.0"]):
         emit(steno, number, "--timestamp", at)
@@ -145,7 +145,7 @@ def test_verify_notes_where_the_time_of_events_goes_back(root: Path) -> None:
         assert "no damage, 1 note" in ran.err
 
 
-def test_tail_prints_the_last_events_as_they_lie_in_the_file(root: Path) -> None:
+def test_tail_prints_the_last_events_as_stored(root: Path) -> None:
     steno = Steno(root)
     for number in range(3):
         emit(steno, number)
@@ -200,7 +200,7 @@ def test_replay_prints_what_wire_prints(root: Path) -> None:
     ],
     ids=["as it was", "faster", "at once", "a clock went back", "a night"],
 )
-def test_a_pause_is_that_between_the_events_within_reason(
+def test_a_pause_of_replay_is_bounded(
     earlier: float, later: float, speed: float, pause_s: float
 ) -> None:
     assert _pause_s(event_at(earlier), event_at(later), speed) == pause_s

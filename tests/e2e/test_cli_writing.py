@@ -1,4 +1,4 @@
-"""The subcommands that change a session, as a shell calls them."""
+"""The commands that change a session."""
 
 import json
 import os
@@ -23,11 +23,11 @@ def lines_of(*contents: str) -> str:
     return "".join(json.dumps({"role": "user", "content": each}) + "\n" for each in contents)
 
 
-def test_a_text_is_appended_to_a_session_that_is_made_for_it(root: Path) -> None:
+def test_append_creates_a_missing_session(root: Path) -> None:
     steno = Steno(root)
     ran = steno("append", "demo", "--role", "assistant", "hi there", "--name", "planner")
     assert (ran.code, ran.out) == (0, "0:1\n")
-    assert ran.err == "steno: the session demo was made: there was none\n"
+    assert ran.err == "steno: the session demo was created: there was none\n"
     assert steno("append", "demo2", "hi", "--create").err == ""
     [record] = records_in(root, "demo")
     assert (record["role"], record["content"], record["_by"]) == (
@@ -35,7 +35,7 @@ def test_a_text_is_appended_to_a_session_that_is_made_for_it(root: Path) -> None
     )  # fmt: skip
 
 
-def test_a_session_that_is_made_for_a_change_is_said_with_those_that_are_spelt_nearly_so(
+def test_a_created_session_is_reported_with_similar_ids(
     root: Path,
 ) -> None:
     steno = Steno(root)
@@ -44,9 +44,9 @@ def test_a_session_that_is_made_for_a_change_is_said_with_those_that_are_spelt_n
     said = {
         session: steno("append", session, "hi").err for session in ("dmeo", "team", "unlike", "de")
     }
-    made = "steno: the session {} was made: there was none"
+    made = "steno: the session {} was created: there was none"
     assert said["dmeo"] == (
-        f"{made.format('dmeo')}; did you mean demo? Then `steno delete dmeo` takes it away.\n"
+        f"{made.format('dmeo')}; did you mean demo? Then `steno delete dmeo` removes it.\n"
     )
     assert "did you mean team/a or team/b?" in said["team"]
     assert said["unlike"] == f"{made.format('unlike')}\n"
@@ -57,7 +57,7 @@ def test_a_session_that_is_made_for_a_change_is_said_with_those_that_are_spelt_n
 @pytest.mark.parametrize(
     "change", [("append", "hi"), ("checkpoint",), ("prompt", "be kind"), ("emit", "Noted")]
 )
-def test_a_change_in_a_mount_takes_a_prefix_and_makes_nothing_without_create(
+def test_a_change_in_a_mount_creates_a_session_only_with_create(
     root: Path, change: tuple[str, ...]
 ) -> None:
     (root / "config.toml").write_text(f'[mounts]\nkimi = "{root}/tree"\n')
@@ -65,14 +65,14 @@ def test_a_change_in_a_mount_takes_a_prefix_and_makes_nothing_without_create(
     name, *arguments = change
     refused = steno(name, "kimi:work/0a1b", *arguments)
     assert (refused.code, refused.out) == (4, "")
-    assert f"`steno {name}` makes none in the mount kimi unless --create says so" in refused.err
+    assert f"`steno {name}` creates none in the mount kimi without --create" in refused.err
     assert steno("open", "kimi:work/0a1b2c").code == 0
 
     taken = steno(name, "kimi:work/0a1b", *arguments)
     nearly = steno(name, "kimi:work/0a1b2d", *arguments)
 
     assert taken.code == 0
-    assert "kimi:work/0a1b2c is the one that begins so" in taken.err
+    assert "only kimi:work/0a1b2c begins with it" in taken.err
     assert (nearly.code, nearly.out) == (4, "")
     assert "did you mean kimi:work/0a1b2c?" in nearly.err
     assert steno(name, "kimi:work/0a1b", *arguments, "--create").err == ""
@@ -88,16 +88,16 @@ def test_a_change_in_a_mount_takes_a_prefix_and_makes_nothing_without_create(
         ("compact", "demo", "--model", "http://127.0.0.1:9/v1#model"),
     ],
 )  # fmt: skip
-def test_a_command_that_makes_no_session_makes_no_root(
+def test_a_command_that_creates_no_session_creates_no_root(
     root: Path, reading: tuple[str, ...]
 ) -> None:
     ran = Steno(root)("--root", f"{root}/typo", *reading)
     assert (ran.code, ran.out) == (4, "")
-    assert f"there is no root at {root}/typo, and `steno {reading[0]}` makes none" in ran.err
+    assert f"there is no root at {root}/typo, and `steno {reading[0]}` creates none" in ran.err
     assert list(root.iterdir()) == []
 
 
-def test_a_text_that_looks_like_an_option_comes_after_two_dashes(root: Path) -> None:
+def test_a_text_like_an_option_follows_two_dashes(root: Path) -> None:
     steno = Steno(root)
     assert steno("append", "demo", "--role", "user", "--", "--json").code == 0
     assert steno("append", "demo", "--", "-f").code == 0
@@ -129,7 +129,7 @@ def test_a_batch_on_stdin_is_appended_as_one(root: Path) -> None:
     assert contents_in(root, "demo").keys() == {"a", "b"}
 
 
-def test_stdin_sent_again_with_its_key_is_applied_once(root: Path) -> None:
+def test_stdin_repeated_with_its_key_is_applied_once(root: Path) -> None:
     steno = Steno(root)
     for _ in range(2):
         assert steno("append", "demo", "--key", "k", stdin=lines_of("a", "b")).code == 0
@@ -140,7 +140,7 @@ def test_stdin_sent_again_with_its_key_is_applied_once(root: Path) -> None:
     assert contents_in(root, "demo") == {"a": 1, "b": 1}
 
 
-def test_a_refused_line_of_stdin_says_which_and_what_is_stored(root: Path) -> None:
+def test_an_error_about_a_line_of_stdin_names_the_line(root: Path) -> None:
     ran = Steno(root)("append", "demo", stdin=lines_of("a") + "no json\n" + lines_of("c"))
     assert (ran.code, ran.out) == (1, "0:1\n")
     _, first, second = ran.err.splitlines()
@@ -152,7 +152,7 @@ def test_a_refused_line_of_stdin_says_which_and_what_is_stored(root: Path) -> No
     assert contents_in(root, "demo") == {"a": 1}
 
 
-def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -> None:
+def test_a_missing_session_is_not_created_with_no_create(root: Path) -> None:
     steno = Steno(root)
     for arguments in (
         ("append", "nope", "hi", "--no-create"),
@@ -170,7 +170,7 @@ def test_a_session_that_is_not_there_is_not_made_against_ones_will(root: Path) -
         ran = steno(*arguments)
         assert (ran.code, ran.out) == (4, ""), arguments
         assert "no such session" in ran.err
-        # Another root, or a slip of the pen: it is told where it was looked for, and what is there.
+        # The error names the session and the root, in which another session exists.
         assert f"{root}/sessions/nope; `steno sessions`" in ran.err
     assert not (root / "sessions" / "nope").exists()
 
@@ -207,7 +207,7 @@ def test_expect_zero_creates_a_session(root: Path) -> None:
     assert steno("emit", "events", "Noted", "--expect", "0:0").out == "0:2\n"
 
 
-def test_a_writer_that_was_too_slow_learns_the_head(root: Path) -> None:
+def test_a_conflict_names_the_head(root: Path) -> None:
     steno = Steno(root)
     head = steno("append", "demo", "one").out.strip()
     assert steno("append", "demo", "two", "--expect", head).code == 0
@@ -232,7 +232,7 @@ def test_a_checkpoint_prints_its_id_and_a_revert_goes_back_to_it(root: Path) -> 
     assert contents_in(root, "demo") == {"kept": 1}
 
 
-def test_a_checkpoint_that_is_not_there_is_not_found_and_the_valid_ones_are_named(
+def test_an_error_about_a_missing_checkpoint_names_the_valid_ones(
     root: Path,
 ) -> None:
     steno = Steno(root)
@@ -243,7 +243,7 @@ def test_a_checkpoint_that_is_not_there_is_not_found_and_the_valid_ones_are_name
         assert "0 to 0 exist" in ran.err
 
 
-def test_what_was_cleared_can_be_restored(root: Path) -> None:
+def test_a_cleared_session_can_be_restored(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "precious")
     assert steno("clear", "demo").out == "1:0\n"
@@ -327,7 +327,7 @@ def test_an_invalid_id_is_refused_and_changes_nothing(root: Path) -> None:
     assert not (root / "etc").exists()
 
 
-def test_an_ack_that_could_not_be_printed_leaves_the_outcome_open(root: Path) -> None:
+def test_an_unprinted_ack_leaves_the_outcome_unknown(root: Path) -> None:
     steno = Steno(root)
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
@@ -342,7 +342,7 @@ def test_an_ack_that_could_not_be_printed_leaves_the_outcome_open(root: Path) ->
     assert contents_in(root, "demo") == {"hi": 1}
 
 
-def test_an_answer_that_never_comes_leaves_the_outcome_open_and_names_the_key(root: Path) -> None:
+def test_a_missing_answer_leaves_the_outcome_unknown_and_names_the_key(root: Path) -> None:
     def mute(request: Request) -> Answers | None:
         return [] if isinstance(request.command, Append) else None
 
@@ -350,11 +350,11 @@ def test_an_answer_that_never_comes_leaves_the_outcome_open_and_names_the_key(ro
     arguments = ("append", "demo", "hi", "--timeout", "0.3", "--socket", f"{root}/scripted.sock")
     with ScriptedDaemon(root, mute):
         ran = steno(*arguments, "--key", "mine")
-        told = steno(*arguments, "--json")
+        printed = steno(*arguments, "--json")
     assert (ran.code, ran.out) == (6, "")
     assert "repeat it with the key mine" in ran.err
-    assert told.error["outcome"] == "unknown"
-    assert len(told.error["key"]) == 36
+    assert printed.error["outcome"] == "unknown"
+    assert len(printed.error["key"]) == 36
     lost = steno(*arguments)
     assert lost.code == 5
     assert "steno start" in lost.err

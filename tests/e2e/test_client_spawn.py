@@ -21,7 +21,7 @@ from steno._connect import probe, spawn, start_lock
 from steno._connect.lock_holder import note_of, silence_of
 from steno._connect.start_lock import StartLock
 from steno._connect.target import make_target
-from steno.cli.doctor.daemon import examine_daemon
+from steno.cli.doctor.daemon import check_lock
 from steno_protocol import commands, limits, paths
 from steno_protocol.messages import Request
 from support.crowd import wait_until
@@ -352,7 +352,7 @@ def test_a_start_without_memory_for_its_output_is_an_error(
 
 def test_what_stands_in_the_lock_may_be_anything(root: Path) -> None:
     (root / paths.LOCK).write_bytes(b'{"pid":1,"version":"\xff"}')
-    (found,) = [each.text for each in examine_daemon(Namespace(), root)]
+    (found,) = [each.text for each in check_lock(Namespace(), root)]
     assert found == "no daemon holds the root: one is started when it is needed"
     with connect_sync(root) as client:
         client.drain()

@@ -1,4 +1,4 @@
-"""`steno doctor`: without a daemon, beside a well one and one that hangs, on broken roots."""
+"""`steno doctor`: without a daemon, beside a healthy and a hanging one, on broken roots."""
 
 import errno
 import fcntl
@@ -19,8 +19,8 @@ import pytest
 from steno import connect_sync
 from steno._system.safe_open import open_regular
 from steno.cli.doctor import sessions
-from steno.cli.doctor.root import examine_disk, examine_links, examine_root
-from steno.cli.doctor.sessions import examine_sessions
+from steno.cli.doctor.root import check_disk, check_links, check_root
+from steno.cli.doctor.sessions import check_sessions
 from steno_protocol import PROTOCOL_VERSION, commands, credentials, paths, replies
 from steno_protocol.errors import ErrorCode, StorageFailed
 from steno_protocol.messages import Request
@@ -50,20 +50,20 @@ def _states(findings: list[dict[str, Any]]) -> list[str]:
     return [finding["state"] for finding in findings]
 
 
-def test_a_root_that_does_not_exist_yet_is_well_and_stays_away(root: Path) -> None:
+def test_a_missing_root_is_ok_and_is_not_created(root: Path) -> None:
     code, found = _examine(root, "--root", str(root / "new"))
     assert code == WELL
-    assert "is not there yet" in found["root"][0]["told"]
+    assert "does not exist yet" in found["root"][0]["told"]
     assert not (root / "new").exists()
 
 
-def test_a_root_that_cannot_be_made_is_a_problem(
+def test_a_root_that_cannot_be_created_is_a_problem(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: path != root)
-    (finding,) = examine_root(Namespace(), root / "not" / "there")
+    (finding,) = check_root(Namespace(), root / "not" / "there")
     assert finding.state == "problem"
-    assert f"in {root} you can make nothing" in finding.text
+    assert f"you cannot create anything in {root}" in finding.text
 
 
 @pytest.mark.parametrize("name", ["", "not there"])
@@ -73,11 +73,11 @@ def test_a_root_on_a_read_only_file_system_is_a_problem(
     found = list(os.statvfs(root))
     found[8] |= os.ST_RDONLY
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(found))
-    (finding,) = examine_root(Namespace(), root / name)
+    (finding,) = check_root(Namespace(), root / name)
     assert (finding.state, "mount it for writing" in finding.remedy) == ("problem", True)
 
 
-def test_a_healthy_daemon_is_well_and_nothing_is_left_behind(root: Path) -> None:
+def test_a_healthy_daemon_is_ok_and_no_file_is_left(root: Path) -> None:
     steno = Steno(root)
     steno("append", "demo", "hi")
     before = sorted(root.iterdir())
@@ -99,7 +99,7 @@ def test_the_findings_are_readable(root: Path) -> None:
     assert "0 problems, 1 warning on" in shown
 
 
-def test_looking_starts_no_daemon(root: Path) -> None:
+def test_doctor_starts_no_daemon(root: Path) -> None:
     _examine(root)
     assert not (root / paths.LOCK).exists()
 
@@ -125,7 +125,7 @@ def test_doctor_reports_a_removed_socket(root: Path) -> None:
     assert "is gone" in found["daemon"][0]["told"]
 
 
-def test_a_socket_that_a_killed_daemon_left_is_harmless_and_another_file_is_not(root: Path) -> None:
+def test_the_socket_of_a_killed_daemon_is_harmless_and_another_file_is_not(root: Path) -> None:
     with ForegroundDaemon(root) as daemon:
         daemon.kill()
         code, found = _examine(root)
@@ -212,11 +212,11 @@ def test_doctor_counts_the_clients_of_other_machines(root: Path) -> None:
     Steno(root)("keys", "new", "laptop")
     code, found = _examine(root)
     assert (code, _states(found["keys"])) == (WELL, ["ok"])
-    assert found["keys"][0]["told"] == "1 client may come from other machines"
+    assert found["keys"][0]["told"] == "1 client of other machines admitted"
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil", "told"),
+    ("name", "spoil", "printed"),
     [
         (credentials.CLIENTS_FILE, lambda path: path.chmod(0o644), "chmod 600"),
         (credentials.CLIENTS_FILE, lambda path: path.write_text("[laptop]\n"), "the right of"),
@@ -225,30 +225,28 @@ def test_doctor_counts_the_clients_of_other_machines(root: Path) -> None:
     ],
 )
 def test_a_key_that_cannot_be_used_is_a_problem(
-    root: Path, name: str, spoil: Callable[[Path], object], told: str
+    root: Path, name: str, spoil: Callable[[Path], object], printed: str
 ) -> None:
     (root / paths.CONFIG).write_text("[network]\nlisten = 'tcp://127.0.0.1:7777'\n")
     Steno(root)("keys", "new", "laptop")
     spoil(root / credentials.KEYS_FOLDER / name)
     code, found = _examine(root)
     assert code == PROBLEM
-    assert any(each["state"] == "problem" and told in each["told"] for each in found["keys"])
+    assert any(each["state"] == "problem" and printed in each["told"] for each in found["keys"])
 
 
-def test_too_little_room_is_a_problem(root: Path) -> None:
+def test_too_little_free_space_is_a_problem(root: Path) -> None:
     (root / paths.CONFIG).write_text("[disk]\nfree_bytes = '4096 TB'\n")
     code, found = _examine(root)
     assert code == PROBLEM
     assert "less than the floor" in found["disk"][0]["told"]
 
 
-def test_a_small_disk_without_inodes_is_a_problem_whatever_bytes_are_left(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_inodes_is_a_problem(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mib = 1024
     found = os.statvfs_result((1024, 1024, 64 * mib, 60 * mib, 60 * mib, 100, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: found)
-    (finding,) = examine_disk(Namespace(), root)
+    (finding,) = check_disk(Namespace(), root)
     assert finding.state == "problem"
     assert "63 MB free of 67 MB, and no inode" in finding.text
 
@@ -258,27 +256,27 @@ def test_doctor_accepts_a_file_system_without_a_size(
 ) -> None:
     found = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: found)
-    (finding,) = examine_disk(Namespace(), root)
+    (finding,) = check_disk(Namespace(), root)
     assert (finding.state, "does not report" in finding.text) == ("ok", True)
 
 
 def test_files_that_cannot_have_two_names_are_a_problem(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert list(examine_links(Namespace(), root)) == []
+    assert list(check_links(Namespace(), root)) == []
 
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    (finding,) = examine_links(Namespace(), root)
+    (finding,) = check_links(Namespace(), root)
     assert finding.state == "problem"
     assert "hard links" in finding.remedy
     assert list(root.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"),
+    ("tail", "printed"),
     [
         (b'{"role":"user","cont', "its last line is not finished"),
         (b'{"role":"user"\n', "its last line is no JSON"),
@@ -286,27 +284,27 @@ def test_files_that_cannot_have_two_names_are_a_problem(
     ],
 )
 @pytest.mark.parametrize("changed_s", [1, 4_000_000_000])
-def test_doctor_reports_a_torn_tail(root: Path, tail: bytes, told: str, changed_s: int) -> None:
+def test_doctor_reports_a_torn_tail(root: Path, tail: bytes, printed: str, changed_s: int) -> None:
     steno = Steno(root)
     steno("append", "team/demo", "hi")
     steno("stop")
     context = root / paths.SESSIONS / "team" / "demo" / paths.CONTEXT
     with context.open("ab") as file:
         file.write(tail)
-    # It has stood still for a while, by whatever clock.
+    # The file has not changed for a while, by any clock.
     os.utime(context, (changed_s, changed_s))
     code, found = _examine(root)
     assert code == WELL
     (finding,) = found["sessions"]
     assert finding["state"] == "warning"
     assert finding["told"].startswith("team/demo: ")
-    assert told in finding["told"]
+    assert printed in finding["told"]
     steno("append", "team/demo", "again")
     (finding,) = _examine(root)[1]["sessions"]
-    assert "1 damage in quarantine" in finding["told"]
+    assert "1 damaged part in quarantine" in finding["told"]
 
 
-def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
+def test_an_unreadable_session_does_not_end_the_check_of_the_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
@@ -315,7 +313,7 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
         context.write_text("torn")
         os.utime(context, (1, 1))
 
-    # As somebody else meets them: the tests may run as root, whom no mode keeps out.
+    # As for another user: the tests may run as root, which ignores file modes.
     def refuse(path: Path) -> BinaryIO:
         if path.parent.name in {"a", "b"}:
             raise PermissionError(13, "Permission denied", str(path))
@@ -329,13 +327,13 @@ def test_a_session_that_cannot_be_looked_at_ends_no_look_at_the_others(
     monkeypatch.setattr(
         Path, "lstat", lambda path: Foreign if path.parent.name == "a" else really_lstat(path)
     )
-    first, second, third = [each.text for each in examine_sessions(Namespace(), root)]
+    first, second, third = [each.text for each in check_sessions(Namespace(), root)]
     assert "a: its files belong to uid" in first
     assert f"b: {root}/sessions/b/context.jsonl cannot be read: Permission denied" in second
     assert third == "c: its last line is not finished"
 
 
-def test_a_slow_sync_is_remembered(root: Path) -> None:
+def test_doctor_reports_a_slow_sync(root: Path) -> None:
     (root / paths.CONFIG).write_text("[disk]\nslow_sync_s = 0\n")
     steno = Steno(root)
     steno("append", "demo", "hi")
@@ -346,7 +344,7 @@ def test_a_slow_sync_is_remembered(root: Path) -> None:
     assert json.loads(steno("status", "--json").out)["slow_sync_at"] > 0
 
 
-def test_what_the_disk_refused_is_remembered(root: Path) -> None:
+def test_doctor_reports_commands_that_the_disk_failed(root: Path) -> None:
     with ForegroundDaemon(root) as daemon, connect_sync(root, spawn=False) as client:
         session = client.open("demo", follow=False)
         assert session.append_message({"role": "user", "content": "hi"})
@@ -358,8 +356,8 @@ def test_what_the_disk_refused_is_remembered(root: Path) -> None:
             with pytest.raises(StorageFailed):
                 session.append_message({"role": "user", "content": "no room"})
         _, found = _examine(root)
-    told = [finding["told"] for finding in found["daemon"]]
-    assert "2 commands failed by the disk since it was started (storage_failed)" in told
+    printed = [finding["told"] for finding in found["daemon"]]
+    assert "2 commands failed by the disk since it was started (storage_failed)" in printed
 
 
 def test_a_foreign_process_at_the_socket_is_not_a_daemon(root: Path) -> None:
@@ -387,16 +385,14 @@ def _put_odd(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ODD_KINDS)
-def test_what_lies_in_the_place_of_a_file_of_a_session_is_named_and_not_opened(
-    root: Path, kind: str
-) -> None:
+def test_a_session_file_of_another_type_is_reported_and_not_opened(root: Path, kind: str) -> None:
     for number, name in enumerate(OWN_FILES):
         folder = root / paths.SESSIONS / f"s{number}"
         folder.mkdir(parents=True)
         if name != "context.jsonl":
             (folder / "context.jsonl").write_text('{"role":"user","content":"hi"}\n')
         _put_odd(folder / name, kind)
-    # What belongs to somebody else is let be, and so is what hides.
+    # Files of other programs and hidden files are ignored.
     _put_odd(root / paths.SESSIONS / "s1" / "mine", kind)
     _put_odd(root / paths.SESSIONS / ".hidden", kind)
     code, found = _examine(root)
@@ -410,33 +406,31 @@ def test_what_lies_in_the_place_of_a_file_of_a_session_is_named_and_not_opened(
 
 
 @pytest.mark.parametrize("kind", sorted({*ODD_KINDS} - {"folder"}))
-def test_what_lies_where_a_session_could_and_is_no_folder_is_named(root: Path, kind: str) -> None:
+def test_an_obstacle_among_the_sessions_is_reported(root: Path, kind: str) -> None:
     (root / paths.SESSIONS).mkdir()
     _put_odd(root / paths.SESSIONS / "s", kind)
     code, found = _examine(root)
     assert (code, _states(found["sessions"])) == (WELL, ["warning"])
-    assert f"s is a {kind}: no session can lie there" in found["sessions"][0]["told"]
+    assert f"s is a {kind}: it cannot contain a session" in found["sessions"][0]["told"]
 
 
 @pytest.mark.parametrize("kind", ODD_KINDS)
 @pytest.mark.parametrize(
     "name", [paths.CONFIG, paths.LOCK, paths.LOG, paths.SESSIONS, credentials.KEYS_FOLDER]
 )
-def test_what_lies_in_the_place_of_a_part_of_the_root_is_named(
-    root: Path, kind: str, name: str
-) -> None:
+def test_a_part_of_the_root_of_another_type_is_reported(root: Path, kind: str, name: str) -> None:
     _put_odd(root / name, kind)
     code, found = _examine(root)
-    # The end of the test looks there, too.
+    # The fixture also examines the root at its end.
     (root / name).rename(root / "away")
-    told = [each["told"] for check in found.values() for each in check if each["remedy"]]
+    printed = [each["told"] for check in found.values() for each in check if each["remedy"]]
     if kind == "folder" and name in {paths.SESSIONS, credentials.KEYS_FOLDER}:
-        assert (code, told) == (WELL, [])
+        assert (code, printed) == (WELL, [])
     else:
-        assert any(f"{root / name} is a {kind}" in each for each in told), told
+        assert any(f"{root / name} is a {kind}" in each for each in printed), printed
 
 
-def test_other_commands_wait_for_no_fifo_in_the_root_either(root: Path) -> None:
+def test_other_commands_do_not_wait_for_a_fifo_in_the_root(root: Path) -> None:
     for name, command in ((paths.LOG, "logs"), (paths.CONFIG, "config"), (paths.LOCK, "stop")):
         os.mkfifo(root / name)
         ran = Steno(root)(command)
@@ -465,7 +459,7 @@ def test_doctor_reports_a_missing_present_generation_with_a_remedy(
     (finding,) = found["sessions"]
     assert finding["told"] == "team/demo: it has older generations and no context.jsonl"
     move = f"mv {folder}/context_2.jsonl {folder}/context.jsonl"
-    assert finding["remedy"] == f"to go on from the newest: {move}"
+    assert finding["remedy"] == f"to continue from the newest: {move}"
     (folder / "context_2.jsonl").rename(folder / "context.jsonl")
     assert _examine(root)[0] == WELL
     assert [each["content"] for each in steno("read", "team/demo").documents] == ["two"]
@@ -485,7 +479,7 @@ def test_an_error_about_a_missing_present_generation_has_a_remedy(
     for command in ("read", "stat", "timeline", "tail", "show", "wire", "title", "export", "usage"):
         ran = steno(command, "demo")
         assert (ran.code, ran.out) == (4, ""), command
-        # Nor is the only other one that begins so taken for it.
+        # The only session with the prefix is not used instead.
         assert ran.err.startswith(f"steno: {remedy}"), command
     assert steno("dmail", "show", "demo").code == 4
     listed = steno("sessions", "demo")

@@ -19,7 +19,7 @@ import pytest
 import zmq
 
 import steno
-from steno.cli.doctor.daemon import examine_daemon
+from steno.cli.doctor.daemon import check_daemon
 from steno_protocol import limits, paths
 from steno_protocol.commands import Stats
 from steno_protocol.records import stamp_of
@@ -158,7 +158,7 @@ def test_clients_beyond_the_handle_limit_are_refused_until_others_leave(root: Pa
         mute.close()
         with steno.connect_sync(root) as late:
             assert late.session("demo").append_message(message).head.line == 2
-        findings = [found.text for found in examine_daemon(Namespace(timeout=None), root)]
+        findings = [found.text for found in check_daemon(Namespace(timeout=None), root)]
         assert any(
             "ended at once since it was started: no file handle" in each for each in findings
         )

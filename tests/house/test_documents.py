@@ -170,18 +170,38 @@ def test_every_option_is_described(parser: ArgumentParser, daemon_parser: Argume
     assert there - described == set()
 
 
-def test_every_command_of_a_group_is_added_and_no_other() -> None:
-    from steno.cli.parser import GROUPS
+def test_every_command_module_is_in_the_table_and_has_its_functions() -> None:
+    from steno.cli import commands
+    from steno.cli.command_table import COMMANDS
+    from steno.cli.parser import module_of
 
-    added = {
-        group: {
-            name.removeprefix("add_")
-            for name in vars(import_module(f"steno.cli.parsers.{group}"))
-            if name.startswith("add_")
-        }
-        for group in GROUPS
-    }
-    assert added == {group: set(names) for group, names in GROUPS.items()}
+    folder = Path(str(commands.__file__)).parent
+    there = {f"{commands.__name__}.{file.stem}" for file in folder.glob("*.py")}
+    assert there - {f"{commands.__name__}.__init__"} == {module_of(name) for name in COMMANDS}
+    for name in COMMANDS:
+        assert callable(import_module(module_of(name)).add_parser)
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["nonsense"], ["stat"], ["--root", "demo", "stat", "demo"]]
+)
+def test_a_call_imports_the_command_module_that_it_names_and_no_other(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom steno.cli import build_parser\nbuild_parser(sys.argv[1:])\n"
+        "print(*[name for name in sys.modules if name.startswith('steno.cli.commands.')])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == (["steno.cli.commands.stat"] if "stat" in words else [])
+
+
+def test_the_help_lists_every_command_with_its_summary() -> None:
+    from steno.cli import build_parser
+    from steno.cli.command_table import COMMANDS
+
+    listed = " ".join(build_parser(["--help"]).format_help().split())
+    assert [name for name, summary in COMMANDS.items() if f"{name} {summary}" not in listed] == []
 
 
 def test_the_example_that_each_help_ends_with_is_a_call_of_that_command(
@@ -237,17 +257,11 @@ def test_the_exit_codes_of_the_command_are_described() -> None:
 
 
 def test_every_command_has_the_function_that_carries_it_out(parser: ArgumentParser) -> None:
-    handlers = {
-        str(sub.get_default("handler"))
+    missing = [
+        sub.prog
         for each in subcommands(parser).values()
         for sub in all_parsers(each)
-        if not subcommands(sub)
-    }
-    missing = [
-        handler
-        for handler in sorted(handlers)
-        for module, _, function in [handler.partition(":")]
-        if not callable(getattr(import_module(f"steno.cli.commands.{module}"), function, None))
+        if not subcommands(sub) and not callable(sub.get_default("run"))
     ]
     assert missing == []
 

@@ -49,7 +49,7 @@ def test_every_module_of_the_folders_is_in_the_wheel(wheel: zipfile.ZipFile) -> 
 
 def test_the_scripts_that_complete_the_command_are_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     scripts = {name for name in wheel.namelist() if name.startswith("steno/cli/completions/")}
-    assert {Path(name).name for name in scripts} == {"core.sh", "bash.sh", "zsh.sh"}
+    assert {Path(name).name for name in scripts} == {"steno.bash", "steno.zsh"}
 
 
 def test_the_wheel_brings_both_commands(wheel: zipfile.ZipFile) -> None:

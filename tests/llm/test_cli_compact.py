@@ -183,7 +183,7 @@ def test_an_api_key_is_neither_logged_nor_stored(
     ("arguments", "words"),
     [
         (["demo"], "--model"),
-        (["--model", "m"], "which session"),
+        (["--model", "m"], "the session is missing"),
         (["--model", "m", "--watch"], "--max-context-size"),
         (["--model", "m", "demo", "--max-context-size", "50000"], "reserve less"),
         (["--model", "m", "--watch", "--max-context-size", "60000", "--key", "k"], "leave it out"),

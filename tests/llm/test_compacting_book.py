@@ -1,6 +1,6 @@
 """The sessions that a worker looks at, without daemon and clock."""
 
-from steno.cli.compaction.schedule import Book
+from steno.cli.compaction_schedule import Book
 from steno.llm_limits import WATCH_BACKOFF_S, WATCH_BACKOFF_S_MAX
 from steno_protocol.replies import SessionEntry
 
@@ -10,20 +10,20 @@ def entry(session: str, size: int = 1) -> SessionEntry:
 
 
 def wanted(book: Book, entries: list[SessionEntry], now: float = 0.0) -> list[str]:
-    return [each.session for each in book.to_look_at(entries, now)]
+    return [each.session for each in book.to_examine(entries, now)]
 
 
 def test_a_session_is_looked_at_once_for_each_change() -> None:
     book = Book()
     assert wanted(book, [entry("a"), entry("b")]) == ["a", "b"]
-    book.looked(entry("a"))
+    book.examined(entry("a"))
     assert wanted(book, [entry("a"), entry("b")]) == ["b"]
     assert wanted(book, [entry("a", 2)]) == ["a"]
 
 
 def test_a_session_is_left_alone_while_it_is_compacted() -> None:
     book = Book()
-    book.looked(entry("a"))
+    book.examined(entry("a"))
     book.begun("a")
     assert wanted(book, [entry("a", 2)]) == []
     assert wanted(book, []) == []
@@ -37,7 +37,7 @@ def test_failed_session_is_retried_at_growing_intervals() -> None:
     now = 0.0
     pauses = []
     for _ in range(9):
-        book.looked(entry("a"))
+        book.examined(entry("a"))
         book.begun("a")
         pauses.append(book.failed("a", now))
         assert wanted(book, [entry("a", 2)], now + pauses[-1] - 1) == []

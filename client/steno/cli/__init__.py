@@ -1,9 +1,9 @@
 """The command `steno`: the operations of the client, for a shell.
 
-Data goes to stdout, messages go to stderr. With `--json` the data are the documents of
-`steno.cli.render.contract`: one object for a command that answers once, one object a line for
+Data goes to stdout, messages go to stderr. With `--json` both are the documents of
+`steno.cli.render.contract`: one object from a command that answers once, one object a line from
 `read`, `tail`, `grep`, `logs` and an `append` from stdin; an error is then one JSON object on
-stderr (what argparse finds wrong with the command line stays text).
+stderr (an error in the command line stays text).
 
 Exit codes, a closed table (`steno.cli.exits`):
 
@@ -17,7 +17,8 @@ Exit codes, a closed table (`steno.cli.exits`):
     7  verify found damage or doctor found a problem; nothing was changed
     130  interrupted
 
-A command loads only what it needs, and never an event loop: it has to start in a blink.
+`steno.cli.command_table` lists the commands; each is a module of `steno.cli.commands`. A one-shot
+command imports its own module and no event loop, so that it starts fast.
 """
 
 from steno.cli.entry import main

@@ -1,4 +1,4 @@
-"""Lets `python -m steno.cli` be the command."""
+"""The entry point of `python -m steno.cli`."""
 
 from steno._command import main
 

@@ -1,24 +1,32 @@
-"""What the command lines are built from: a subcommand, shared arguments, and their types."""
+"""The parts of command lines: commands, shared arguments and their types."""
 
 import argparse
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from steno.cli.command_table import COMMANDS
+from steno.cli.render.output import Output
 from steno_protocol import limits
 from steno_protocol.errors import StenoError
 from steno_protocol.paths import check_endpoint, check_key, check_name
 from steno_protocol.positions import Position
+
+ROLES: Final = ("user", "assistant", "system", "tool")
+"""The roles of messages that `append` writes."""
 
 _DURABILITIES: Final = ("synced", "written")
 
 ReadT = TypeVar("ReadT")
 
 Subcommands = Any
-"""What `add_subparsers` returns; argparse keeps its type to itself."""
+"""The result of `add_subparsers`; argparse does not export its type."""
+
+Handler = Callable[[argparse.Namespace, Output], int]
+"""The function that carries out a command: its options in, its exit code out."""
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """argparse's, but the indented lines of an epilog stay as they are."""
+    """The formatter of argparse, except that the lines of an epilog stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         first, *rest = text.split("\n")
@@ -28,24 +36,45 @@ class HelpFormatter(argparse.HelpFormatter):
 def command(
     commands: Subcommands,
     name: str,
-    handler: str,
+    run: Handler | None,
+    more: str = "",
+    *,
+    example: str,
+    short_help: bool = True,
+) -> argparse.ArgumentParser:
+    """Add a command; its summary is that of the table of the commands.
+
+    Args:
+        commands: the subcommands of `steno`.
+        name: the name of the command.
+        run: the function that carries it out; None if its actions have their own.
+        more: the rest of its help text, after the summary.
+        example: one call, or one a line.
+        short_help: False leaves `-h` free; `--help` is always there.
+    """
+    return action(commands, name, run, COMMANDS[name], more, example=example, short_help=short_help)
+
+
+def action(
+    commands: Subcommands,
+    name: str,
+    run: Handler | None,
     summary: str,
     more: str = "",
     *,
     example: str,
     short_help: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a subcommand.
+    """Add an action of a command, such as `steno keys list`; the arguments are those of `command`.
 
     Args:
-        commands: where to.
-        name: how it is called.
-        handler: what carries it out, `module:function` below `steno.cli`; empty when its own
-            subcommands do.
-        summary: what it does, for the list of all commands.
-        more: what else its own help says.
+        commands: the actions of the command.
+        name: the name of the action.
+        run: the function that carries it out.
+        summary: one line for the list of the actions.
+        more: the rest of its help text.
         example: one call, or one a line.
-        short_help: False leaves `-h` free; `--help` is always there.
+        short_help: False leaves `-h` free.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -57,31 +86,31 @@ def command(
     )
     if not short_help:
         parser.add_argument("--help", action="help", help="show this help message and exit")
-    if handler:
-        parser.set_defaults(handler=handler)
+    if run is not None:
+        parser.set_defaults(run=run)
     add_common(parser, is_top=False)
     return parser
 
 
 def actions(parser: argparse.ArgumentParser) -> Subcommands:
-    """What the subcommands of a subcommand are added to."""
+    """Let a command have actions; returns the object to which they are added."""
     return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
 
 def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
-    """Options that stand before or after the subcommand; the later one counts."""
+    """Add the options that stand before or after the command; the later one counts."""
 
     def default(value: object) -> object:
-        # Below the top an option that is not given must not undo one that was given before it.
+        # Below the top, a default must not replace an option given before the command.
         return value if is_top else argparse.SUPPRESS
 
     group = parser.add_argument_group("options of every command")
     group.add_argument(
-        "--root", metavar="DIR", type=place, default=default(None),
+        "--root", metavar="DIR", type=path_text, default=default(None),
         help="the folder of the sessions (default: STENO_HOME, or the state folder)",
     )  # fmt: skip
     group.add_argument(
-        "--socket", metavar="PATH", type=place, default=default(None),
+        "--socket", metavar="PATH", type=path_text, default=default(None),
         help="the daemon's socket (default: STENO_SOCKET, or in the root)",
     )  # fmt: skip
     group.add_argument(
@@ -89,7 +118,7 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
         help="a daemon on another machine, tcp://host:port (default: STENO_ENDPOINT)",
     )  # fmt: skip
     group.add_argument(
-        "--key-file", metavar="FILE", type=place, default=default(None),
+        "--key-file", metavar="FILE", type=path_text, default=default(None),
         help="the key file for it, made by `steno keys new` (default: STENO_KEY_FILE)",
     )  # fmt: skip
     group.add_argument(
@@ -106,12 +135,12 @@ def add_common(parser: argparse.ArgumentParser, *, is_top: bool) -> None:
 
 
 def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True) -> None:
-    """SESSION, the first argument of most commands.
+    """Add SESSION, the first argument of most commands.
 
     Args:
         parser: of the command.
-        by_prefix: the beginning of an id will do when it is that of one session only; not for what
-            creates a session of that very id.
+        by_prefix: a unique prefix of an id is accepted; False for a command that creates a session
+            of that very id.
     """
     summary = "a session id or a unique prefix" if by_prefix else "the full session id"
     parser.add_argument("session", metavar="SESSION", help=summary)
@@ -121,21 +150,42 @@ def session_argument(parser: argparse.ArgumentParser, *, by_prefix: bool = True)
 def optional_argument(
     parser: argparse.ArgumentParser, name: str, read: Callable[[str], Any], summary: str
 ) -> None:
-    """A last argument that may be left out, and may follow options."""
+    """Add a last argument that is optional and may follow options."""
     parser.add_argument(name, metavar=name.upper(), nargs="?", type=read, help=summary)
     parser.set_defaults(late=(name, read))
 
 
-def no_create(parser: argparse.ArgumentParser) -> None:
-    """--no-create, for what makes a session that is missing."""
-    parser.set_defaults(makes_root=True)
+def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
+    """Add CHECKPOINT, the id of a checkpoint."""
     parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", type=checkpoint_id, help="the id of the checkpoint"
+    )
+
+
+def span_options(parser: argparse.ArgumentParser) -> None:
+    """Add --after and --until, the ends of a span of the wire file."""
+    parser.add_argument("--after", metavar="POSITION", type=position, help="start after POSITION")
+    parser.add_argument("--until", metavar="POSITION", type=position, help="stop at POSITION")
+
+
+def add_user_message_option(parser: argparse.ArgumentParser) -> None:
+    """Add --add-user-message, for a command that creates a checkpoint."""
+    parser.add_argument(
+        "--add-user-message",
+        action="store_true",
+        help="also append a user message that names the checkpoint",
+    )
+
+
+def no_create_option(container: Any) -> None:
+    """Add --no-create to a parser or a group of options."""
+    container.add_argument(
         "--no-create", action="store_true", help="fail if the session does not exist"
     )
 
 
-def create(parser: argparse.ArgumentParser) -> None:
-    """--create and --no-create, for a change that makes its session if that is missing."""
+def create_options(parser: argparse.ArgumentParser) -> None:
+    """Add --create and --no-create, for a change that creates a missing session."""
     parser.set_defaults(makes_root=True)
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -143,13 +193,11 @@ def create(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="create the session if it does not exist, in a mount too",
     )
-    group.add_argument(
-        "--no-create", action="store_true", help="fail if the session does not exist"
-    )
+    no_create_option(group)
 
 
-def title(parser: argparse.ArgumentParser) -> None:
-    """--title, for what makes a session of another one."""
+def title_option(parser: argparse.ArgumentParser) -> None:
+    """Add --title, for a command that makes a new session from another one."""
     parser.add_argument(
         "--title",
         metavar="TEXT",
@@ -158,27 +206,27 @@ def title(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def key(parser: argparse.ArgumentParser) -> None:
-    """--key alone, for a change that has no other option of `mutation`."""
+def key_option(parser: argparse.ArgumentParser) -> None:
+    """Add --key alone, for a change without the other options of `change_options`."""
     parser.set_defaults(changes=True)
     _add_key(parser)
 
 
-def why(parser: argparse.ArgumentParser) -> None:
+def why_option(parser: argparse.ArgumentParser) -> None:
     """Add --why, the reason in the timeline."""
     parser.add_argument("--why", metavar="TEXT", type=_why, help="the reason, kept in the timeline")
 
 
-def mutation(
+def change_options(
     parser: argparse.ArgumentParser, key: str = "", *, given: str = "", durable: bool = False
 ) -> None:
-    """The options of what changes a session.
+    """Add the options of a command that changes a session: --key, --expect and --durability.
 
     Args:
         parser: of the command.
-        key: what else there is to say about --key.
-        given: the argument without which the command only looks.
-        durable: it is always synced, so there is no --durability.
+        key: a further clause for the help of --key.
+        given: the argument without which the command only reads.
+        durable: the change is always synced, so that there is no --durability.
     """
     parser.set_defaults(changes=given or True)
     _add_key(parser, f"; {key}" if key else "")
@@ -208,7 +256,7 @@ def position(text: str) -> Position:
 
 
 def is_utf8(text: str) -> bool:
-    r"""Whether UTF-8 can hold a text; bytes of another encoding come from the shell as surrogates.
+    r"""Whether UTF-8 can encode a text; undecodable bytes of the shell arrive as surrogates.
 
     >>> is_utf8("\udcff")
     False
@@ -239,8 +287,8 @@ def _no_longer(text: str, most: int) -> str:
     return text
 
 
-def place(text: str) -> str:
-    """The type of a path: an empty one would be the folder that one happens to be in."""
+def path_text(text: str) -> str:
+    """The type of a path; an empty one would mean the present folder by accident."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty: name one, `.` for the present folder")
     return text
@@ -259,23 +307,23 @@ def _key(text: str) -> str:
 
 
 def _read(parse: Callable[[str], ReadT], text: str) -> ReadT:
-    """What the protocol's own parser makes of `text`, its refusal as one of the command line."""
+    """Parse `text` with a parser of the protocol; its error becomes one of the command line."""
     try:
         return parse(text)
     except StenoError as error:
         raise argparse.ArgumentTypeError(error.message) from None
 
 
-def count(text: str) -> int:
-    """The type of a number from 0 on."""
+def whole_number(text: str) -> int:
+    """The type of a number of at least 0."""
     return number_from(0)(text)
 
 
 def number_from(least: int) -> Callable[[str], int]:
-    """The type of a number that is not below `least`."""
+    """The type of a number of at least `least`."""
 
     def read(text: str) -> int:
-        # Python counts further than any message or file does.
+        # Python's integers have no bound; those of messages and files have one.
         is_short = text.removeprefix("-").isdecimal() and len(text) <= len(str(limits.COUNT_MAX))
         value = int(text) if is_short else least - 1
         if not least <= value <= limits.COUNT_MAX:
@@ -288,7 +336,7 @@ def number_from(least: int) -> Callable[[str], int]:
 
 
 def checkpoint_id(text: str) -> int:
-    """The type of a checkpoint's id; which ids there are, the daemon says."""
+    """The type of a checkpoint's id; the daemon knows which ids exist."""
     try:
         return int(text)
     except ValueError:
@@ -298,7 +346,7 @@ def checkpoint_id(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """The type of a time span that takes time."""
+    """The type of a time span above 0."""
     try:
         seconds = float(text)
     except ValueError:
@@ -319,8 +367,12 @@ def days(text: str) -> float:
     return found
 
 
-def between(text: str, least: int, most: int) -> int:
-    """A number with bounds, both within."""
-    if not (text.isdecimal() and least <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
-    return int(text)
+def between(least: int, most: int) -> Callable[[str], int]:
+    """The type of a number from `least` to `most`, both included."""
+
+    def read(text: str) -> int:
+        if not (text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    return read

@@ -1,4 +1,4 @@
-"""The file `config.toml` of a root as the command reads it, without a daemon."""
+"""The file `config.toml` of a root, read without a daemon."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from steno_protocol.settings import Settings, read_settings
 
 
 def read_file(root: Path, environ: dict[str, str]) -> Settings:
-    """What `config.toml` of a root and an environment ask for.
+    """The settings of `config.toml` and an environment.
 
     Raises:
         BadRequest: something there is not valid; the message names file, option and remedy.
@@ -27,11 +27,11 @@ def read_file(root: Path, environ: dict[str, str]) -> Settings:
     return read_settings(text, str(path), environ)
 
 
-def unread(entries: list[OptionEntry], file: Settings) -> list[str]:
-    """What the file says and a running daemon has not taken over, in words."""
+def unread_options(entries: list[OptionEntry], file: Settings) -> list[str]:
+    """The options in the file that a running daemon has not read, one line each."""
     return [
-        f"config.toml says {shown_value(file.values[entry.name])} for {entry.name}, and the daemon"
-        f" has {shown_value(entry.value)}"
+        f"config.toml has {shown_value(file.values[entry.name])} for {entry.name}, and the daemon"
+        f" {shown_value(entry.value)}"
         for entry in entries
         if entry.name in file.values
         and not entry.source.startswith("environment")

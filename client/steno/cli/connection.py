@@ -1,4 +1,4 @@
-"""Which daemon a command talks to, by `--root`, `--socket` and the environment."""
+"""The connection of a command, from its options and the environment."""
 
 import os
 import pwd
@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from steno._connect.target import make_target
 from steno._sync.client import BlockingClient, connect_sync
+from steno._system.safe_open import read_regular
 from steno.cli.exits import WrongUsage
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest, NotFound, Unreachable
@@ -18,14 +19,14 @@ from steno_protocol.errors import BadRequest, NotFound, Unreachable
 
 @contextmanager
 def connected(options: Namespace, *, spawn: bool = True) -> Generator[BlockingClient]:
-    """A client for the length of one command; starts the daemon if `spawn` and there is none.
+    """A client for one command; starts the daemon if `spawn` is true and none runs.
 
-    A socket alone means any daemon that answers there, and none is started. A socket beside a
-    root says where the root's daemon shall listen, if it does not run yet.
+    A socket alone means any daemon that answers there, and none is started. A socket together with
+    a root is the address at which a new daemon of the root listens.
 
     Raises:
-        NotFound: there is no root yet, and the command is none that makes one.
-        Unreachable: there is no daemon, and none was to be started or could be.
+        NotFound: there is no root, and the command creates none.
+        Unreachable: no daemon runs, and none was started.
     """
     with connect_sync(**how_to_connect(options, spawn=spawn), spawn=spawn) as client:
         yield client
@@ -41,8 +42,8 @@ def _check_root(options: Namespace) -> None:
     root = root_of(options)
     if not root.exists():
         raise NotFound(
-            f"there is no root at {root}, and `steno {options.command}` makes none: check --root"
-            " and STENO_HOME; `steno append` or `steno start` makes one"
+            f"there is no root at {root}, and `steno {options.command}` creates none: check --root"
+            " and STENO_HOME; `steno append` or `steno start` creates one"
         )
 
 
@@ -57,14 +58,14 @@ class HowToConnect(TypedDict):
 
 
 def how_to_connect(options: Namespace, *, spawn: bool = True) -> HowToConnect:
-    """What the options say of the connection, for either client.
+    """The connection arguments from the options, for either client.
 
     Args:
         options: of the command.
-        spawn: whether a daemon is started if there is none.
+        spawn: whether a daemon is started if none runs.
 
     Raises:
-        NotFound: one would be, and there is no root yet, and the command is none that makes one.
+        NotFound: a daemon would be started, there is no root, and the command creates none.
     """
     if spawn:
         _check_root(options)
@@ -78,17 +79,17 @@ def how_to_connect(options: Namespace, *, spawn: bool = True) -> HowToConnect:
 
 
 def root_of(options: Namespace) -> Path:
-    """The root that the options name, its symbolic links resolved."""
+    """The root of the options, with symbolic links resolved."""
     root = make_target(options.root, None, None, spawn=False).resolved().root
     assert root is not None
     return Path(root)
 
 
 def root_in_use(options: Namespace) -> Path:
-    """The root that the options name; for an address that of the daemon which answers there.
+    """The root of the options; for an address, the root of the daemon there.
 
     Raises:
-        WrongUsage: the address is of another machine, whose files are out of reach.
+        WrongUsage: the address is on another machine.
         Unreachable: no daemon answers there.
     """
     endpoint = endpoint_of(options)
@@ -107,10 +108,10 @@ def root_in_use(options: Namespace) -> Path:
 
 
 def refuse_endpoint(options: Namespace) -> None:
-    """Refuse an address for a command about a root.
+    """Refuse --endpoint for a command about a root.
 
     Raises:
-        WrongUsage: one was given.
+        WrongUsage: it was given.
     """
     if options.endpoint is not None:
         raise WrongUsage(
@@ -120,7 +121,7 @@ def refuse_endpoint(options: Namespace) -> None:
 
 
 def prepared_root(options: Namespace) -> str | None:
-    """The root that was given, its socket made known to the client and to a daemon it starts."""
+    """The given root; exports a given socket to the client and to a daemon that it starts."""
     if options.root is not None and options.socket is not None:
         os.environ["STENO_SOCKET"] = str(Path(options.socket).absolute())
     root: str | None = options.root
@@ -131,7 +132,7 @@ def endpoint_of(options: Namespace) -> str | None:
     """The address of the daemon; None for the daemon of a root.
 
     Raises:
-        WrongUsage: STENO_ENDPOINT is none.
+        WrongUsage: STENO_ENDPOINT is no address.
     """
     if options.endpoint is not None:
         return str(options.endpoint)
@@ -153,9 +154,23 @@ def _endpoint_of_environment() -> str | None:
 
 
 def _login_name() -> str:
-    """The login name: the client's own default, a pid, would mean nothing a day later."""
+    """The login name; the default of the client, a pid, means nothing a day later."""
     try:
         login = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         login = str(os.getuid())
     return re.sub(r"[^A-Za-z0-9_.@+-]", "_", login)[: limits.NAME_CHARS_MAX - 4] + "@cli"
+
+
+def local_root(client: BlockingClient) -> Path | None:
+    """The root of the daemon, or None if the daemon runs on another machine.
+
+    A path alone proves nothing, since both machines may have it. The lock file and the daemon name
+    the same process.
+    """
+    root = Path(client.welcome.root)
+    try:
+        note = paths.decode_lock_note(read_regular(root / paths.LOCK))
+    except OSError:
+        return None
+    return root if note is not None and note.pid == client.welcome.pid else None

@@ -1,9 +1,8 @@
-"""One call of the command: the arguments in, the exit code out, and every error as one line."""
+"""One call of the command: arguments in, exit code out, each error on one line."""
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from io import StringIO
 from typing import TextIO
 
@@ -11,9 +10,6 @@ from steno.cli.exits import Exit, exit_of
 from steno.cli.parser import build_parser
 from steno.cli.render.output import Output, silence
 from steno_protocol.errors import NotFound, StenoError
-
-Handler = Callable[[Namespace, Output], int]
-"""What carries out a subcommand."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     output = Output(_open(sys.stdout), _open(sys.stderr), as_json=options.json)
     if sys.stdout is None:
-        # Refused before anything is sent: the result could not be printed.
-        output.failure("stdout is closed: nothing was done; `> /dev/null` is for unwanted answers")
+        # Refused before the command does anything: its result could not be printed.
+        output.failure("stdout is closed: nothing was done; `> /dev/null` discards the output")
         return Exit.FAILED
     try:
         code = _carry_out(options, output)
@@ -48,30 +44,31 @@ def _open(stream: TextIO | None) -> TextIO:
 
 
 def _carry_out(options: Namespace, output: Output) -> int:
-    handler = _handler(options.handler)
     try:
-        return handler(options, output)
+        code: int = options.run(options, output)
     except NotFound as error:
-        from steno.cli.prefixes import meant  # noqa: PLC0415  # rarely needed
+        # Imported here: most commands find their session.
+        from steno.cli.session_ids import session_with_prefix  # noqa: PLC0415
 
-        session = meant(options, error)
+        session = session_with_prefix(options, error)
         if session is None:
             raise
-        output.say(f"there is no session {options.session}; {session} is the one that begins so")
+        output.say(f"there is no session {options.session}; only {session} begins with it")
         options.session = session
-    # Nothing was found, so nothing was done or printed that would now be so twice.
-    return handler(options, output)
+        # The first run found nothing, so that it did and printed nothing.
+        code = options.run(options, output)
+    return code
 
 
 def _end_of_stream(options: Namespace, output: Output, error: OSError) -> int:
-    """What it means that stdin or stdout failed."""
+    """The exit code after a failure of stdin or stdout."""
     if _is_change(options):
         session = getattr(options, "session", None)
         look = f"steno tail {session}" if session else "steno sessions"
-        output.failure(f"{_reason(error)}; it may have happened: see `{look}`")
+        output.failure(f"{_reason(error)}; the change may have happened: see `{look}`")
         return Exit.UNKNOWN
     if isinstance(error, BrokenPipeError):
-        # The reader of the output has closed it, which is no failure: `steno read demo | head`.
+        # The reader closed the pipe, which is no failure: `steno read demo | head`.
         return Exit.DONE
     output.failure(_reason(error))
     return Exit.FAILED
@@ -84,16 +81,9 @@ def _is_change(options: Namespace) -> bool:
 
 def _reason(error: OSError) -> str:
     if error.strerror is None:
-        # Raised by one of us, in words that say all.
+        # Raised by steno, with a complete message.
         return str(error)
-    # What is read and written by its handle has no name in the error.
+    # An error of an open file has no name.
     return (
         f"{error.strerror}: {error.filename or 'standard input, standard output or an open file'}"
     )
-
-
-def _handler(name: str) -> Handler:
-    # Fetched when it is called: a command pays for its own imports only.
-    module, _, function = name.partition(":")
-    handler: Handler = getattr(import_module(f"steno.cli.commands.{module}"), function)
-    return handler

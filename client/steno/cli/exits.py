@@ -1,4 +1,4 @@
-"""The exit codes of `steno`: a closed table that scripts can rely on."""
+"""The exit codes of `steno`, a closed table for scripts."""
 
 import enum
 from typing import Final
@@ -14,7 +14,7 @@ from steno_protocol.errors import (
 
 
 class Exit(enum.IntEnum):
-    """What a command's end means."""
+    """An exit code of a command."""
 
     DONE = 0
     FAILED = 1
@@ -38,11 +38,11 @@ MEANINGS: Final = {
     Exit.DAMAGED: "verify found damage or doctor found a problem; nothing was changed",
     Exit.INTERRUPTED: "interrupted",
 }
-"""Each exit code in words, as `steno --help` shows them."""
+"""The meaning of each exit code, for `steno --help`."""
 
 
 class WrongUsage(BadRequest):
-    """Options that do not go together; argparse finds the other mistakes."""
+    """Options that contradict each other; argparse finds other mistakes."""
 
 
 def exit_of(error: StenoError) -> Exit:

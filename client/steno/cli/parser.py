@@ -1,50 +1,33 @@
-"""The command line of `steno`: which subcommands there are, and how their options are read."""
+"""The parser of the command line, which imports only the command that is called."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final, NoReturn, cast
 
-from steno.cli.arguments import HelpFormatter, Subcommands, add_common, is_utf8
+from steno.cli.arguments import HelpFormatter, add_common, is_utf8
+from steno.cli.command_table import COMMANDS
 from steno.cli.exits import MEANINGS, Exit
 from steno_protocol import __version__
 
-GROUPS: Final = {
-    "reading": ("sessions", "stat", "show", "read", "tail"),
-    "searching": ("grep",),
-    "writing": ("open", "append", "checkpoint", "revert", "clear", "usage", "prompt"),
-    "history": ("timeline", "restore"),
-    "branching": ("fork", "undo"),
-    "mail": ("dmail",),
-    "compaction": ("compact",),
-    "keeping": ("title", "label", "archive", "unarchive", "delete"),
-    "moving": ("export", "import"),
-    "checking": ("verify", "repair"),
-    "wire": ("wire", "turns", "replay", "emit"),
-    "service": (
-        "status", "start", "stop", "restart", "logs", "clients", "config", "stats", "doctor",
-        "service", "gc",
-    ),
-    "access": ("keys",),
-    "shell": ("completion",),
-    "demonstration": ("demo",),
-}  # fmt: skip
-"""Each module of `steno.cli.parsers` and the subcommands in it, in the order of `steno --help`."""
+_FLAGS: Final = ("--json", "--help", "--version")
+"""The options before a command that take no value; argparse accepts their beginnings."""
 
 _PATHS: Final = frozenset({"root", "socket", "key_file", "output", "folder", "target", "targets"})
-"""Arguments that name files, which may have any name."""
+"""Arguments that are paths, which need not be UTF-8."""
 
 _EPILOG: Final = "exit codes:\n" + "\n".join(
     f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items()
 )
 
 
-def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line of `steno`.
 
     Args:
-        words: what it is to read; the subcommands that are not among them are left out, which
-            spares half the time, unless there are none or the first word should have been one.
+        words: the words to be parsed; only their command is imported. Without a command, all
+            commands are listed and none is imported. None imports every command.
     """
     parser = _Parser(
         prog="steno",
@@ -55,37 +38,54 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steno {__version__}")
     add_common(parser, is_top=True)
-    # With `prog` given, argparse need not make a formatter to find it out.
+    # With `prog`, argparse does not format a usage to find it out.
     commands = parser.add_subparsers(
         prog="steno", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    for add in _adders(words):
-        add(commands)
+    called = None if words is None else _called(words)
+    for name, summary in COMMANDS.items():
+        if words is None or name == called:
+            import_module(module_of(name)).add_parser(commands)
+        elif called is None:
+            # Help and errors list all commands.
+            commands.add_parser(name, help=summary)
     return parser
 
 
-def _adders(words: Sequence[str]) -> Iterator[Callable[[Subcommands], None]]:
-    """What makes each subcommand: `add_<command>` of the module of its group."""
-    known = {name for names in GROUPS.values() for name in names}
-    # An option of every command may come first, and its value may be called like a command.
-    is_wrong = bool(words) and not words[0].startswith("-") and words[0] not in known
-    wanted = known if is_wrong else known.intersection(words) or known
-    for group, names in GROUPS.items():
-        for name in names:
-            if name in wanted:
-                yield getattr(import_module(f"steno.cli.parsers.{group}"), f"add_{name}")
+def _called(words: Sequence[str]) -> str | None:
+    """The command in the words, after options and their values; None if there is none.
+
+    >>> _called(["--root", "demo", "--json", "show", "demo"])
+    'show'
+    """
+    is_value = False
+    for word in words:
+        if not is_value and not word.startswith("-"):
+            return word if word in COMMANDS else None
+        is_flag = "=" in word or any(flag.startswith(word) for flag in _FLAGS)
+        is_value = not is_value and word.startswith("--") and not is_flag
+    return None
+
+
+def module_of(command: str) -> str:
+    """The module of a command; `import` is a keyword of Python and gets an underscore.
+
+    >>> module_of("show"), module_of("import")
+    ('steno.cli.commands.show', 'steno.cli.commands.import_')
+    """
+    return f"steno.cli.commands.{command}{'_' if iskeyword(command) else ''}"
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, but an optional last argument may follow options: `append ID --role user TEXT`.
+    """argparse, with an optional last argument after options: `append ID --role user TEXT`.
 
-    Until Python 3.13 argparse takes such an argument for missing once it has met an option.
+    Before Python 3.13, argparse regards such an argument as missing after an option.
     """
 
-    def parse_args(  # type: ignore[override]  # its overloads exist for namespaces we never pass
+    def parse_args(  # type: ignore[override]  # the overloads are for namespaces, never passed here
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        """As argparse; a wrong command line ends with SystemExit(2)."""
+        """As in argparse; a wrong command line ends with SystemExit(2)."""
         options, rest = self.parse_known_args(args, namespace)
         name, read = getattr(options, "late", ("", str))
         if name and getattr(options, name) is None and (word := _take_value(rest)) is not None:
@@ -94,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
             except argparse.ArgumentTypeError as error:
                 self.error(f"argument {name.upper()}: {error}")
         if many := getattr(options, "dashed", ""):
-            # What argparse takes for unknown options are words of this argument.
+            # argparse regards words of this argument that begin with a dash as unknown options.
             getattr(options, many).extend(word for word in rest if not word.startswith("--"))
             rest = [word for word in rest if word.startswith("--")]
         if (odd := _not_utf8(options)) is not None:
@@ -106,7 +106,7 @@ class _Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        """One line instead of argparse's whole usage."""
+        """Print one line instead of argparse's usage."""
         self.exit(Exit.USAGE, f"steno: {message}; see `{self.prog} --help`\n")
 
 
@@ -121,7 +121,7 @@ def _not_utf8(options: argparse.Namespace) -> str | None:
 
 
 def _take_value(rest: list[str]) -> str | None:
-    """Take the value that leads `rest` off it; after `--` anything is one."""
+    """Remove and return the value at the beginning of `rest`; after `--` any word is a value."""
     if rest[:1] == ["--"] and len(rest) > 1:
         del rest[0]
         return rest.pop(0)

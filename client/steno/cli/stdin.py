@@ -1,4 +1,4 @@
-"""What comes on stdin; the command may have begun with none."""
+"""The standard input of a command, which may be closed."""
 
 import sys
 from argparse import Namespace
@@ -8,7 +8,7 @@ from steno.cli.exits import WrongUsage
 
 
 def text_or_stdin(options: Namespace, name: str) -> str:
-    """The text of an argument, stdin for `-`; read once, however often it is asked for.
+    """The text of an argument, or of stdin for `-`, which is read once.
 
     Raises:
         WrongUsage: stdin is closed, or is no text.
@@ -21,10 +21,10 @@ def text_or_stdin(options: Namespace, name: str) -> str:
 
 
 def stdin() -> TextIO:
-    """The stream itself.
+    """The stream.
 
     Raises:
-        WrongUsage: it is closed.
+        WrongUsage: stdin is closed.
     """
     if sys.stdin is None:
         raise WrongUsage("stdin is closed, and this command reads it: give it a file or a pipe")
@@ -32,14 +32,14 @@ def stdin() -> TextIO:
 
 
 def is_typed() -> bool:
-    """True when a person is likely to type what comes."""
+    """True if stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _text(stream: TextIO) -> str:
     try:
         text = stream.read()
-        # In the locale C what cannot be decoded comes as surrogates instead of an error.
+        # In the locale C, undecodable bytes become surrogates instead of an error.
         text.encode()
     except UnicodeError:
         raise WrongUsage(

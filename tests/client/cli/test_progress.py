@@ -10,7 +10,7 @@ from steno.cli.render.progress import Progress
 
 
 class Terminal(io.StringIO):
-    """A stream that a person looks at."""
+    """A terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from steno.cli import repair_in_place
 from steno.cli.command_limits import REPAIR_BACKUPS_MAX
-from steno.cli.transcripts import repair_in_place
-from steno.cli.transcripts.find import LocalFolder
+from steno.cli.transcripts import LocalFolder
 from steno_protocol.checks import edits_of
 from steno_protocol.errors import Conflict, OutcomeUnknown, StorageFailed, TooLarge
 from steno_protocol.line_schemas import OtherSchema
@@ -36,7 +36,7 @@ def repair(path: Path) -> str | None:
         repair_in_place.lock(folder, path.parent)
         original = repair_in_place.original_of(folder, path.name)
         _, edits = edits_of(folder.blocks(path.name), OtherSchema())
-        return repair_in_place.mend(folder, path, original, edits) if edits else None
+        return repair_in_place.replace_file(folder, path, original, edits) if edits else None
 
 
 def failure_of(path: Path) -> type[Exception] | None:

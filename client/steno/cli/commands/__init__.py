@@ -1,1 +1,1 @@
-"""The handlers of the subcommands, imported when they are called."""
+"""The commands, one a module: its command line in `add_parser`, its work in `run`."""

@@ -1,43 +1,139 @@
-"""The subcommand that lets a model compact a session, or with --watch each that needs it."""
+"""`steno compact`: sessions summarised by a model."""
 
+import argparse
 from argparse import Namespace
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from steno._async.client import connect
+from steno._sansio.summaries import Summarize, should_compact
+from steno.cli.arguments import (
+    Subcommands,
+    between,
+    command,
+    key_option,
+    number_from,
+    optional_argument,
+    seconds,
+    why_option,
+)
+from steno.cli.compaction import Rule, Worker, run_until_signal, say_compacted, with_progress
 from steno.cli.connection import how_to_connect
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
 from steno.cli.render.output import Output
 from steno.cli.render.wording import count, number
+from steno.llm_limits import MODEL_DEADLINE_S, MODEL_OUTPUT_TOKENS_MAX, WATCH_INTERVAL_S
+from steno_protocol import limits
 
-if TYPE_CHECKING:
-    from steno._async.client import Client
-    from steno._sansio.summaries import Summarize
-    from steno.cli.compaction.watch import Watch
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "compact", run,
+        "Other clients can keep writing meanwhile. Prints the new head. The summarised records"
+        " stay in a past generation; `steno restore` brings them back. The API key comes from"
+        " STENO_LLM_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, and is sent only over https or"
+        " to this machine. With --max-context-size, only a session that is full enough is"
+        " compacted. With --watch, the command runs until a signal and compacts each session"
+        " whose id starts with SESSION once it is full enough; sessions of a mount only if"
+        " SESSION names the mount.",
+        example="steno compact demo --model qwen3 --base-url http://127.0.0.1:8080/v1\n"
+        "steno compact --watch --model qwen3 --base-url http://127.0.0.1:8080/v1"
+        " --max-context-size 200000",
+    )  # fmt: skip
+    optional_argument(parser, "session", str, "a session id or a unique prefix")
+    parser.set_defaults(by_prefix=True)
+    _add_model(parser)
+    _add_trigger(parser)
+    parser.add_argument(
+        "--preserve", metavar="N", type=between(1, limits.PRESERVED_MESSAGES_MAX), default=2,
+        help="number of last messages to keep, 1 to"
+        f" {limits.PRESERVED_MESSAGES_MAX} (default: 2)",
+    )  # fmt: skip
+    parser.add_argument("--instruction", metavar="TEXT", help="an instruction for the summary")
+    why_option(parser)
+    key_option(parser)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the model that summarises")
+    group.add_argument(
+        "--model", metavar="NAME", required=True, help="the model's name at the provider"
+    )
+    group.add_argument(
+        "--provider", choices=("openai", "anthropic"), default="openai",
+        help="the API of the server: chat completions (openai, default) or messages (anthropic)",
+    )  # fmt: skip
+    group.add_argument(
+        "--base-url", metavar="URL", help="the URL of the server (default: the provider's)"
+    )
+    group.add_argument(
+        "--max-output-tokens", metavar="N", type=number_from(1),
+        default=MODEL_OUTPUT_TOKENS_MAX,
+        help=f"maximum tokens of a summary, thoughts included (default: {MODEL_OUTPUT_TOKENS_MAX})",
+    )  # fmt: skip
+    group.add_argument(
+        "--deadline", metavar="SECONDS", type=seconds, default=MODEL_DEADLINE_S,
+        help=f"deadline for one summary, retries included (default: {MODEL_DEADLINE_S:g})",
+    )  # fmt: skip
+
+
+def _add_trigger(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("when a session is full enough")
+    group.add_argument(
+        "--max-context-size", metavar="N", type=number_from(1),
+        help="context size of the agents' model, in tokens",
+    )  # fmt: skip
+    group.add_argument(
+        "--reserved", metavar="N", type=number_from(0), default=50_000,
+        help="tokens to keep free (default: 50000)",
+    )  # fmt: skip
+    group.add_argument(
+        "--ratio", metavar="R", type=_ratio, default=0.85,
+        help="fraction of the context that may be full (default: 0.85)",
+    )  # fmt: skip
+    group.add_argument(
+        "--watch", action="store_true", help="compact all sessions as they fill, until a signal"
+    )
+    group.add_argument(
+        "--interval", metavar="SECONDS", type=seconds, default=WATCH_INTERVAL_S,
+        help=f"interval between checks of --watch (default: {WATCH_INTERVAL_S:g})",
+    )  # fmt: skip
+
+
+def _ratio(text: str) -> float:
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = 0.0
+    if not 0 < ratio <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and up to 1")
+    return ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a session is to be compacted: so many tokens of what its model can take."""
+    """The number of tokens at which a session is compacted.
+
+    Attributes:
+        max_context_size: context size of the agents' model, in tokens.
+        reserved: tokens to keep free.
+        ratio: fraction of the context that may be full.
+    """
 
     max_context_size: int
     reserved: int
     ratio: float
 
     def is_due(self, tokens: int) -> bool:
-        """True when a context of `tokens` is full enough."""
-        from steno._sansio.summaries import should_compact  # noqa: PLC0415
-
+        """True if a context of `tokens` is full enough."""
         return should_compact(tokens, self.max_context_size, self.reserved, self.ratio)
 
 
-def compact(options: Namespace, output: Output) -> int:
-    """Compact one session, or watch over many."""
+def run(options: Namespace, output: Output) -> int:
+    """Compact one session, or with --watch each one as it fills."""
     trigger = _trigger(options)
     _check(options, trigger)
-    # Imported only now: an event loop and an HTTP client, which no other command pays for.
-    from steno.cli.signals import run  # noqa: PLC0415
-
     try:
         summarize = _summarizer(options, output)
     except ModuleNotFoundError as error:
@@ -47,19 +143,16 @@ def compact(options: Namespace, output: Output) -> int:
         return Exit.FAILED
     if options.watch:
         assert trigger is not None
-        run(lambda: _watch(options, output, summarize, trigger))
-        # A signal is how a worker is meant to end.
+        run_until_signal(lambda: _watch(options, output, summarize, trigger))
+        # A signal is the regular end of a worker.
         return Exit.DONE
-    ended = run(lambda: _compact_one(options, output, summarize, trigger))
+    ended = run_until_signal(lambda: _compact_one(options, output, summarize, trigger))
     return Exit.INTERRUPTED if ended is None else ended
 
 
 async def _compact_one(
-    options: Namespace, output: Output, summarize: "Summarize", trigger: Trigger | None
+    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger | None
 ) -> int:
-    from steno._async.client import connect  # noqa: PLC0415
-    from steno.cli.compaction.progress import Progress, compacted_in_words  # noqa: PLC0415
-
     async with connect(**how_to_connect(options)) as client:
         session = client.session(options.session)
         stat = await session.stat()
@@ -67,10 +160,9 @@ async def _compact_one(
         if trigger is not None and not trigger.is_due(tokens):
             most = number(trigger.max_context_size)
             return _nothing(output, stat.session, f"{number(tokens)} of {most} tokens: not yet due")
-        progress = Progress(output, options.session, f"{options.model} for a summary")
         output.say(f"{options.session}: {count(tokens, 'token')}, reading")
         done = await session.compact(
-            progress.around(summarize),
+            with_progress(summarize, output, options.session, options.model),
             preserve=options.preserve,
             instruction=options.instruction,
             why=options.why,
@@ -82,28 +174,13 @@ async def _compact_one(
         output.document(contract.compacted(options.session, done))
         return Exit.DONE
     output.write(str(done.ack.head))
-    output.say(f"{options.session}: {compacted_in_words(done.messages, done.tokens)}")
+    say_compacted(output, options.session, done)
     return Exit.DONE
 
 
 async def _watch(
-    options: Namespace, output: Output, summarize: "Summarize", trigger: Trigger
+    options: Namespace, output: Output, summarize: Summarize, trigger: Trigger
 ) -> None:
-    from steno._async.client import connect  # noqa: PLC0415
-
-    async with connect(**how_to_connect(options)) as client:
-        await _worker(client, options, output, summarize, trigger).run()
-
-
-def _worker(
-    client: "Client",
-    options: Namespace,
-    output: Output,
-    summarize: "Summarize",
-    trigger: Trigger,
-) -> "Watch":
-    from steno.cli.compaction.watch import Rule, Watch  # noqa: PLC0415
-
     rule = Rule(
         prefix=options.session or "",
         is_due=trigger.is_due,
@@ -112,7 +189,8 @@ def _worker(
         why=options.why,
         interval_s=options.interval,
     )
-    return Watch(client, summarize, rule, output)
+    async with connect(**how_to_connect(options)) as client:
+        await Worker(client, summarize, rule, output).run()
 
 
 def _nothing(output: Output, session: str, why: str) -> int:
@@ -123,7 +201,8 @@ def _nothing(output: Output, session: str, why: str) -> int:
     return Exit.DONE
 
 
-def _summarizer(options: Namespace, output: Output) -> "Summarize":
+def _summarizer(options: Namespace, output: Output) -> Summarize:
+    # Imported here: it needs the extra `llm`, and `steno compact --help` does not.
     from steno.llm import summarizer  # noqa: PLC0415
 
     return summarizer(
@@ -144,15 +223,15 @@ def _trigger(options: Namespace) -> Trigger | None:
 
 def _check(options: Namespace, trigger: Trigger | None) -> None:
     if options.session is None and not options.watch:
-        raise WrongUsage("which session? Give SESSION, or --watch for all")
+        raise WrongUsage("the session is missing: give SESSION, or --watch for all")
     if options.watch and trigger is None:
         raise WrongUsage(
-            "--watch needs --max-context-size: how many tokens the agents' model takes"
+            "--watch needs --max-context-size, the context size of the agents' model in tokens"
         )
     if options.watch and options.key is not None:
-        raise WrongUsage("--key names one compaction, and --watch makes many: leave it out")
+        raise WrongUsage("--key identifies one compaction, and --watch makes many: leave it out")
     if trigger is not None and trigger.reserved >= trigger.max_context_size:
         raise WrongUsage(
-            f"--reserved {trigger.reserved} is all of --max-context-size"
-            f" {trigger.max_context_size}, so that every session would always be due: reserve less"
+            f"--reserved {trigger.reserved} leaves nothing of --max-context-size"
+            f" {trigger.max_context_size}, so that every session is always due: reserve less"
         )

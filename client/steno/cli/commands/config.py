@@ -1,4 +1,4 @@
-"""The subcommand `config`: which options are in force, and where each value came from."""
+"""`steno config`: the options in force and their sources."""
 
 import os
 from argparse import Namespace
@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
-from steno.cli.configuration import read_file, shown_value, unread
+from steno.cli.arguments import Subcommands, command
+from steno.cli.configuration import read_file, shown_value, unread_options
 from steno.cli.connection import connected, endpoint_of, root_of
 from steno.cli.exits import Exit
-from steno.cli.render.output import Output, printable, table
+from steno.cli.render.output import Output, printable
+from steno.cli.render.tables import table
 from steno_protocol import paths
 from steno_protocol.commands import Configuration
 from steno_protocol.errors import Unreachable
@@ -18,7 +20,19 @@ from steno_protocol.replies import ConfigurationReport, OptionEntry
 from steno_protocol.settings import OPTIONS, Settings, example
 
 
-def config(options: Namespace, output: Output) -> int:
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "config", run,
+        "Asks the running daemon, or reads config.toml and the environment if none runs.",
+        example="steno config\nsteno config --example > ~/.local/state/steno/config.toml",
+    )  # fmt: skip
+    parser.add_argument(
+        "--example", action="store_true", help="print a config.toml with every option"
+    )
+
+
+def run(options: Namespace, output: Output) -> int:
     """Print the options in force, or with --example a file that has all of them."""
     if options.example:
         if output.as_json:
@@ -35,20 +49,20 @@ def config(options: Namespace, output: Output) -> int:
     for line in table([(row.name, shown_value(row.value), row.source) for row in rows]):
         output.write(printable(line))
     if pid is not None and not paths.is_remote(endpoint_of(options) or ""):
-        for line in unread(entries, read_file(root, {})):
+        for line in unread_options(entries, read_file(root, {})):
             output.say(f"{line}: `kill -HUP {pid}`, or `steno restart`")
     return Exit.DONE
 
 
 def _in_force(options: Namespace) -> tuple[Path, list[OptionEntry], int | None]:
-    """The root and the options of the daemon that runs, and its pid; else of one started now.
+    """The root, the options and the pid of the running daemon, else those of one started now.
 
     Raises:
         Unreachable: no daemon answers at the given address.
-        BadRequest: what a daemon would be started with is not valid.
+        BadRequest: the configuration of the root is not valid.
     """
     is_address = endpoint_of(options) is not None
-    # Its errors are reported also while a daemon runs with an older version of the file.
+    # Errors in the file are reported although a daemon runs with an older version of it.
     found = None if is_address else read_file(root_of(options), dict(os.environ))
     try:
         with connected(options, spawn=False) as client:

@@ -1,70 +1,98 @@
-"""The subcommand `doctor`: looks at everything that a daemon needs, and says what to do about it.
-
-It changes nothing but for one small file that it makes and removes to time and try the disk. It
-works without a daemon, beside one that hangs, and on a broken root: each check stands alone, and
-what it cannot look at is its finding.
-"""
+"""`steno doctor`: checks of everything the daemon needs, with a remedy for each finding."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
+from steno.cli.arguments import Subcommands, command
 from steno.cli.connection import prepared_root, root_in_use
-from steno.cli.doctor.daemon import examine_daemon
-from steno.cli.doctor.findings import Finding, count_of, document, problem, show
-from steno.cli.doctor.keys import examine_keys
+from steno.cli.doctor import Finding
+from steno.cli.doctor.daemon import check_daemon, check_lock, check_socket
 from steno.cli.doctor.root import (
-    examine_config,
-    examine_disk,
-    examine_links,
-    examine_root,
-    examine_sync,
-    examine_versions,
+    check_config,
+    check_disk,
+    check_keys,
+    check_links,
+    check_root,
+    check_sync,
+    check_versions,
 )
-from steno.cli.doctor.sessions import examine_sessions
+from steno.cli.doctor.sessions import check_sessions
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output
+from steno.cli.render.tables import beside
 from steno.cli.render.wording import count
 from steno_protocol.errors import StenoError
 
-Check = Callable[[Namespace, Path], Iterator[Finding]]
-"""Looks at one thing."""
+_CHECKS: Final[dict[str, Callable[[Namespace, Path], Iterator[Finding]]]] = {
+    "versions": check_versions,
+    "root": check_root,
+    "config": check_config,
+    "keys": check_keys,
+    "disk": check_disk,
+    "sync": check_sync,
+    "links": check_links,
+    "lock": check_lock,
+    "socket": check_socket,
+    "daemon": check_daemon,
+    "sessions": check_sessions,
+}
+"""The checks by name; the cause of a problem comes before its consequences."""
 
-CHECKS: tuple[tuple[str, Check], ...] = (
-    ("versions", examine_versions),
-    ("root", examine_root),
-    ("config", examine_config),
-    ("keys", examine_keys),
-    ("disk", examine_disk),
-    ("sync", examine_sync),
-    ("links", examine_links),
-    ("daemon", examine_daemon),
-    ("sessions", examine_sessions),
-)
-"""Every check by its name, in the order in which trouble shows."""
+_SIGNS: Final = {"ok": ("✓", "green"), "warning": ("●", "yellow"), "problem": ("✗", "red")}
 
 
-def doctor(options: Namespace, output: Output) -> int:
-    """Look at everything; the exit code says whether there is a problem."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    command(
+        commands, "doctor", run,
+        "Works without a daemon and beside one that hangs. It starts no daemon and changes"
+        " nothing.",
+        example="steno doctor",
+    )  # fmt: skip
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Run every check; the exit code shows whether there is a problem."""
     root = root_in_use(options)
     prepared_root(options)
-    findings = [
-        finding for name, check in CHECKS for finding in _looked(name, check, options, root)
-    ]
-    problems, warnings = count_of(findings, "problem"), count_of(findings, "warning")
+    findings = [(name, each) for name in _CHECKS for each in _examined(name, options, root)]
+    states = [finding.state for _, finding in findings]
+    problems, warnings = states.count("problem"), states.count("warning")
     if output.as_json:
-        output.document({"root": str(root), **document(findings)})
+        shown = [
+            {"check": name, "state": each.state, "told": each.text, "remedy": each.remedy}
+            for name, each in findings
+        ]
+        found = {"problems": problems, "warnings": warnings, "findings": shown}
+        output.document({"root": str(root), **found})
     else:
-        show(findings, output)
+        _show(findings, output)
         output.say(f"{count(problems, 'problem')}, {count(warnings, 'warning')} on {root}")
     return Exit.DAMAGED if problems else Exit.DONE
 
 
-def _looked(name: str, check: Check, options: Namespace, root: Path) -> list[Finding]:
-    """What a check found; that it could not look is a finding as well."""
+def _examined(name: str, options: Namespace, root: Path) -> list[Finding]:
+    """The findings of one check; a check that fails does not stop the others."""
     found: list[Finding] = []
     try:
-        found.extend(check(options, root))
+        found.extend(_CHECKS[name](options, root))
     except (OSError, StenoError) as error:
-        found.append(problem(name, str(error), "mend this first, then run `steno doctor` again"))
+        remedy = "remove the cause, then run `steno doctor` again"
+        found.append(Finding("problem", str(error), remedy))
     return found
+
+
+def _show(findings: list[tuple[str, Finding]], output: Output) -> None:
+    """Print the findings, each with its remedy below it."""
+    width = max(len(name) for name in _CHECKS)
+    margin = width + 4
+    for name, finding in findings:
+        sign, colour = _SIGNS[finding.state]
+        start = f"{output.style(sign, colour)} {name.ljust(width)}  "
+        lines = [*beside(start, finding.text, margin, output.width)]
+        if finding.remedy:
+            lines += beside(f"{' ' * margin}→ ", finding.remedy, margin + 2, output.width)
+        for line in lines:
+            output.write(line)

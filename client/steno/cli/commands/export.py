@@ -1,4 +1,4 @@
-"""The subcommand `export`: a session as Markdown, as JSON, or as a folder of kimi-cli's."""
+"""`steno export`: a session as Markdown, as JSON, or as a folder of kimi-cli."""
 
 import json
 from argparse import Namespace
@@ -6,37 +6,58 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from steno._sync.client import BlockingSession
-from steno.cli.commands.read import tell_damaged
+from steno.cli.arguments import Subcommands, command, path_text, session_argument
 from steno.cli.connection import connected
+from steno.cli.destination import new_file, new_folder
 from steno.cli.exits import Exit, WrongUsage
+from steno.cli.kimi_folder import write_session
+from steno.cli.records import report_damaged
 from steno.cli.render import contract
 from steno.cli.render.markdown import Markdown, head_of
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import size
-from steno.cli.transfer.destination import new_file, new_folder
-from steno.cli.transfer.kimi_folder import write_session
 from steno_protocol.replies import SessionStat
 
 
-def export(options: Namespace, output: Output) -> int:
-    """Write a session down in the format that is asked for."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "export", run,
+        "markdown: the conversation for people. json: all records, events and the timeline with"
+        " their cursors. kimi: a session folder in kimi-cli's format, without the keys that steno"
+        " adds, with past generations, uploads, tasks and subagents. A daemon on another machine"
+        " sends only the lines and the title. Symbolic links are skipped. Existing files are"
+        " never overwritten.",
+        example="steno export demo -o demo.md\nsteno export demo --format kimi -o ~/copy",
+    )  # fmt: skip
+    session_argument(parser)
+    parser.add_argument(
+        "--format",
+        choices=("markdown", "json", "kimi"),
+        help="(default: markdown, or json with --json)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", type=path_text,
+        help="the file or, for kimi, the folder to make (default, and -: stdout; kimi needs one)",
+    )  # fmt: skip
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Write a session in the requested format."""
     if options.format is None:
         options.format = "json" if output.as_json else "markdown"
     if options.output == "-" and options.format != "kimi":
         options.output = None
     if options.format == "markdown" and output.as_json and options.output is None:
         raise WrongUsage(
-            "--json and --format markdown are two formats: give one, or say with -o where the"
-            " Markdown goes",
+            "--json and --format markdown are two formats: give one, or name the file for the"
+            " Markdown with -o",
             session=options.session,
         )
     if options.format == "kimi":
         return _export_folder(options, output)
     return _export_text(options, output, is_json=options.format == "json")
-
-
-# --- text ----------------------------------------------------------------------------------------
 
 
 def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
@@ -53,12 +74,16 @@ def _export_text(options: Namespace, output: Output, *, is_json: bool) -> int:
             _write_file(Path(options.output), lines)
     if options.output is not None:
         _print_result(options, output, Path(options.output))
-    tell_damaged(output, pieces.damaged)
+    report_damaged(output, pieces.damaged)
     return Exit.DONE
 
 
 class _Pieces:
-    """What an export consists of, as it is read."""
+    """The parts of an export, read one after the other.
+
+    Attributes:
+        damaged: skipped lines that were no records.
+    """
 
     def __init__(self, session: BlockingSession, stat: SessionStat, progress: Progress) -> None:
         self._session = session
@@ -68,7 +93,7 @@ class _Pieces:
         self.damaged = 0
 
     def markdown(self) -> Iterator[str]:
-        """The conversation for people, line by line."""
+        """The lines of the conversation."""
         yield from head_of(self._stat)
         rendering = Markdown()
         records = self._session.records(until=self._stat.head)
@@ -78,7 +103,7 @@ class _Pieces:
         self.damaged = records.damaged
 
     def json(self) -> Iterator[str]:
-        """One document, written as it is read: it may be larger than memory."""
+        """The lines of one document, which may be larger than memory."""
         stat = contract.reply(self._stat)
         head = {name: stat[name] for name in contract.EXPORT_HEAD}
         yield json.dumps(head, ensure_ascii=False)[:-1] + ',"records":['
@@ -102,7 +127,7 @@ class _Pieces:
 
 
 def _joined(documents: Iterable[str]) -> Iterator[str]:
-    """Documents one a line, with the commas that JSON wants between them."""
+    """Documents one a line, with commas between them."""
     before = ""
     for document in documents:
         yield before + document
@@ -115,12 +140,9 @@ def _write_file(path: Path, lines: Iterable[str]) -> None:
             file.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
-# --- a folder ------------------------------------------------------------------------------------
-
-
 def _export_folder(options: Namespace, output: Output) -> int:
     if options.output in {None, "-"}:
-        raise WrongUsage("--format kimi makes a folder: say with -o where", session=options.session)
+        raise WrongUsage("--format kimi makes a folder: name it with -o", session=options.session)
     path = Path(options.output)
     with (
         connected(options) as client,
@@ -129,10 +151,10 @@ def _export_folder(options: Namespace, output: Output) -> int:
     ):
         written = write_session(client, options.session, folder, progress)
     _print_result(options, output, path)
-    tell_damaged(output, written.damaged)
+    report_damaged(output, written.damaged)
     if not written.has_files:
         output.say(
-            f"the files of {options.session} lie on the daemon's machine: only its lines and its"
+            f"the files of {options.session} are on the daemon's machine: only its lines and its"
             " title are written; run the export there for uploads, subagents and tasks"
         )
     return Exit.DONE

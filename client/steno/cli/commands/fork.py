@@ -1,18 +1,55 @@
-"""The subcommands that make a session of another one's past: fork, undo."""
+"""`steno fork`: a new session from a past state."""
 
 from argparse import Namespace
 
-from steno._sync.client import BlockingSession
+from steno.cli.arguments import (
+    Subcommands,
+    checkpoint_id,
+    command,
+    key_option,
+    number_from,
+    position,
+    session_argument,
+    title_option,
+)
+from steno.cli.changes import print_fork
 from steno.cli.connection import connected
-from steno.cli.exits import Exit
-from steno.cli.render import contract
 from steno.cli.render.output import Output
 
 
-def fork(options: Namespace, output: Output) -> int:
-    """Make a new session of what a session was at an instant."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "fork", run,
+        "The fork is atomic and does not change SESSION. Its wire file is cut at the same instant"
+        " as its context. Prints the new id. Without an option, the fork is a copy of the present"
+        " state.",
+        example="steno fork demo demo-2 --turn 3",
+    )  # fmt: skip
+    session_argument(parser)
+    parser.add_argument("new", metavar="NEW", help="the id of the new session")
+    instant = parser.add_mutually_exclusive_group()
+    instant.add_argument(
+        "--at", metavar="POSITION", type=position, help="the state before POSITION"
+    )
+    instant.add_argument(
+        "--checkpoint",
+        metavar="N",
+        type=checkpoint_id,
+        help="the state after a revert to this checkpoint",
+    )
+    instant.add_argument(
+        "--turn", metavar="N", type=number_from(-1),
+        help="the state at the end of turn N, counted from 0; -1 is before the first turn",
+    )  # fmt: skip
+    title_option(parser)
+    key_option(parser)
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Create a new session from a past state of another one."""
     with connected(options) as client:
-        made = client.session(options.session).fork(
+        fork = client.session(options.session).fork(
             options.new,
             at=options.at,
             checkpoint=options.checkpoint,
@@ -20,23 +57,4 @@ def fork(options: Namespace, output: Output) -> int:
             title=options.title,
             key=options.key,
         )
-        return _print_result(output, made)
-
-
-def undo(options: Namespace, output: Output) -> int:
-    """Fork a session before its last turns."""
-    with connected(options) as client:
-        made = client.session(options.session).undo(
-            options.turns, options.to, title=options.title, key=options.key
-        )
-        return _print_result(output, made)
-
-
-def _print_result(output: Output, made: BlockingSession) -> int:
-    stat = made.stat()
-    if output.as_json:
-        output.document(contract.reply(stat))
-        return Exit.DONE
-    output.write(stat.session)
-    output.say(f"{stat.session} is {stat.forked_from} as it was, and ends at {stat.head}")
-    return Exit.DONE
+        return print_fork(output, fork)

@@ -1,28 +1,62 @@
-"""The subcommand `gc`: gives up what was asked for, or says what that would be."""
+"""`steno gc`: old generations and expired trash removed."""
 
 from argparse import Namespace
 
+from steno.cli.arguments import Subcommands, command, days, number_from, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable, table
+from steno.cli.render.output import Output, printable
+from steno.cli.render.tables import table
 from steno.cli.render.wording import count, size
 from steno_protocol import limits
 from steno_protocol.commands import Gc
 from steno_protocol.replies import GcReport
 
 
-def gc(options: Namespace, output: Output) -> int:
-    """Collect garbage; the daemon is started if there is none, since it owns the files.
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "gc", run,
+        "Removes only what the options name. The newest past generation always stays, and so does"
+        " every generation that holds a checkpoint or a D-Mail in use.",
+        example="steno gc --dry-run --generations-older 90 --keep-generations 5 --trash",
+    )  # fmt: skip
+    optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would be removed and the space it frees; remove nothing",
+    )
+    parser.add_argument(
+        "--generations-older", metavar="DAYS", type=days,
+        help="generations replaced by a rewrite more than DAYS days ago",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-generations", metavar="N", type=number_from(1),
+        help="all but the newest N; with --generations-older, only generations that match both",
+    )  # fmt: skip
+    parser.add_argument(
+        "--with-lineage", action="store_true",
+        help="also generations with checkpoints from before a compaction; reverts to them fail"
+        " then",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trash", action="store_true", help="deleted sessions that have expired (disk.trash_days)"
+    )
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Remove the files that the options name; starts the daemon, which owns the files.
 
     Raises:
-        WrongUsage: nothing was asked for.
+        WrongUsage: no option names anything.
     """
     older, keep = options.generations_older, options.keep_generations
     if older is None and keep is None and not options.trash:
         raise WrongUsage(
-            "nothing is given up that is not asked for: say --generations-older DAYS,"
-            " --keep-generations N or --trash, and --dry-run to look first"
+            "only what the options name is removed: give --generations-older DAYS,"
+            " --keep-generations N or --trash, and --dry-run to see it first"
         )
     command = Gc(
         prefix=options.prefix or "",
@@ -46,6 +80,6 @@ def _print_result(report: GcReport, output: Output) -> None:
     for line in table(rows, right=frozenset({0})):
         output.write(printable(line))
     for line in report.failed:
-        output.say(f"left as it is: {line}")
+        output.say(f"not removed: {line}")
     did = "would free" if report.dry_run else "freed"
     output.say(f"{count(report.files, 'file')}, {did} {size(report.bytes)}")

@@ -1,4 +1,4 @@
-"""The subcommand `grep`: text found in the messages of many sessions, read block by block."""
+"""`steno grep`: text in the messages of many sessions."""
 
 import re
 from argparse import Namespace
@@ -6,21 +6,45 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from steno._sync.client import BlockingClient
-from steno.cli.commands.read import tell_damaged
+from steno.cli.arguments import ROLES, Subcommands, command, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
+from steno.cli.records import report_damaged
 from steno.cli.render import contract
+from steno.cli.render.messages import texts_of, written_at
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
-from steno.cli.render.texts import texts_of
-from steno.cli.render.times import written_at
 from steno.cli.render.wording import moment
 from steno.values import Record
 from steno_protocol.errors import NotFound, OutcomeUnknown, StenoError, Unreachable
 
 
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "grep", run,
+        "Searches texts, thoughts, tool calls and their results. Prints each matching line with"
+        " its session, cursor and time. Archived sessions are included. Exits with 4 if nothing"
+        " matches.",
+        example="steno grep -i 'no space left' kimi: --role tool\nsteno grep -l TODO",
+    )  # fmt: skip
+    parser.add_argument("pattern", metavar="PATTERN", help="a Python regular expression")
+    optional_argument(
+        parser, "prefix", str, "only sessions whose id starts with PREFIX (default: all)"
+    )
+    parser.add_argument("-i", "--ignore-case", action="store_true", help="ignore case")
+    parser.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
+    parser.add_argument(
+        "-l",
+        "--files-with-matches",
+        action="store_true",
+        help="print only the ids of matching sessions",
+    )
+    parser.add_argument("--role", choices=ROLES, help="only in messages of this role")
+
+
 class Hit(NamedTuple):
-    """One line of text that matches, and where the first match in it lies."""
+    """A matching line of text, with the place of its first match."""
 
     record: Record
     line: str
@@ -29,7 +53,11 @@ class Hit(NamedTuple):
 
 
 class Search:
-    """What is looked for, and how many lines were no records."""
+    """A search through sessions.
+
+    Attributes:
+        damaged: skipped lines that were no records.
+    """
 
     def __init__(self, pattern: re.Pattern[str], role: str | None) -> None:
         self._pattern = pattern
@@ -37,7 +65,7 @@ class Search:
         self.damaged = 0
 
     def hits(self, client: BlockingClient, session: str) -> Iterator[Hit]:
-        """The hits in a session, in order; none in one that has gone meanwhile."""
+        """The hits in a session, in order; none if the session was deleted meanwhile."""
         records = client.session(session).records()
         try:
             for record in records:
@@ -50,7 +78,7 @@ class Search:
 
     def _in_record(self, record: Record) -> Iterator[Hit]:
         for text in texts_of(record.record):
-            # One look at the whole text passes over most of them.
+            # One search of the whole text skips most of them.
             if self._pattern.search(text) is None:
                 continue
             for line in text.split("\n"):
@@ -59,8 +87,8 @@ class Search:
                     yield Hit(record, line, *found.span())
 
 
-def grep(options: Namespace, output: Output) -> int:
-    """Print every hit in the sessions with a prefix; one that cannot be read ends no search."""
+def run(options: Namespace, output: Output) -> int:
+    """Print every hit; an unreadable session does not end the search."""
     search = Search(_pattern(options), options.role)
     has_sessions = has_hits = has_failed = False
     with connected(options) as client, Progress(output, "searching") as progress:
@@ -74,16 +102,15 @@ def grep(options: Namespace, output: Output) -> int:
                     if options.files_with_matches:
                         break
             except (Unreachable, OutcomeUnknown):
-                # No daemon is left for the others.
+                # No daemon answers for the other sessions either.
                 raise
             except StenoError as error:
                 has_failed = True
                 progress.make_room()
                 output.error(error)
             output.flush()
-    tell_damaged(output, search.damaged)
+    report_damaged(output, search.damaged)
     if options.prefix and not has_sessions:
-        # That nothing was found says nothing where nothing was looked through.
         output.say(f"no session begins with {options.prefix!r}")
     if has_failed:
         return Exit.FAILED
@@ -92,13 +119,13 @@ def grep(options: Namespace, output: Output) -> int:
 
 def _pattern(options: Namespace) -> re.Pattern[str]:
     text = re.escape(options.pattern) if options.fixed_strings else options.pattern
-    # ^ and $ are the ends of a line also where a text of many lines is looked through at once.
+    # ^ and $ match at every line of a text that is searched at once.
     flags = re.MULTILINE | (re.IGNORECASE if options.ignore_case else 0)
     try:
         return re.compile(text, flags)
     except (re.error, OverflowError, RecursionError) as error:
         raise WrongUsage(
-            f"{options.pattern!r} is no regular expression: {error}; -F takes it as plain text"
+            f"{options.pattern!r} is no regular expression: {error}; -F searches for plain text"
         ) from None
 
 
@@ -123,7 +150,7 @@ def _print(options: Namespace, output: Output, session: str, hit: Hit) -> None:
 
 
 def _cut(hit: Hit, room: int | None) -> tuple[str, str, str]:
-    """The line before, in and after the match, as far as there is room around the match."""
+    """The line before, in and after the match, cut to the room around the match."""
     start, end, line = hit.start, hit.end, hit.line
     if room is None or len(line) <= room:
         parts = line[:start], line[start:end], line[end:]

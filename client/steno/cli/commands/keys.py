@@ -1,4 +1,4 @@
-"""The subcommands of `keys`: access for clients on other machines."""
+"""`steno keys`: the keys of clients on other machines."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -6,25 +6,67 @@ from pathlib import Path
 from steno._connect.connection import new_key_pair
 from steno._system.folders import make_private
 from steno._system.key_files import locked, read_private, replace
+from steno.cli.arguments import Subcommands, action, actions, command, path_text
 from steno.cli.connection import root_in_use
+from steno.cli.destination import new_file
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output
-from steno.cli.transfer.destination import new_file
 from steno_protocol import credentials
 from steno_protocol.credentials import Allowed, ClientKey, KeyPair
 from steno_protocol.errors import Exists, NotFound
-from steno_protocol.rights import RIGHTS
+from steno_protocol.rights import RIGHTS, Right
 
 
-def new(options: Namespace, output: Output) -> int:
-    """Make a client's key, and the daemon's own if it has none, and let the client in."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "keys", None,
+        "Each client has its own key and one right: read, write (reversible changes) or admin"
+        " (delete, repair, gc and drain too). The daemon listens on TCP if `network.listen` is set"
+        " in config.toml, and accepts only clients with a key.",
+        example="steno keys new laptop --right write\nsteno keys list\nsteno keys revoke laptop",
+    )  # fmt: skip
+    under = actions(parser)
+    _add_new(under)
+    action(under, "list", _list, "list the clients with a key", example="steno keys list --json")
+    revoke = action(
+        under, "revoke", _revoke, "revoke a client's key",
+        "The client is refused within a second, even if it is connected.",
+        example="steno keys revoke laptop",
+    )  # fmt: skip
+    revoke.add_argument("key_name", metavar="NAME", help="the name of the key")
+
+
+def _add_new(commands: Subcommands) -> None:
+    parser = action(
+        commands, "new", _new, "create a key for a client",
+        "Prints the path of the key file for the client. The file holds a secret and is readable"
+        " only by you.",
+        example="steno keys new laptop --right read -o laptop.key",
+    )  # fmt: skip
+    parser.add_argument("key_name", metavar="NAME", help="letters, digits, _ and -")
+    parser.add_argument(
+        "--right", choices=list(RIGHTS), default=Right.WRITE.label,
+        help="the right of the client (default: write)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=path_text,
+        help="the key file (default: keys/NAME.key in the root)",
+    )
+
+
+def _new(options: Namespace, output: Output) -> int:
+    """Create a key for a client and admit it; creates the daemon's own key if necessary."""
     folder = _folder(options)
     name = credentials.check_key_name(options.key_name)
     path = Path(options.output) if options.output else folder / f"{name}.key"
     with locked(folder):
         clients = _clients(folder)
         if any(client.name == name for client in clients):
-            raise Exists(f"a client {name} is let in already: revoke it first")
+            raise Exists(f"a client {name} has a key already: revoke it first")
         pair, server = KeyPair(*new_key_pair()), _server(folder)
         _write_new(path, credentials.encode_client_key(ClientKey(pair, server.public), name))
         allowed = Allowed(name, pair.public, RIGHTS[options.right])
@@ -40,7 +82,7 @@ def new(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def show(options: Namespace, output: Output) -> int:
+def _list(options: Namespace, output: Output) -> int:
     """List the admitted clients."""
     clients = _clients(_folder(options))
     if output.as_json:
@@ -54,8 +96,8 @@ def show(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def revoke(options: Namespace, output: Output) -> int:
-    """Let a client in no longer; it is refused within a second, also where it is connected."""
+def _revoke(options: Namespace, output: Output) -> int:
+    """Refuse a client from now on; the daemon does so within a second."""
     folder = _folder(options)
     with locked(folder):
         clients = _clients(folder)
@@ -95,10 +137,10 @@ def _server(folder: Path) -> KeyPair:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Make a key file, whole or not at all: half of the daemon's own would be in the way for ever.
+    """Create a key file, whole or not at all: half a key of the daemon would block it for ever.
 
     Raises:
-        Exists: there is one already; a key is never overwritten.
+        Exists: the file exists; a key is never overwritten.
     """
     make_private(path.parent)
     try:
@@ -106,8 +148,8 @@ def _write_new(path: Path, text: str) -> None:
             file.write(text.encode())
     except Exists:
         raise Exists(
-            f"{path} is there already, and a key file is never overwritten: move it away, or say"
-            " with -o where the new one goes"
+            f"{path} exists, and a key file is never overwritten: move it away, or name another"
+            " file with -o"
         ) from None
 
 

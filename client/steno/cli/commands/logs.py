@@ -1,4 +1,4 @@
-"""The subcommand `logs`: the daemon's log from its file, whether the daemon runs or not."""
+"""`steno logs`: the daemon's log."""
 
 import os
 import time
@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from steno._connect.target import start_command
 from steno._system.safe_open import open_regular
+from steno.cli.arguments import Subcommands, command, whole_number
 from steno.cli.command_limits import LOG_POLL_S
 from steno.cli.connection import root_in_use
 from steno.cli.exits import Exit
@@ -17,8 +18,19 @@ from steno_protocol import paths
 from steno_protocol.errors import NotFound
 
 
-def logs(options: Namespace, output: Output) -> int:
-    """Print the log, or its end, and with -f what is added."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(commands, "logs", run, example="steno logs -n 20 -f")
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=whole_number, help="the last N lines only"
+    )
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="print new entries as they are written"
+    )
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Print the log or its end, and with -f each new entry."""
     path = root_in_use(options) / paths.LOG
     with _open(path) as log:
         for line in log if options.lines is None else deque(log, options.lines):
@@ -39,12 +51,12 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _follow(path: Path, log: BinaryIO, output: Output) -> None:
-    """Print what is added, for ever; a rotated log is read to its end, then the new one."""
+    """Print new entries until a signal; a rotated log is read to its end before the new one."""
     try:
         while True:
             output.flush()
             time.sleep(LOG_POLL_S)
-            # Looked at first: what was written before it was replaced is then still read.
+            # Checked before the read, so that the last entries before a rotation are printed.
             is_replaced = _is_replaced(path, log)
             for line in log:
                 _print(output, line)

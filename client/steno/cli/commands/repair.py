@@ -1,18 +1,20 @@
-"""The subcommand `repair`: what would be done about damage, and with --apply doing it."""
+"""`steno repair`: the repair of a session, a file or a folder."""
 
 from argparse import Namespace
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from steno.cli.commands.verify import described, patient, verify_session
+from steno.cli import repair_in_place
+from steno.cli.arguments import Subcommands, command, key_option, path_text, why_option
+from steno.cli.checking import described, patient, verify_session
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
 from steno.cli.render.output import Output, printable
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import count
-from steno.cli.transcripts import repair_in_place
-from steno.cli.transcripts.find import LocalFolder, Transcripts, is_session_id, transcripts_at
+from steno.cli.session_ids import is_session_id
+from steno.cli.transcripts import LocalFolder, Transcripts, transcripts_at
 from steno_protocol import paths
 from steno_protocol.checks import Check, check_file, edits_of
 from steno_protocol.commands import Open
@@ -22,18 +24,42 @@ from steno_protocol.line_schemas import LineSchema, schema_of
 from steno_protocol.replies import CheckFinding, SessionStat
 
 _BY_REPAIR: Final = frozenset({"cut", "split", "end"})
+
 _BY_OPENING: Final = "opening"
+
 _BY_REPLACING: Final = "replace"
 
 
-def repair(options: Namespace, output: Output) -> int:
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "repair", run,
+        "Whole records stay in order, each on its own line; other bytes are left out. Without"
+        " --apply, nothing is changed. The daemon repairs a session: the damaged file stays as a"
+        " past generation, and a damaged state.json stays beside the new one. A file is repaired"
+        " in place, and a copy of the original stays beside it.",
+        example="steno repair demo\nsteno repair demo --apply\nsteno repair ./notes.jsonl --apply",
+    )  # fmt: skip
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        type=path_text,
+        help="a session id, or the path of a file or folder",
+    )
+    parser.add_argument(
+        "--apply", action="store_true", help="carry the repair out (default: only show it)"
+    )
+    why_option(parser)
+    key_option(parser)
+    # The command also changes files, and its errors contain their outcome.
+    parser.set_defaults(changes=False)
+
+
+def run(options: Namespace, output: Output) -> int:
     """Repair a session through its daemon, or a file or folder in place."""
     if is_session_id(options.target):
         return _repair_session(options, output)
     return _repair_path(options, output)
-
-
-# --- a session -----------------------------------------------------------------------------------
 
 
 def _repair_session(options: Namespace, output: Output) -> int:
@@ -43,7 +69,7 @@ def _repair_session(options: Namespace, output: Output) -> int:
             progress.show(session)
             report = verify_session(client, session)
         if options.apply:
-            # Opening it puts its end right, which is not a repair's to do.
+            # Crash recovery repairs the tail; a repair does not.
             opening = Open(session=session, create=False, by=client.name)
             client.request(opening, SessionStat)
         remedies = {*_BY_REPAIR, _BY_OPENING, _BY_REPLACING}
@@ -67,23 +93,27 @@ def _repair_session(options: Namespace, output: Output) -> int:
         output.write(str(ack.head))
         output.say(f"{session} is repaired; the damaged file is {ack.rotated}")
     elif is_applied and any(each.remedy == _BY_OPENING for each in found):
-        output.say(f"{session} is repaired; what was cut is in its folder {paths.QUARANTINE}")
+        output.say(f"{session} is repaired; the removed bytes are in its folder {paths.QUARANTINE}")
     elif not is_applied:
         _print_undone(output, session, found)
     if is_applied and is_state_damaged:
         kept = paths.damaged_state_file(1)
         output.say(
             f"{session} has a new {paths.STATE}, and the damaged one is {kept} beside it (or the"
-            " highest number there): set title, labels and archive anew"
+            " highest number there): set title, labels and archive again"
         )
     return Exit.DONE
 
 
-# --- a file or folder ----------------------------------------------------------------------------
-
-
 class _Plan(NamedTuple):
-    """What a repair of one file comes to."""
+    """The repair of one file.
+
+    Attributes:
+        findings: all findings of the check.
+        repaired: the findings that the repair removes.
+        edits: the changes to the file.
+        original: the file that was checked.
+    """
 
     findings: list[CheckFinding]
     repaired: list[CheckFinding]
@@ -114,34 +144,29 @@ def _repair_file(options: Namespace, output: Output, found: Transcripts, name: s
             progress.show(str(path))
             plan = _plan(folder, found, name)
         if plan.edits:
-            _check_ours_to_repair(found, name)
+            _check_not_owned(found, name)
         kept = None
         if options.apply and plan.edits:
             repair_in_place.check_at_rest(plan.original, path)
-            kept = repair_in_place.mend(folder, path, plan.original, plan.edits)
+            kept = repair_in_place.replace_file(folder, path, plan.original, plan.edits)
     if output.as_json:
         kept_in = None if kept is None else str(found.folder / kept)
         output.document(
             contract.repaired(
-                None,
-                str(path),
-                plan.repaired,
-                applied=kept is not None,
-                kept_in=kept_in,
-                head=None,
+                None, str(path), plan.repaired, applied=kept is not None, kept_in=kept_in, head=None
             )
         )
         return
     _print_result(output, str(found.folder), plan.findings, plan.repaired)
     if kept is not None:
         output.write(printable(str(found.folder / kept)))
-        output.say(f"{path} is repaired; what it was is {kept}, beside it")
+        output.say(f"{path} is repaired; the original is {kept}, beside it")
     else:
         _print_undone(output, str(path), plan.repaired)
 
 
 def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
-    """Look through a file twice: for the words, and for the edits."""
+    """Read a file twice: for the findings, and for the edits."""
     original = repair_in_place.original_of(folder, name)
 
     def schema() -> LineSchema:
@@ -154,13 +179,13 @@ def _plan(folder: LocalFolder, found: Transcripts, name: str) -> _Plan:
     return _Plan(check.findings, repaired, edits, original._replace(size=scanner.size))
 
 
-def _check_ours_to_repair(found: Transcripts, name: str) -> None:
-    """Refuse to change, behind the daemon's back, what its timeline speaks of."""
+def _check_not_owned(found: Transcripts, name: str) -> None:
+    """Refuse to change a file of a session of steno: its timeline contains positions in it."""
     is_recorded = name in (paths.CONTEXT, paths.TIMELINE) or paths.generation_of(name) is not None
     if found.is_owned and is_recorded:
         raise BadRequest(
-            f"{found.folder / name} belongs to a session that a daemon of steno looks after, and"
-            " its timeline contains positions in it: `steno repair SESSION` repairs it, with"
+            f"{found.folder / name} belongs to a session of a steno daemon, and its timeline"
+            " contains positions in it: `steno repair SESSION` repairs it, with"
             f" {_session_of(found)}"
         )
 
@@ -171,10 +196,7 @@ def _session_of(found: Transcripts) -> str:
         if above.name == paths.SESSIONS and (above.parent / paths.LOCK).exists():
             session = found.folder.relative_to(above)
             return f"--root {above.parent} and the session {session}"
-    return "the root or mount that it lies in"
-
-
-# --- words ---------------------------------------------------------------------------------------
+    return "its root or mount"
 
 
 def _print_result(
@@ -196,11 +218,11 @@ def _done(finding: CheckFinding) -> str:
         case "end":
             return "it gets its newline"
         case "opening":
-            return "a copy goes to quarantine/, and it is cut"
+            return "a copy goes to quarantine/, and it is truncated"
         case "replace":
             return f"it stays as {paths.STATE}.damaged-N, and a new one begins"
         case _:
-            return f"{count(finding.bytes, 'byte')} from byte {finding.offset} on are left out"
+            return f"{count(finding.bytes, 'byte')} from byte {finding.offset} on are removed"
 
 
 def _print_undone(output: Output, where: str, repaired: list[CheckFinding]) -> None:

@@ -1,29 +1,114 @@
-"""The subcommand `service`: writes and removes the systemd user units of a root.
+"""`steno service`: the systemd user units of a root."""
 
-systemd itself is not needed and not called: what to run next is said.
-"""
-
+import hashlib
 import os
+import sys
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from steno._connect.target import make_target
+from steno._system.safe_open import read_regular
+from steno.cli.arguments import Subcommands, action, actions, command
+from steno.cli.command_limits import WATCHDOG_S
 from steno.cli.connection import refuse_endpoint, root_of
 from steno.cli.exits import Exit
 from steno.cli.render.output import Output, printable
-from steno.cli.systemd_units import MARK, Unit, name_of, units_of
-from steno_protocol import paths
+from steno_protocol import limits, paths
 from steno_protocol.errors import Exists
 
+_MARK: Final = "# Written by `steno service install`; `steno service uninstall` removes it."
+"""The first line of a unit file of steno; other files are never replaced or removed."""
 
-def install(options: Namespace, output: Output) -> int:
-    """Write the units, and say how to start them.
+_SERVICE: Final = """\
+{mark}
+[Unit]
+Description=steno, the daemon that owns the agent sessions of {plain_root}
+Requires={name}.socket
+After={name}.socket
+
+[Service]
+Type=notify
+ExecStart={command}
+ExecReload=/bin/kill -HUP $MAINPID
+WatchdogSec={watchdog_s:g}
+TimeoutStopSec={stop_s:g}
+Restart=on-failure
+# 3: another daemon holds the root, so a restart would change nothing.
+RestartPreventExitStatus=3
+UMask=0077
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+_SOCKET: Final = """\
+{mark}
+[Unit]
+Description=The socket of steno for {plain_root}
+
+[Socket]
+ListenStream={socket}
+SocketMode=0600
+DirectoryMode=0700
+RemoveOnStop=yes
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "service", None,
+        "Writes user units and prints the systemctl commands to run next; it does not call"
+        " systemd.",
+        example="steno service install",
+    )  # fmt: skip
+    inner = actions(parser)
+    action(
+        inner, "install", _install, "write the unit files",
+        "A socket unit that always listens, and the daemon's unit, started by the first"
+        " connection.",
+        example="steno service install",
+    )  # fmt: skip
+    action(
+        inner, "uninstall", _uninstall, "remove the unit files", example="steno service uninstall"
+    )
+    action(
+        inner, "show", _show, "print the unit files and their state", example="steno service show"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit file: its path and its text."""
+
+    path: Path
+    text: str
+
+    @property
+    def state(self) -> str:
+        """`missing`, `installed`, `outdated`, or `foreign`: not written by steno."""
+        try:
+            found = read_regular(self.path).decode(errors="replace")
+        except FileNotFoundError:
+            return "missing"
+        if not found.startswith(_MARK):
+            return "foreign"
+        return "installed" if found == self.text else "outdated"
+
+
+def _install(options: Namespace, output: Output) -> int:
+    """Write the units, and print how to start them.
 
     Raises:
-        Exists: a file that steno did not write is in the way; nothing was written.
+        Exists: a file that steno did not write has the path of a unit; nothing was written.
     """
-    root, units = _units(options)
+    root, name, units = _units(options)
     for unit in units:
         if unit.state == "foreign":
             raise Exists(
@@ -34,19 +119,18 @@ def install(options: Namespace, output: Output) -> int:
         aside = unit.path.with_name(f"{unit.path.name}.{os.getpid()}")
         aside.write_text(unit.text, encoding="utf-8")
         aside.replace(unit.path)
-    name = name_of(root, _default_root())
-    _print_result(units, output, [
+    following = [
         f"steno stop --root {root}",
         "systemctl --user daemon-reload",
         f"systemctl --user enable --now {name}.socket",
-    ])  # fmt: skip
+    ]
+    _print_result(units, output, following)
     return Exit.DONE
 
 
-def uninstall(options: Namespace, output: Output) -> int:
+def _uninstall(options: Namespace, output: Output) -> int:
     """Remove the units that `install` wrote."""
-    root, units = _units(options)
-    name = name_of(root, _default_root())
+    _, name, units = _units(options)
     removed = [unit for unit in units if unit.state in {"installed", "outdated"}]
     for unit in removed:
         unit.path.unlink()
@@ -58,15 +142,15 @@ def uninstall(options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def show(options: Namespace, output: Output) -> int:
+def _show(options: Namespace, output: Output) -> int:
     """Print the units, and whether they are installed."""
-    _, units = _units(options)
+    _, _, units = _units(options)
     if output.as_json:
         output.document(_document(units, []))
         return Exit.DONE
     for unit in units:
         output.write(output.style(f"# {printable(str(unit.path))}: {unit.state}", "bold"))
-        output.raw(unit.text.removeprefix(f"{MARK}\n").encode())
+        output.raw(unit.text.removeprefix(f"{_MARK}\n").encode())
         output.write()
     return Exit.DONE
 
@@ -79,8 +163,8 @@ def _print_result(units: list[Unit], output: Output, following: list[str]) -> No
         output.write(f"{unit.state.ljust(9)}  {printable(str(unit.path))}")
     if following:
         output.say("now run:")
-        for command in following:
-            output.say(f"  {command}")
+        for line in following:
+            output.say(f"  {line}")
 
 
 def _document(units: list[Unit], following: list[str]) -> dict[str, Any]:
@@ -88,20 +172,58 @@ def _document(units: list[Unit], following: list[str]) -> dict[str, Any]:
     return {"files": files, "next": following}
 
 
-def _units(options: Namespace) -> tuple[Path, list[Unit]]:
+def _units(options: Namespace) -> tuple[Path, str, list[Unit]]:
+    """The root, the name of its units, and the units.
+
+    Raises:
+        BadRequest: the user's home folder is unknown.
+    """
     refuse_endpoint(options)
     root = root_of(options)
     given = None if options.socket is None else str(Path(options.socket).absolute())
     socket = paths.socket_path(str(root), given, os.environ, os.getuid())
-    return root, units_of(root, socket, _default_root(), os.environ)
+    name = _name_of(root)
+    words = [
+        sys.executable, "-P", "-m", "stenod", "--foreground", "--root", str(root),
+        "--socket", socket, "--log", str(root / paths.LOG),
+    ]  # fmt: skip
+    service = _SERVICE.format(
+        mark=_MARK,
+        name=name,
+        plain_root=_plain(str(root)),
+        command=" ".join(map(_quoted, words)),
+        watchdog_s=WATCHDOG_S,
+        stop_s=limits.DRAIN_TIMEOUT_S + limits.PROBE_TIMEOUT_S,
+    )
+    listening = _SOCKET.format(mark=_MARK, plain_root=_plain(str(root)), socket=_plain(socket))
+    folder = _units_folder()
+    units = [Unit(folder / f"{name}.service", service), Unit(folder / f"{name}.socket", listening)]
+    return root, name, units
 
 
-def _default_root() -> Path:
-    """The root without any setting."""
+def _units_folder() -> Path:
+    home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 (as text)
+    config = os.environ.get("XDG_CONFIG_HOME") or f"{paths.check_home(home)}/.config"
+    return Path(config, "systemd", "user")
+
+
+def _name_of(root: Path) -> str:
+    """The name of the units: `steno`, and for other roots than the default with a digest."""
     plain = paths.root_folder(
         None, {key: value for key, value in os.environ.items() if key != "STENO_HOME"},
-        os.path.expanduser("~"),  # noqa: PTH111 (as text, also where it is not known)
+        os.path.expanduser("~"),  # noqa: PTH111 (as text, also if the home is unknown)
     )  # fmt: skip
-    resolved = make_target(plain, None, None, spawn=False).resolved().root
-    assert resolved is not None
-    return Path(resolved)
+    if str(root) == make_target(plain, None, None, spawn=False).resolved().root:
+        return "steno"
+    return f"steno-{hashlib.sha256(str(root).encode(errors='surrogateescape')).hexdigest()[:8]}"
+
+
+def _plain(text: str) -> str:
+    """Text in a unit file, where % begins a specifier."""
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    """A word of a command line of systemd, which splits at blanks and expands variables."""
+    escaped = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{escaped}"' if set(escaped) & set(" \t'\"\\;") else escaped

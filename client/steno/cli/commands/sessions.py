@@ -1,12 +1,14 @@
-"""The subcommand `sessions`: which there are, and what people know them by."""
+"""`steno sessions`: the list of the sessions."""
 
 from argparse import Namespace
 
 from steno._sync.client import BlockingClient
+from steno.cli.arguments import Subcommands, command, optional_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable, shortened, table
+from steno.cli.render.output import Output, printable
+from steno.cli.render.tables import shortened, table
 from steno.cli.render.wording import moment, number, size
 from steno_protocol.commands import List
 from steno_protocol.replies import SessionEntry, Sessions
@@ -14,8 +16,42 @@ from steno_protocol.replies import SessionEntry, Sessions
 _HEADER = ("SESSION", "SIZE", "GENERATION", "CHANGED", "TITLE AND LABELS")
 
 
-def sessions(options: Namespace, output: Output) -> int:
-    """List the sessions; archived ones only when they are asked for."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "sessions", run,
+        "Columns: id, size, generations, last change, title, labels. Archived sessions are hidden."
+        " A file <uuid>.jsonl of kimi-cli is marked (old format); import it with `steno import`.",
+        example="steno sessions kimi: --label review",
+    )  # fmt: skip
+    optional_argument(parser, "prefix", str, "only sessions whose id starts with PREFIX")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--archived",
+        action="store_const",
+        const="only",
+        default="no",
+        help="list archived sessions only",
+    )
+    which.add_argument(
+        "--all",
+        dest="archived",
+        action="store_const",
+        const="all",
+        help="list archived sessions too",
+    )
+    parser.add_argument(
+        "--label", dest="labels", metavar="LABEL", action="append", default=[],
+        help="only sessions with this label; repeat it to require several labels",
+    )  # fmt: skip
+    parser.add_argument(
+        "--title", metavar="TEXT", default="",
+        help="only sessions whose title contains TEXT, ignoring case",
+    )  # fmt: skip
+
+
+def run(options: Namespace, output: Output) -> int:
+    """List the sessions; archived ones only on request."""
     with connected(options) as client:
         entries, lost, flat = _listed(client, options)
         root = client.welcome.root
@@ -28,35 +64,35 @@ def sessions(options: Namespace, output: Output) -> int:
         what = "session is" if len(flat) == 1 else "sessions are"
         output.say(
             f"{number(len(flat))} {what} one file each, in kimi-cli's old format: `steno import"
-            " FILE ID` takes one in, and kimi-cli moves it into a folder when it next lists it"
+            " FILE ID` imports one, and kimi-cli moves it into a folder when it next lists it"
         )
     for session in lost:
         output.say(
-            f"{printable(session)} has older generations and no context.jsonl: `steno doctor` says"
-            " what brings it back"
+            f"{printable(session)} has older generations and no context.jsonl: `steno doctor` shows"
+            " how to restore it"
         )
     if not entries and not lost and not flat:
-        output.say(f"{_nothing(options)} in {root}: `steno append SESSION TEXT` makes one")
+        output.say(f"{_nothing(options)} in {root}: `steno append SESSION TEXT` creates one")
     return Exit.DONE
 
 
 def _listed(
     client: BlockingClient, options: Namespace
 ) -> tuple[list[SessionEntry], list[str], list[SessionEntry]]:
-    """The sessions that are asked for, what lost its present generation, and flat ones."""
+    """The requested sessions, ids without a present generation, and sessions in the old format."""
     found: list[SessionEntry] = []
     flat: list[SessionEntry] = []
     lost: list[str] = []
     more = True
     while more:
-        asked = List(
+        request = List(
             prefix=options.prefix or "",
             after=found[-1].session if found else "",
             archived=options.archived,
             labels=tuple(options.labels),
             title=options.title,
         )
-        page = client.request(asked, Sessions)[0]
+        page = client.request(request, Sessions)[0]
         found += page.sessions
         lost += page.without_context
         flat += page.flat
@@ -73,8 +109,7 @@ def _lines(output: Output, entries: list[SessionEntry], flat: list[SessionEntry]
     rows = [row for _, row in sorted(shown)]
     if rows and output.is_terminal:
         rows.insert(0, _HEADER)
-    lines = table(rows, right=frozenset({1, 2}))
-    return lines if output.width is None else [shortened(line, output.width) for line in lines]
+    return [shortened(line, output.width) for line in table(rows, right=frozenset({1, 2}))]
 
 
 def _row(entry: SessionEntry) -> tuple[str, ...]:

@@ -1,18 +1,30 @@
-"""The subcommands about one session as a whole: stat, open."""
+"""`steno stat`: the state of one session."""
 
 from argparse import Namespace
 
-from steno._sansio.request_builders import opening
+from steno.cli.arguments import Subcommands, command, session_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable, table
+from steno.cli.render.output import Output, printable
+from steno.cli.render.tables import table
 from steno.cli.render.wording import number, size
 from steno_protocol.replies import SessionStat
 
 
-def stat(options: Namespace, output: Output) -> int:
-    """Say how a session is."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "stat", run,
+        "Prints its head, token counts, checkpoints, title, labels and folder. The session is"
+        " neither created nor repaired.",
+        example="steno stat demo",
+    )  # fmt: skip
+    session_argument(parser)
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Print the state of a session."""
     with connected(options) as client:
         found = client.stat(options.session)
     if output.as_json:
@@ -20,28 +32,6 @@ def stat(options: Namespace, output: Output) -> int:
         return Exit.DONE
     for line in table(_rows(found)):
         output.write(printable(line, one_line=True))
-    return Exit.DONE
-
-
-def open_session(options: Namespace, output: Output) -> int:
-    """Make a session ready for writing, and make it if there is none."""
-    with connected(options) as client:
-        # Not `client.open`, which does not hand out what it was found.
-        asked = opening(
-            options.session,
-            client.name,
-            options.key,
-            create=not options.no_create,
-            exclusive=options.exclusive,
-            stamp=not options.no_stamp,
-        )
-        found, _ = client.request(asked, SessionStat)
-    if output.as_json:
-        output.document(contract.reply(found))
-        return Exit.DONE
-    output.write(found.head)
-    did = "was made" if found.created else "was there already"
-    output.say(f"{found.session} {did}, in {found.folder}")
     return Exit.DONE
 
 

@@ -1,13 +1,15 @@
-"""The subcommand `stats`: what the daemon did, for people, programs and Prometheus."""
+"""`steno stats`: the daemon's counters."""
 
 import importlib
 from argparse import Namespace
 from typing import Any
 
+from steno.cli.arguments import Subcommands, command
 from steno.cli.connection import connected
 from steno.cli.exits import Exit, WrongUsage
 from steno.cli.render import contract
-from steno.cli.render.output import Output, printable, table
+from steno.cli.render.output import Output, printable
+from steno.cli.render.tables import table
 from steno.cli.render.wording import count, duration, number, size
 from steno_protocol.commands import Stats
 from steno_protocol.errors import BadRequest
@@ -17,8 +19,23 @@ from steno_protocol.replies import HistogramReport, StatsReport
 _BAR_CHARS = 30
 
 
-def stats(options: Namespace, output: Output) -> int:
-    """Print the daemon's numbers."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands,
+        "stats",
+        run,
+        "Counters start at zero with each daemon.",
+        example="steno stats --format prometheus",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "prometheus"), default="text",
+        help="text (default), or prometheus for its textfile collector",
+    )  # fmt: skip
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Print the counters of the daemon."""
     if options.format == "prometheus" and output.as_json:
         raise WrongUsage("--json and --format prometheus are two formats: give one of them")
     with connected(options, spawn=False) as client:
@@ -80,7 +97,7 @@ def _by_name(counts: dict[str, int]) -> str:
 
 
 def _show_histogram(title: str, report: HistogramReport, unit: str, output: Output) -> None:
-    """The buckets between the first and the last that anything fell into."""
+    """Print the buckets from the first to the last that is not empty."""
     output.write(output.style(title, "bold"))
     filled = [index for index, many in enumerate(report.counts) if many]
     if not filled:

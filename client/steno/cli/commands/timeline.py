@@ -1,7 +1,8 @@
-"""The subcommand `timeline`: a session's past, drawn as a tree."""
+"""`steno timeline`: the history of a session as a tree."""
 
 from argparse import Namespace
 
+from steno.cli.arguments import Subcommands, command, session_argument
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract, tree
@@ -9,11 +10,21 @@ from steno.cli.render.output import Output
 from steno_protocol.positions import Position
 
 
-def timeline(options: Namespace, output: Output) -> int:
-    """Draw what ever happened to a session."""
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "timeline", run,
+        "Shows each generation, and for each rewrite its author, time, reason and kept lines.",
+        example="steno timeline demo",
+    )  # fmt: skip
+    session_argument(parser)
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Draw the history of a session."""
     with connected(options) as client:
         entries = client.timeline(options.session)
-        # Asked for last: a rewrite between the two is then the present, though without its story.
+        # Requested last: a rewrite between the two requests is then shown, without its entry.
         head = client.stat(options.session).head
     if output.as_json:
         output.document(contract.timeline(options.session, head, entries))
@@ -21,5 +32,5 @@ def timeline(options: Namespace, output: Output) -> int:
     for line in tree.draw(entries, Position.parse(head), output.width, output.style):
         output.write(line)
     if output.talks_to_terminal and Position.parse(head).generation:
-        output.say(f"`steno restore {options.session} N` brings generation N back")
+        output.say(f"`steno restore {options.session} N` restores generation N")
     return Exit.DONE

@@ -1,31 +1,31 @@
-"""The documents of `--json`: what each one holds, and that every key is always there.
+"""The documents of `--json`, each with its keys, which are always present.
 
 ack         session first last head durability duplicate checkpoint_id rotated overtaken key
             `append`, one a line when it reads stdin, `checkpoint`, `revert`, `clear`, `restore`,
-            `emit`, and `usage` and `prompt` when they write
+            `emit`, and `usage` and `prompt` if they write
 sessions    {"sessions": [{session bytes modified_at generations title labels archived
             forked_from work_dir last_in_work_dir}],
-            "flat": [the same, of sessions in kimi-cli's old format]}
+            "flat": [the same, for sessions in kimi-cli's old format]}
 record      cursor record                       `read`, `tail`, `wire`, `replay`: one a line
 reset       {"reset": {generation kept why}}    `tail -f`: a rewrite; lines from `kept` on follow
 hit         session cursor at role line         `grep`: one a line; with -l only {"session"}
-turn        turn cursor timestamp at user_input `turns`: one a line; at is null where not known
+turn        turn cursor timestamp at user_input `turns`: one a line; at is null if unknown
 state       session head generation system_prompt token_count token_count_with_pending
             n_checkpoints checkpoints [{id cursor}] messages damaged                     `show`
 usage       session token_count token_count_with_pending usages [{cursor token_count}]
 prompt      session system_prompt
 stat        session head bytes generation token_count token_count_with_pending n_checkpoints
             has_system_prompt created stamp incarnation folder open title labels archived
-            forked_from                `stat`, `open`, and of the new session `fork` and `undo`
+            forked_from                `stat`, `open`, and for the new session `fork` and `undo`
 description session title labels archived       `title`, `label`, `archive`, `unarchive`
-mail        session mail {id checkpoint_id message cursor by at}, null when none waits
+mail        session mail {id checkpoint_id message cursor by at}, null if none is pending
                                                 `dmail show`
 sent        as ack, and mail_id                 `dmail send`
-delivered   as ack, and mail_id mail; mail is null when MAIL_ID was given, and in the answer to a
+delivered   as ack, and mail_id mail; mail is null if MAIL_ID was given, and in the answer to a
             repeat                              `dmail deliver`
 deleted     session trash expires_at            `delete`
 compacted   session compacted why head messages tokens checkpoint_id rotated key    `compact`; with
-            --watch one a line; all but the first three are null when nothing was to be done
+            --watch one a line; all but the first three are null if there was nothing to do
 timeline    session head entries [{kind generation kept at by why key details inferred}]
 status      version protocol pid root endpoint remote_endpoint uptime_s mounts sessions_open
             clients queued appended_records syncs sync_s slowest_sync_s slow_sync_at dropped ignored
@@ -49,20 +49,20 @@ export      session title labels archived forked_from head generation records [{
             events [{cursor record}] timeline damaged                     `export --format json`
 exported    session format path                 `export -o`
 imported    session folder head bytes damaged state why      `import`: one a line; state is
-            imported, there, or left_out: then why says the reason, and what is not known is null
+            imported, there, or left_out: then why is the reason, and unknown keys are null
 checked     session path generation files [{file bytes lines records crc}] findings [{file kind
             what damage offset bytes line records remedy}] damage notes     `verify`: one a line;
             of session and path one is null; PROTOCOL.md lists kinds and remedies
 repaired    session path findings applied kept_in head      `repair`: one a line; findings are those
-            that it is about, kept_in where the damaged file is now, null if it was not replaced
+            of the repair, kept_in is the new place of the damaged file, null if it was not replaced
 key         name right public and, of `keys new`, file; `keys list`: {"clients": [...]}
 revoked     {"revoked": name}                   `keys revoke`
 completion  shell script
 line        {"line": text}                      `logs`: one a line
 error       {"error": {code message outcome session head key}}, on stderr
-note        {"note": text}                      what else is said on stderr
+note        {"note": text}                      other messages on stderr
 
-Positions are text, `generation:line`; times are Unix seconds. Keys may be added, never taken away.
+Positions are text, `generation:line`; times are Unix seconds. Keys may be added, never removed.
 """
 
 from collections.abc import Sequence
@@ -87,11 +87,11 @@ from steno_protocol.timeline_entries import TimelineEntry
 EXPORT_HEAD: Final = (
     "session", "title", "labels", "archived", "forked_from", "head", "generation",
 )  # fmt: skip
-"""What an export says of a session as a whole."""
+"""The keys of an export that describe the whole session."""
 
 
 def ack(session: str, value: Ack) -> dict[str, Any]:
-    """What a mutation answers."""
+    """The acknowledgement of a change."""
     return {
         "session": session,
         "first": str(value.first),
@@ -109,7 +109,7 @@ def ack(session: str, value: Ack) -> dict[str, Any]:
 def sessions(
     entries: Sequence[SessionEntry], flat: Sequence[SessionEntry]
 ) -> dict[str, list[dict[str, Any]]]:
-    """What `sessions` lists, and apart from it what no other command knows."""
+    """The list of `sessions`; `flat` are sessions that only this command and `import` know."""
     return {
         "sessions": [reply(entry) for entry in entries],
         "flat": [reply(entry) for entry in flat],
@@ -117,24 +117,22 @@ def sessions(
 
 
 def record(value: Record | WireRecord) -> bytes:
-    """One record or event, as the line of JSON it is printed as; its own bytes are kept."""
+    """One record or event as a line of JSON, with its own bytes unchanged."""
     return b'{"cursor":"%s","record":%s}\n' % (str(value.cursor).encode(), value.raw.strip())
 
 
 def reset(value: Reset) -> dict[str, Any]:
-    """A rewrite that a follower met."""
-    return {
-        "reset": {"generation": value.generation, "kept": value.kept, "why": value.why},
-    }
+    """A rewrite in a subscription."""
+    return {"reset": {"generation": value.generation, "kept": value.kept, "why": value.why}}
 
 
 def hit(session: str, cursor: Position, at: float | None, role: str, line: str) -> dict[str, Any]:
-    """A line of text that was looked for; `at` is None where its time is not known."""
+    """A matching line of text; `at` is None if its time is unknown."""
     return {"session": session, "cursor": str(cursor), "at": at, "role": role, "line": line}
 
 
 def turn(number: int, value: Turn) -> dict[str, Any]:
-    """A turn, and the number that it is forked after."""
+    """A turn with its number for `fork --turn`."""
     return {
         "turn": number,
         "cursor": str(value.cursor),
@@ -145,7 +143,7 @@ def turn(number: int, value: Turn) -> dict[str, Any]:
 
 
 def state(session: str, value: ContextState) -> dict[str, Any]:
-    """A session's context, as a model would be given it."""
+    """The context of a session, as a model receives it."""
     return {
         "session": session,
         "head": str(value.head),
@@ -161,7 +159,7 @@ def state(session: str, value: ContextState) -> dict[str, Any]:
 
 
 def usage(session: str, value: ContextState) -> dict[str, Any]:
-    """A session's token counts."""
+    """The token counts of a session."""
     return {
         "session": session,
         "token_count": value.token_count,
@@ -174,7 +172,7 @@ def usage(session: str, value: ContextState) -> dict[str, Any]:
 
 
 def description(stat: SessionStat) -> dict[str, Any]:
-    """What people know a session by."""
+    """The title, labels and archive mark of a session."""
     return {
         "session": stat.session,
         "title": stat.title,
@@ -184,7 +182,7 @@ def description(stat: SessionStat) -> dict[str, Any]:
 
 
 def mail(session: str, value: Mail | None) -> dict[str, Any]:
-    """The D-Mail that waits in a session."""
+    """The pending D-Mail of a session."""
     if value is None:
         return {"session": session, "mail": None}
     fields = {name: getattr(value, name) for name in ("id", "checkpoint_id", "message", "by", "at")}
@@ -192,7 +190,7 @@ def mail(session: str, value: Mail | None) -> dict[str, Any]:
 
 
 def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> dict[str, Any]:
-    """A session that an import found; `folder` is where it lay."""
+    """A session of an import; `folder` is its source."""
     return {
         "session": stat.session,
         "folder": str(folder),
@@ -205,18 +203,18 @@ def imported(stat: SessionStat, folder: Path, damaged: int, was_there: bool) -> 
 
 
 def left_out(session: str | None, folder: Path, why: str) -> dict[str, Any]:
-    """A session that could not be imported; without an id if its path makes none."""
+    """A session that could not be imported; its id is None if its path is no id."""
     known = {"session": session, "folder": str(folder), "state": "left_out", "why": why}
     return {**known, "head": None, "bytes": None, "damaged": None}
 
 
 def deleted(session: str, value: Deleted) -> dict[str, Any]:
-    """What became of a session that was deleted."""
+    """A deleted session."""
     return {"session": session, "trash": str(value.trash), "expires_at": value.expires_at}
 
 
 def compacted(session: str, value: Compacted | None, why: str | None = None) -> dict[str, Any]:
-    """What a compaction did, or why there was none."""
+    """The result of a compaction, or the reason why there was none."""
     done = None if value is None else value.ack
     return {
         "session": session,
@@ -232,12 +230,12 @@ def compacted(session: str, value: Compacted | None, why: str | None = None) -> 
 
 
 def timeline(session: str, head: str, entries: Sequence[TimelineEntry]) -> dict[str, Any]:
-    """What ever happened to a session."""
+    """The history of a session."""
     return {"session": session, "head": head, "entries": [reply(entry) for entry in entries]}
 
 
 def checked(value: Verification, path: str | None) -> dict[str, Any]:
-    """What a check found in a session, or in a file or folder at `path`."""
+    """The findings of a check of a session, or of a file or folder at `path`."""
     return {
         "session": value.session,
         "path": path,
@@ -258,7 +256,7 @@ def repaired(
     kept_in: str | None,
     head: str | None,
 ) -> dict[str, Any]:
-    """What a repair is about, and what came of it; `head` is that of a session."""
+    """The findings of a repair and its result; `head` is that of a session."""
     return {
         "session": session,
         "path": path,
@@ -274,16 +272,16 @@ def _findings(values: Sequence[CheckFinding]) -> list[dict[str, Any]]:
 
 
 def garbage(report: GcReport) -> dict[str, Any]:
-    """What went, or would."""
+    """The removed files, or those that a dry run found."""
     return {**reply(report), "entries": [reply(entry) for entry in report.entries]}
 
 
 def stats(report: StatsReport) -> dict[str, Any]:
-    """What the daemon did."""
+    """The counters of the daemon."""
     fields = reply(report)
     return {**fields, "groups": reply(report.groups), "sync_s": reply(report.sync_s)}
 
 
 def reply(value: msgspec.Struct) -> dict[str, Any]:
-    """A reply of the daemon with all of its fields; those with their default value, too."""
+    """A reply of the daemon with all its fields, also those with their default value."""
     return {name: getattr(value, name) for name in value.__struct_fields__ if name != "id"}

@@ -1,4 +1,4 @@
-"""A conversation as a person reads it: one record in, lines of text out; pure.
+"""A conversation as text: one record in, its lines out; pure.
 
 user · planner                         2026-11-21 15:04:05  0:3
   What is in this image?
@@ -15,40 +15,41 @@ import textwrap
 from collections.abc import Callable
 from typing import Final
 
+from steno.cli.render.messages import (
+    FOLDED_CHARS,
+    arguments_of,
+    described,
+    folded,
+    text_of,
+    written_at,
+)
 from steno.cli.render.output import printable
-from steno.cli.render.parts import FOLDED_CHARS, arguments_of, described, folded, text_of
-from steno.cli.render.times import written_at
 from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
 
 Style = Callable[..., str]
-"""Colours a text, or leaves it as it is: `style(text, "bold", "cyan")`."""
+"""Adds colours to a text or returns it unchanged: `style(text, "bold", "cyan")`."""
 
 _INDENT: Final = "  "
 _RESULT_LINES: Final = 12
-"""Lines of a tool's result before it is folded."""
+"""A longer result of a tool is folded."""
 
 _RULE_CHARS: Final = 60
-"""Length of a rule when there is no width to fit into."""
+"""Length of a rule without a terminal width."""
 
 _TIME_CHARS: Final = 19
-"""Characters of a date and time; a narrow terminal does without."""
+"""Characters of a date and time, which a narrow terminal omits."""
 
-_ROLE_STYLES: Final = {
-    "user": "green",
-    "assistant": "cyan",
-    "tool": "yellow",
-    "system": "magenta",
-}
+_ROLE_STYLES: Final = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "magenta"}
 
 
 class Conversation:
     """Renders the records of one session in order.
 
     Args:
-        width: columns to fit into, None for lines as long as they are.
-        style: how to colour.
+        width: columns of the terminal, None for lines of any length.
+        style: adds colours.
         full: fold nothing.
     """
 
@@ -74,7 +75,7 @@ class Conversation:
                 return self._message(str(role), record)
 
     def rule(self, text: str) -> list[str]:
-        """A line across, with what happened there."""
+        """A horizontal rule with a text."""
         shown = f"── {printable(text, one_line=True)} "
         length = min(self._width or _RULE_CHARS, _RULE_CHARS)
         return [self._style(shown.ljust(length, "─"), "dim"), ""]
@@ -157,7 +158,7 @@ class Conversation:
         room = None if self._width is None else self._width - len(_INDENT)
         if room is None or len(line) <= room:
             return [line]
-        # What a line is indented by, its continuation is too: code and lists stay readable.
+        # A continuation has the indentation of its line, so that code and lists stay readable.
         indent = line[: len(line) - len(line.lstrip())][: room // 2]
         return textwrap.wrap(
             line, room, replace_whitespace=False, break_on_hyphens=False, subsequent_indent=indent

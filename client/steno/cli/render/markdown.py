@@ -1,11 +1,10 @@
-"""A session as Markdown that a person reads or files away; pure."""
+"""A session as Markdown; pure."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from steno.cli.render.parts import described, text_of
-from steno.cli.render.times import written_at
+from steno.cli.render.messages import described, text_of, written_at
 from steno.cli.render.wording import count, moment
 from steno.values import Record
 from steno_protocol._json import is_array, is_object
@@ -20,7 +19,7 @@ def head_of(stat: SessionStat) -> Iterator[str]:
     if stat.labels:
         parts.append("labels " + ", ".join(stat.labels))
     if stat.forked_from:
-        parts.append(f"made of `{stat.forked_from}`")
+        parts.append(f"forked from `{stat.forked_from}`")
     yield ", ".join(parts)
     yield ""
 
@@ -32,7 +31,7 @@ class Markdown:
         self._called: dict[str, str] = {}
 
     def record(self, record: Record) -> Iterator[str]:
-        """The lines that show one record, a blank one last."""
+        """The lines that show one record, the last one blank."""
         value = record.record
         match value.get("role"):
             case "_system_prompt":
@@ -103,7 +102,7 @@ def _folded(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str = "") -> Iterator[str]:
-    """Text as it is, in a fence that is longer than any in it."""
+    """Unchanged text in a fence that is longer than any fence in the text."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     yield fence + language

@@ -1,4 +1,4 @@
-"""The progress of a long command, shown on a terminal only."""
+"""The progress line of a long command, shown on a terminal only."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,24 +10,25 @@ from steno.cli.render.output import Output
 Item = TypeVar("Item")
 
 _QUIET_S: Final = 0.5
-"""What takes less needs no progress."""
+"""A shorter operation needs no progress line."""
 
 _PAUSE_S: Final = 0.1
-"""Between two updates; more of them cost time and are not seen."""
+"""Between two updates; more updates cost time and are not visible."""
 
 
 class Progress:
-    """One line of talk that is replaced as things go on, and taken away at the end.
+    """A line on stderr that is replaced as an operation proceeds, and removed at its end.
 
     Args:
-        output: the stream of the messages.
-        doing: what is being done, as `searching`.
+        output: the output of the command.
+        doing: the operation, such as `searching`.
+        quiet_s: seconds until the line appears.
     """
 
-    def __init__(self, output: Output, doing: str) -> None:
+    def __init__(self, output: Output, doing: str, quiet_s: float = _QUIET_S) -> None:
         self._output = output
         self._doing = doing
-        self._next = time.monotonic() + _QUIET_S
+        self._next = time.monotonic() + quiet_s
         self._is_shown = False
         self._place = ""
 
@@ -43,14 +44,14 @@ class Progress:
         self.clear()
 
     def over(self, items: Sequence[Item]) -> Iterator[Item]:
-        """The items one by one; shows how many of all are done."""
+        """The items one by one; the line counts the finished ones."""
         for done, item in enumerate(items):
             self._place = f"{done} of {len(items)}"
             self.show("")
             yield item
 
     def show(self, how_far: str) -> None:
-        """Show the progress, if stderr is a terminal and an update is due."""
+        """Show the progress if stderr is a terminal and an update is due."""
         now = time.monotonic()
         if now < self._next or not self._output.talks_to_terminal or self._output.as_json:
             return
@@ -60,12 +61,12 @@ class Progress:
         self._output.update(f"{self._doing}: {text}")
 
     def make_room(self) -> None:
-        """Take the line away if data are about to be written to the same terminal."""
+        """Remove the line before data is written to the same terminal."""
         if self._output.is_terminal:
             self.clear()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._is_shown:
             self._output.update("")
             self._is_shown = False

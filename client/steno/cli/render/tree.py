@@ -1,4 +1,4 @@
-"""A session's generations as a tree: what each rewrite kept, what it left behind; pure.
+"""The generations of a session as a tree; pure.
 
     ○ generation 0 · 6 lines · context_1.jsonl
     │   2026-11-21 13:22:56  created by planner
@@ -10,8 +10,8 @@
     ● generation 2 · 6 lines · now
         2026-11-21 13:22:58  generation 0 restored by planner
 
-The leftmost column leads from the beginning to the present; a branch is what is no longer part of
-it. `◌` marks a generation that another program began, as inferred from the files.
+The leftmost column leads from the beginning to the present; a branch shows generations that are no
+longer part of it. `◌` marks a generation that another program began, as inferred from the files.
 """
 
 import textwrap
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from steno.cli.render.messages import folded
 from steno.cli.render.output import printable
-from steno.cli.render.parts import folded
 from steno.cli.render.wording import count, moment, number, size
 from steno_protocol import timeline_entries
 from steno_protocol.paths import generation_file
@@ -34,14 +34,14 @@ _MAKES_GENERATION = frozenset({*timeline_entries.REWRITES, timeline_entries.ROTA
 
 @dataclass(slots=True)
 class Generation:
-    """One generation: how it began, what happened to it, and what grew from it.
+    """One generation: its beginning, its events and its successors.
 
     Attributes:
         number: of the generation.
         lines: its final number of lines, None if unknown.
         bytes: its final size, None if unknown.
         made: the rewrite that began it; None for the first one.
-        notes: what happened to it besides.
+        notes: its other events.
         children: generations that continue its content, oldest first.
     """
 
@@ -60,9 +60,9 @@ def draw(
 
     Args:
         entries: the session's timeline, oldest first.
-        head: where the session ends now.
-        width: columns to fit into, None for lines as long as they are.
-        style: how to colour.
+        head: the present head of the session.
+        width: columns of the terminal, None for lines of any length.
+        style: adds colours.
     """
     generations = grow(entries, head)
     first = generations[min(generations)]
@@ -72,11 +72,11 @@ def draw(
 
 
 def grow(entries: Sequence[TimelineEntry], head: Position) -> dict[int, Generation]:
-    """The generations by number, each with its children: the tree as data."""
+    """The generations by number, each with its children."""
     numbers = {head.generation, *(max(0, entry.generation) for entry in entries)}
     made = {e.generation: e for e in entries if e.kind in _MAKES_GENERATION}
     if made:
-        # What the first rewrite that is known of left behind has no entry of its own.
+        # The generation before the first known rewrite has no entry of its own.
         numbers.add(max(0, min(made) - 1))
     generations = {each: Generation(each, made=made.get(each)) for each in sorted(numbers)}
     for entry in entries:
@@ -91,7 +91,7 @@ def grow(entries: Sequence[TimelineEntry], head: Position) -> dict[int, Generati
 
 
 def _measure(generation: Generation, next_rewrite: TimelineEntry | None) -> None:
-    """The facts of a rewrite about the file that it replaced."""
+    """Note what a rewrite recorded about the file that it replaced."""
     if next_rewrite is None:
         return
     lines, old = next_rewrite.details.get("old_lines"), next_rewrite.details.get("old")
@@ -123,7 +123,7 @@ def _lineage(generations: dict[int, Generation], present: int) -> set[int]:
 
 
 class _Drawing:
-    """Lines of a tree with its trunk in one column, for a history of any length."""
+    """The lines of a tree; its trunk is one column, whatever the length of the history."""
 
     def __init__(self, present: int, trunk: set[int], width: int | None, style: Style) -> None:
         self._present = present
@@ -132,7 +132,7 @@ class _Drawing:
         self._style = style
 
     def chain(self, first: Generation, margin: str) -> Iterator[str]:
-        """A generation and what continues it in the same column, their branches between."""
+        """A generation and its successors in the same column, with their branches between."""
         generation: Generation | None = first
         while generation is not None:
             following = self._following(generation)
@@ -155,7 +155,7 @@ class _Drawing:
             yield f"{margin}{'│' if has_more else ' '} {line}".rstrip()
 
     def _following(self, generation: Generation) -> Generation | None:
-        """The child that goes on in the same column: the way to the present, else the latest."""
+        """The child in the same column: the one that leads to the present, else the latest."""
         for child in generation.children:
             if child.number in self._trunk:
                 return child
@@ -225,11 +225,11 @@ def _what_else(entry: TimelineEntry) -> str:
         case timeline_entries.MENDED:
             return "damaged lines taken out"
         case timeline_entries.PROMPTED:
-            return "system prompt put first"
+            return "system prompt set"
         case timeline_entries.ROTATED:
             return "begun by another program"
         case timeline_entries.ADOPTED:
-            return "found here, and taken over"
+            return "adopted from the files found here"
         case timeline_entries.FOREIGN:
             return "changed by another program"
         case kind:
@@ -237,12 +237,12 @@ def _what_else(entry: TimelineEntry) -> str:
 
 
 def _cut(entry: TimelineEntry) -> str | None:
-    """What a rewrite kept and what it left behind, as far as that was counted."""
+    """The number of lines that a rewrite kept and left behind, as far as it was counted."""
     cut = _kept(entry)
     expired = "expired_mail" in entry.details
     if not expired:
         return cut
-    return f"{cut}; the D-Mail that waited expired" if cut else "the D-Mail that waited expired"
+    return f"{cut}; the pending D-Mail expired" if cut else "the pending D-Mail expired"
 
 
 def _kept(entry: TimelineEntry) -> str | None:

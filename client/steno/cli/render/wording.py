@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as a person reads them; pure but for the time zone."""
+"""Numbers, sizes and times in words; pure but for the time zone."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -7,7 +7,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def number(value: int) -> str:
-    """A number with its thousands apart.
+    """A number with its thousands separated.
 
     >>> number(1472)
     '1 472'
@@ -16,7 +16,7 @@ def number(value: int) -> str:
 
 
 def size(value: int) -> str:
-    """A number of bytes in the unit that suits it.
+    """A number of bytes in a suitable unit.
 
     >>> size(999), size(13400), size(2500000)
     ('999 B', '13 kB', '2.5 MB')
@@ -31,7 +31,7 @@ def size(value: int) -> str:
 
 
 def count(value: int, noun: str) -> str:
-    """A number and what it counts.
+    """A number with its noun.
 
     >>> count(1, "record"), count(1200, "record")
     ('1 record', '1 200 records')
@@ -40,7 +40,7 @@ def count(value: int, noun: str) -> str:
 
 
 def moment(at: float) -> str:
-    """A Unix time as local date and time of day; a time beyond all clocks as a number.
+    """A Unix time as local date and time of day; beyond the calendar as a number.
 
     >>> moment(281474976710.655)
     '281474976710.655'
@@ -50,7 +50,7 @@ def moment(at: float) -> str:
 
 
 def instant(at: float) -> str:
-    """A Unix time as local date and time to the millisecond; a time beyond all clocks as a number.
+    """A Unix time as local date and time in milliseconds; beyond the calendar as a number.
 
     >>> instant(1e300)
     '1e+300'
@@ -60,7 +60,7 @@ def instant(at: float) -> str:
 
 
 def _local(at: float) -> datetime | None:
-    """A Unix time in the zone of this machine, None for one that no calendar has."""
+    """A Unix time in the zone of this machine, None beyond the calendar."""
     try:
         return datetime.fromtimestamp(at, UTC).astimezone()
     except (OverflowError, ValueError, OSError):

@@ -1,0 +1,32 @@
+"""`steno checkpoint`: a new checkpoint."""
+
+from argparse import Namespace
+
+from steno.cli.arguments import (
+    Subcommands,
+    add_user_message_option,
+    change_options,
+    command,
+    create_options,
+    session_argument,
+)
+from steno.cli.changes import change
+from steno.cli.render.output import Output
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    parser = command(
+        commands, "checkpoint", run,
+        example="steno checkpoint demo",
+    )  # fmt: skip
+    session_argument(parser)
+    add_user_message_option(parser)
+    create_options(parser)
+    change_options(parser)
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Append a checkpoint and print its id."""
+    visible = options.add_user_message
+    return change(options, output, lambda session, how: session.checkpoint(visible, **how))

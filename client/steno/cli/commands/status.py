@@ -1,0 +1,59 @@
+"""`steno status`: the daemon's state."""
+
+from argparse import Namespace
+
+from steno.cli.arguments import Subcommands, command
+from steno.cli.connection import connected
+from steno.cli.exits import Exit
+from steno.cli.render import contract
+from steno.cli.render.output import Output
+from steno.cli.render.tables import beside
+from steno.cli.render.wording import count, duration, moment, number
+from steno_protocol.replies import StatusReport
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Add the command line."""
+    command(commands, "status", run, example="steno status --json")
+
+
+def run(options: Namespace, output: Output) -> int:
+    """Print the state of the daemon."""
+    with connected(options, spawn=False) as client:
+        report = client.status()
+    if output.as_json:
+        output.document(contract.reply(report))
+        return Exit.DONE
+    rows = _status_rows(report)
+    margin = max(len(name) for name, _ in rows) + 2
+    for name, text in rows:
+        for line in beside(name.ljust(margin), text, margin, output.width):
+            output.write(line)
+    return Exit.DONE
+
+
+def _status_rows(report: StatusReport) -> list[tuple[str, str]]:
+    average_ms = 1000 * report.sync_s / report.syncs if report.syncs else 0.0
+    slowest_ms = 1000 * report.slowest_sync_s
+    rows = [
+        ("stenod", f"{report.version}, protocol {report.protocol}, pid {report.pid}"),
+        ("root", report.root),
+        ("listens at", report.endpoint),
+        ("up for", duration(report.uptime_s) + (", draining" if report.draining else "")),
+        ("sessions", f"{number(report.sessions_open)} open"),
+        ("clients", f"{number(report.clients)}, {count(report.dropped, 'message')} dropped"),
+        ("queued", count(report.queued, "command")),
+        ("last slow sync", _moment(report.slow_sync_at)),
+        ("appended", count(report.appended_records, "record")),
+        (
+            "syncs",
+            f"{number(report.syncs)}, {average_ms:.2f} ms each, the slowest {slowest_ms:.2f} ms",
+        ),
+    ]
+    if report.remote_endpoint is not None:
+        rows.insert(3, ("and at", report.remote_endpoint))
+    return rows + [("mount", f"{name}: {folder}") for name, folder in report.mounts.items()]
+
+
+def _moment(at: float | None) -> str:
+    return "none" if at is None else moment(at)

@@ -1,1 +1,0 @@
-"""The demo: its processes, its course and its proofs."""

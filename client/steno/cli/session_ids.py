@@ -1,0 +1,76 @@
+"""Session ids on the command line: prefixes, and ids apart from paths."""
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from steno.cli.connection import connected
+from steno_protocol import paths
+from steno_protocol.commands import List
+from steno_protocol.errors import BadRequest, NotFound
+from steno_protocol.replies import Sessions
+
+_NAMED_MAX: Final = 5
+"""Ids in an error; more of them would hide its text."""
+
+
+def is_session_id(target: str) -> bool:
+    """True for a valid session id; any other target is a path."""
+    try:
+        paths.split_session(target)
+    except BadRequest:
+        return False
+    return True
+
+
+def session_with_prefix(options: Namespace, error: NotFound) -> str | None:
+    """The only session whose id begins with the given text; None if that is not the reason.
+
+    A session takes precedence over its subsessions, whose ids begin with its own id and a slash.
+    The prefix is resolved only after a failure, so that a full id costs nothing.
+
+    Raises:
+        NotFound: several ids begin with the text.
+    """
+    if not getattr(options, "by_prefix", False) or not options.session:
+        return None
+    if options.command == "delete" and options.key is not None:
+        # A repeated delete finds no session; it must not delete the next one with the prefix.
+        return None
+    found: list[str] = []
+    with connected(options) as client:
+        more, after = True, ""
+        while more and len(found) <= _NAMED_MAX:
+            request = List(prefix=options.session, after=after)
+            page = client.request(request, Sessions)[0]
+            ids = [entry.session for entry in page.sessions]
+            if options.session in (*ids, *page.without_context):
+                # The session exists, perhaps without its present generation: no other is meant.
+                return None
+            found += without_subsessions(ids, found)
+            more, after = page.more, ids[-1] if ids else ""
+    if not found:
+        return None
+    if len(found) == 1:
+        return found[0]
+    others = ", ..." if len(found) > _NAMED_MAX else ""
+    raise NotFound(
+        f"no session has the id {options.session}, and several ids begin with it:"
+        f" {', '.join(found[:_NAMED_MAX])}{others}",
+        session=options.session,
+    ) from error
+
+
+def without_subsessions(ids: Iterable[str], before: Sequence[str] = ()) -> list[str]:
+    """The ids without those of subsessions of another one, in their order.
+
+    Args:
+        ids: ids of sessions in ascending order.
+        before: the ids kept from an earlier part of the list.
+    """
+    # Some characters sort before a slash, so that other ids can be between.
+    kept = [*before]
+    for session in ids:
+        if not any(session.startswith(f"{each}/") for each in kept):
+            kept.append(session)
+    return kept[len(before) :]

@@ -1,1 +1,0 @@
-"""Transcripts of any program, found and repaired without a daemon."""

@@ -1,1 +1,0 @@
-"""Sessions that come from outside or go there, as files and folders."""
