@@ -9,8 +9,7 @@ that a one-shot command never pays for an event loop.
 _async        the async client: client, session, subscription and their link
 _sync         the blocking client: the same verbs, shared by threads
 _sansio       requests, replies, events and their state: no socket, clock or file
-_connect      a connection: the daemon found or started, and greeted
-_system       files, folders, forks and threads of the operating system
+_connect      a connection: the daemon found or started, and greeted; files beside it
 values        the values that callers get: acks, records, turns, mails, events
 llm           models that summarise; llm_limits are its bounds
 adapters      classes in the place of other programs' classes

@@ -14,7 +14,7 @@ import zmq
 
 import steno
 from steno._connect.connection import new_key_pair
-from steno._system.key_files import client_key
+from steno._connect.key_files import client_key
 from steno_protocol import commands, credentials, limits, paths
 from steno_protocol.commands import Read, command_name
 from steno_protocol.credentials import ClientKey, KeyPair

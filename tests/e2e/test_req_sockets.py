@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import zmq
 
-from steno._system.key_files import client_key
+from steno._connect.key_files import client_key
 from steno_protocol import PROTOCOL_VERSION, credentials, paths
 from support.command import Steno
 from support.foreground import ForegroundDaemon

@@ -13,6 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from steno._async.readable import asyncio_loop, whenever_readable
+from steno._connect import fork_guard
 from steno._connect.absence import StartFailed
 from steno._connect.connect import connect as connect_now
 from steno._connect.connect import is_killed, log_restart
@@ -24,7 +25,6 @@ from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.request_builders import ReplyT, expected, seconds
-from steno._system import fork_guard
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Internal, StenoError, Unreachable
 from steno_protocol.positions import Position

@@ -9,13 +9,13 @@ from weakref import WeakMethod
 import anyio
 import anyio.lowlevel
 
+from steno._async.in_thread import in_thread
+from steno._connect.session_file import open_source
 from steno._sansio.event_merge import Following
 from steno._sansio.mirror import Mirror
 from steno._sansio.not_picklable import NotPicklable
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
-from steno._system.in_thread import in_thread
-from steno._system.session_file import open_source
 from steno.values import File, Record, SubscriptionEvent
 from steno_protocol import limits
 from steno_protocol.errors import Busy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from steno._system.safe_open import open_regular, read_regular
+from steno._connect.safe_open import open_regular, read_regular
 from steno_protocol import paths
 from steno_protocol.paths import LockNote
 

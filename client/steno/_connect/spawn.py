@@ -21,11 +21,11 @@ from typing import Final, assert_never
 
 from steno._connect.absence import StartFailed, not_there
 from steno._connect.connection import Connection
+from steno._connect.folders import make_private
 from steno._connect.lock_holder import holder_of
 from steno._connect.probe import NeedsRestart, Ready, Unreachable, probe, probe_deadline
 from steno._connect.start_lock import StartLock
 from steno._connect.target import Target
-from steno._system.folders import make_private
 from steno_protocol import limits, paths
 from steno_protocol.commands import Drain
 from steno_protocol.messages import encode_request, encode_request_1

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from steno._system import fork_guard
+from steno._connect import fork_guard
 from steno_protocol import limits, paths
 
 _BYTE_LOCK: Final = struct.Struct("hhqqi0q")

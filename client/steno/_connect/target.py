@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steno._connect.safe_open import read_regular
 from steno._sansio.argument_checks import briefly, given_text
-from steno._system.safe_open import read_regular
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 
@@ -97,7 +97,7 @@ def start_command(root: str) -> str:
 
 def _client_key(path: str | os.PathLike[str]) -> "ClientKey":
     # Imported only now: most clients are on the daemon's own machine and have no key.
-    from steno._system.key_files import client_key  # noqa: PLC0415
+    from steno._connect.key_files import client_key  # noqa: PLC0415
 
     return client_key(_path(path, "key_file"))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 
+from steno._connect import fork_guard
 from steno._connect.absence import StartFailed, not_there
 from steno._connect.connect import connect, is_killed, log_restart
 from steno._connect.connection import Connection
@@ -22,7 +23,6 @@ from steno._sansio.follower import Follower
 from steno._sansio.pending import Pending
 from steno._sansio.request_builders import ReplyT, expected, seconds
 from steno._sync.connection_lock import ConnectionLock
-from steno._system import fork_guard
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import BadRequest, Busy, Incompatible, StenoError, Unreachable
 

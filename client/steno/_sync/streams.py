@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from steno._connect.session_file import open_source
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
 from steno._sansio.wire_events import WireReader
-from steno._system.session_file import open_source
 from steno.values import Record, WireRecord
 from steno_protocol import limits, replies
 

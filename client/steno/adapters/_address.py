@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._system.folders import make_private
+from steno._connect.folders import make_private
 from steno_protocol import limits, paths
 from steno_protocol.errors import BadRequest
 from steno_protocol.settings import mounted_folders

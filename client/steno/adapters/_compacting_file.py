@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import MessageLike, Transcript, encode
 from steno_protocol import limits

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._file_session import FileSession
 from steno.adapters._transcript import MessageLike, Transcript, encode, kosong_message
 from steno.adapters._turns import Turns

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._turns import Turns
 from steno.adapters._wire_session import WireFileSession
 from steno_protocol import limits, wire

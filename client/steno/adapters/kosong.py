@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from steno._system.in_thread import in_thread
+from steno._async.in_thread import in_thread
 from steno.adapters._follow import FollowedFile
 from steno.adapters._transcript import MessageLike, Transcript, encode
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from steno._system.safe_open import read_regular
+from steno._connect.safe_open import read_regular
 from steno.cli.command_limits import WATCHDOG_S
 from steno_protocol import limits, paths
 

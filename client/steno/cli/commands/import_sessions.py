@@ -16,8 +16,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from steno._connect.folders import make_private, sync_folder
 from steno._sync.client import BlockingClient
-from steno._system.folders import make_private, sync_folder
 from steno.cli.connection import connected
 from steno.cli.exits import Exit
 from steno.cli.render import contract

@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from steno._system.key_files import read_private
+from steno._connect.key_files import read_private
 from steno.cli.configuration import read_file
 from steno.cli.doctor.findings import Finding, ok, problem
 from steno.cli.render.wording import count

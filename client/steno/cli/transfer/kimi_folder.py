@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from steno._connect.folders import sync_folder
+from steno._connect.safe_open import open_regular
 from steno._sync.client import BlockingClient
-from steno._system.folders import sync_folder
-from steno._system.safe_open import open_regular
 from steno.cli.render.progress import Progress
 from steno.cli.render.wording import size
 from steno.cli.transfer.local_root import local_root

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from steno._connect.safe_open import read_regular
 from steno._sync.client import BlockingClient
-from steno._system.safe_open import read_regular
 from steno_protocol import paths
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from steno._system.folders import make_private, sync_folder
+from steno._connect.folders import make_private, sync_folder
 from steno_protocol import credentials
 from steno_protocol.credentials import ClientKey
 from steno_protocol.errors import NotFound, Unauthorized
