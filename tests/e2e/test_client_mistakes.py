@@ -140,7 +140,7 @@ def test_context_limits_must_be_numbers() -> None:
 async def test_a_subscription_that_cannot_be_asked_for_harms_no_other_request(
     root: Path, incarnation: Any
 ) -> None:
-    async with connect(root, timeout=5) as client:
+    async with connect(root) as client:
         session = await client.open("demo")
         for is_connected in (True, False):
             if not is_connected:
@@ -178,7 +178,7 @@ async def test_a_client_that_could_not_be_entered_can_be_entered_later(root: Pat
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_client_of_another_event_loop_says_so_at_once(root: Path) -> None:
-    async with connect(root, timeout=5) as client:
+    async with connect(root) as client:
         session = await client.open("demo")
         events = session.subscribe("now")
 
