@@ -14,7 +14,7 @@ from steno._sansio.follower import Follower
 from steno._sansio.mirror import Mirror
 from steno._sansio.pending import Pending
 from steno._sansio.reading import LineReader
-from steno._sansio.request_builders import mutation
+from steno._sansio.requests import mutation, result_of
 from steno.values import DmailEvent, File, Live, RecordsEvent, Reset
 from steno_protocol import commands, replies
 from steno_protocol.errors import ErrorCode, Outcome, StenoError, Unreachable
@@ -183,7 +183,7 @@ class Agent:
             return
         order.pending = None
         try:
-            reply, _ = pending.result()
+            reply, _ = result_of(pending, replies.Reply)
         except StenoError as error:
             order.error = error
             if isinstance(error, Unreachable) and order.tries > 1:
@@ -241,7 +241,7 @@ class Agent:
             )
         elif reading.pending.is_done:
             try:
-                reply, block = reading.pending.result()
+                reply, block = result_of(reading.pending, replies.Reply)
             except StenoError:
                 reading.is_over = True
             else:

@@ -11,7 +11,7 @@ from sim.agents import SESSIONS, Agent, Drawing, Fate, Order, mutation_again, no
 from steno._sansio.compaction import Begun, Compacting
 from steno._sansio.pending import Pending
 from steno._sansio.reading import PastReader
-from steno._sansio.request_builders import mutation
+from steno._sansio.requests import mutation, result_of
 from steno._sansio.wire_events import WireReader
 from steno_protocol import commands, replies
 from steno_protocol.errors import NotFound, StenoError
@@ -180,7 +180,7 @@ class FullAgent(Agent):
     def _take(self, summing: Summing, pending: Pending, now_s: float) -> None:
         summing.pending = None
         try:
-            reply, block = pending.result()
+            reply, block = result_of(pending, replies.Reply)
         except StenoError:
             summing.is_over = True
             return

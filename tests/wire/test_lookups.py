@@ -3,6 +3,7 @@
 import pytest
 
 from steno._sansio.pending import Pending
+from steno._sansio.requests import result_of
 from steno_protocol import limits, replies
 from steno_protocol.errors import Busy, ErrorCode, Unreachable
 from support.driven_exchange import ACK, Driver
@@ -30,7 +31,7 @@ def test_each_answer_lets_the_next_one_go_in_the_order_in_which_they_were_asked(
         driver.answer(pending.id, ANSWER)
         sent += ids(driver)
     assert sent == ids_of(pendings)
-    assert all(pending.result() == (ANSWER, b"") for pending in pendings)
+    assert all(result_of(pending, replies.Reply) == (ANSWER, b"") for pending in pendings)
 
 
 def test_who_asks_when_others_wait_comes_behind_them() -> None:
@@ -51,7 +52,7 @@ def test_what_changes_a_session_does_not_wait_for_what_is_read() -> None:
     append = driver.append()
     assert ids(driver) == [append.id]
     driver.answer(append.id, ACK)
-    assert append.result() == (ACK, b"")
+    assert result_of(append, replies.Reply) == (ACK, b"")
 
 
 def test_who_gave_up_is_not_asked_for_and_takes_nobodys_place() -> None:
@@ -102,7 +103,7 @@ def test_who_waited_behind_others_when_the_daemon_went_away_is_told_of_that() ->
     driver.wait(31.0)
     for pending in pendings:
         with pytest.raises(Unreachable, match="it went away"):
-            pending.result()
+            result_of(pending, replies.Reply)
 
 
 def test_who_waited_in_vain_is_told_so() -> None:
@@ -110,5 +111,5 @@ def test_who_waited_in_vain_is_told_so() -> None:
     pendings = [driver.stat() for _ in range(limits.CLIENT_LOOKUPS_MAX + 1)]
     driver.wait(31.0)
     with pytest.raises(Busy, match="ask for less at a time"):
-        pendings[-1].result()
+        result_of(pendings[-1], replies.Reply)
     assert not driver.exchange.needs_daemon

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steno._sansio.keys import new_key
 from steno._sansio.reading import LineReader
-from steno._sansio.request_builders import mutation
+from steno._sansio.requests import ack_of, mutation, new_key
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.adapters import _twin
 from steno.adapters._address import Address, find_address
 from steno.adapters._daemons import client_of
-from steno.values import Ack, Mail, ack_of, decode_object
+from steno.values import Ack, Mail, decode_object
 from steno_protocol import commands, limits, replies
 from steno_protocol.errors import NotFound
 from steno_protocol.positions import Position

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, Final, cast
 
-from steno._sansio.messages import Message, encode_messages
+from steno._sansio.requests import Message, encode_messages
 from steno._sansio.wire_events import encode_events
 from steno._sync.client import BlockingClient, BlockingSession
 from steno.cli.connection import connected
