@@ -1,4 +1,4 @@
-"""The process of the command `steno`, with a quick start and end."""
+"""The process of the command `steno`: its garbage is hardly looked for, and it ends at once."""
 
 import gc
 import os
@@ -8,27 +8,27 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 _GC_OBJECTS: Final = 100_000
-"""Objects between two runs of the garbage collector. A start makes a quarter of them; with the
-usual 700 the collector visits all imported objects a dozen times, a tenth of the whole time."""
+"""Objects between two looks for cycles. A start makes a quarter of them; with the usual 700 it
+looks at all that was imported a dozen times, which takes a tenth of the whole time."""
 
 
 def main() -> NoReturn:
-    """Run `steno`, flush its output, and end the process without a clean-up."""
+    """Run `steno`; what it said is flushed, and nothing of the process is tidied up."""
     gc.set_threshold(_GC_OBJECTS)
     code = _run()
-    # Only help and messages are left; a closed pipe is no error.
+    # Only help and messages are left; a reader that closed the other end wants none of it.
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError, ValueError):
             stream.flush()
-    # Connections and files are closed by now; a regular exit takes another tenth of the time.
+    # Connections and files are closed by now; to take the interpreter apart is a tenth, too.
     os._exit(code)
 
 
 def _run() -> int:
-    """Import the command and run it; an early interrupt shows no traceback, either."""
+    """Import the command and run it; an early interrupt shows no traceback either."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
-        # Nothing has begun, and an import may convert an exception to another one.
+        # Nothing has begun. In the middle of an import, an exception may come out as another one.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from steno.cli import main as run  # noqa: PLC0415  # the threshold is for this, too
     from steno.cli.exits import Exit  # noqa: PLC0415
